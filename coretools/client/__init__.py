@@ -1,0 +1,1 @@
+"""The other end: the coretools command."""

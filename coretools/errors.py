@@ -1,0 +1,170 @@
+"""Every failure that we foresee: a kind for programs, an exit code for the command line, a sentence for the caller.
+
+A `CoreError` is shown to the caller as it stands, so its sentence says what was refused and what would work. Anything
+that is not a `CoreError` is a bug: it is logged once and its text stays on the server. Exit codes are those of
+sysexits.h where one fits.
+"""
+
+from typing import ClassVar
+
+
+class CoreError(Exception):
+    """What coretools foresees. `facts` are shown to programs beside the sentence and must be JSON values."""
+
+    kind: ClassVar[str] = "failed"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+class InvalidArguments(CoreError):
+    """The arguments of a call do not fit the schema of its tool."""
+
+    kind = "invalid-arguments"
+    exit_code = 64  # EX_USAGE
+
+
+class UnknownTool(CoreError):
+    """No tool of this name is offered to this caller."""
+
+    kind = "unknown-tool"
+    exit_code = 64  # EX_USAGE
+
+
+class BadSetting(CoreError):
+    """A flag, an environment variable or a root that the operator gave can't be used. Raised at start only."""
+
+    kind = "bad-setting"
+    exit_code = 78  # EX_CONFIG
+
+
+class InvalidPath(CoreError):
+    """The text is no path: empty, too long, NUL, lone surrogate."""
+
+    kind = "invalid-path"
+    exit_code = 64  # EX_USAGE
+
+
+class OutsideRoot(CoreError):
+    """A path led out of every root."""
+
+    kind = "outside-root"
+    exit_code = 77  # EX_NOPERM
+
+
+class DeniedPath(CoreError):
+    """A deny glob of the operator covers the path."""
+
+    kind = "denied-path"
+    exit_code = 77  # EX_NOPERM
+
+
+class ReadOnly(CoreError):
+    """A change was asked for beneath a root, or of a server, that is read-only."""
+
+    kind = "read-only"
+    exit_code = 77  # EX_NOPERM
+
+
+class PermissionRefused(CoreError):
+    """The operating system refused: permissions of the file or directory."""
+
+    kind = "permission-refused"
+    exit_code = 77  # EX_NOPERM
+
+
+class NotFound(CoreError):
+    """Nothing stands at the path, or the thing named does not exist."""
+
+    kind = "not-found"
+    exit_code = 66  # EX_NOINPUT
+
+
+class AlreadyExists(CoreError):
+    """Something stands at the path already."""
+
+    kind = "already-exists"
+    exit_code = 73  # EX_CANTCREAT
+
+
+class WrongType(CoreError):
+    """The path names another kind of thing than the tool works on (directory, FIFO, device, ...)."""
+
+    kind = "wrong-type"
+    exit_code = 65  # EX_DATAERR
+
+
+class NotText(CoreError):
+    """A file is binary, or in an encoding that can't be told or kept."""
+
+    kind = "not-text"
+    exit_code = 65  # EX_DATAERR
+
+
+class TooLarge(CoreError):
+    """A stated limit in bytes, lines or entries is passed."""
+
+    kind = "too-large"
+    exit_code = 65  # EX_DATAERR
+
+
+class EditRefused(CoreError):
+    """An edit matched nothing, or more than once; the file is as it was."""
+
+    kind = "edit-refused"
+    exit_code = 65  # EX_DATAERR
+
+
+class Conflict(CoreError):
+    """Somebody else changed the thing meanwhile; nothing was written."""
+
+    kind = "conflict"
+    exit_code = 75  # EX_TEMPFAIL
+
+
+class Busy(CoreError):
+    """A stated number of things at once is reached; the same call may work later."""
+
+    kind = "busy"
+    exit_code = 75  # EX_TEMPFAIL
+
+
+class InputOutput(CoreError):
+    """The operating system failed: disk full, input/output error, too many descriptors."""
+
+    kind = "input-output"
+    exit_code = 74  # EX_IOERR
+
+
+class CommandSyntax(CoreError):
+    """A command line that can't be split into words; `position` is the offset of the character at fault."""
+
+    kind = "command-syntax"
+    exit_code = 64  # EX_USAGE
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message, position=position)
+        self.position = position
+
+
+class CannotStart(CoreError):
+    """A program could not be started: not found, not executable, argument list too long."""
+
+    kind = "cannot-start"
+    exit_code = 127  # as a shell says it
+
+
+class Unsupported(CoreError):
+    """This platform or project lacks what the call needs."""
+
+    kind = "unsupported"
+    exit_code = 69  # EX_UNAVAILABLE
+
+
+class GitRefused(CoreError):
+    """git ended with an error, or the repository is one that we do not touch."""
+
+    kind = "git-refused"
+    exit_code = 65  # EX_DATAERR

@@ -1,0 +1,66 @@
+"""Bounded text: keep the head and the tail of an output and count what is missing.
+
+Pure: bytes in, `Excerpt` out, memory bounded by the budget however much is fed. Used for the output of children and for
+long files.
+"""
+
+from dataclasses import dataclass
+
+HEAD_SHARE = 0.25
+"""Part of the budget spent on the start; the rest goes to the end, where errors stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The start and the end of an output. `head + tail` is the whole of it when `dropped_bytes` is 0."""
+
+    head: bytes
+    tail: bytes
+    dropped_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that were fed, kept or not."""
+        return len(self.head) + self.dropped_bytes + len(self.tail)
+
+    def text(self) -> str:
+        """The excerpt as text: UTF-8, other bytes as U+FFFD, with a line that says how much is missing."""
+        if not self.dropped_bytes:
+            return (self.head + self.tail).decode("utf-8", "replace")
+        # Cut in the middle of a character at most: 'ignore' drops the split one on both sides of the gap.
+        head = self.head.decode("utf-8", "ignore")
+        tail = self.tail.decode("utf-8", "ignore")
+        return f"{head}\n[... {self.dropped_bytes} bytes left out ...]\n{tail}"
+
+
+class Excerpter:
+    """Takes an output piece by piece and keeps at most `budget_bytes` of it."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._head_budget = int(budget_bytes * HEAD_SHARE)
+        self._tail_budget = budget_bytes - self._head_budget
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes fed so far."""
+        return self._total
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._total += len(data)
+        room = self._head_budget - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        # Trim only when twice the budget is there, so that many small pieces cost one copy in all.
+        if len(self._tail) > 2 * self._tail_budget:
+            del self._tail[: len(self._tail) - self._tail_budget]
+
+    def excerpt(self) -> Excerpt:
+        """What is kept now."""
+        tail = bytes(self._tail[-self._tail_budget :]) if self._tail_budget else b""
+        return Excerpt(bytes(self._head), tail, self._total - len(self._head) - len(tail))

@@ -1,0 +1,1 @@
+"""Run children, stop them, keep what they wrote."""

@@ -1,0 +1,1 @@
+"""What may be reached: roots held by handle, paths resolved beneath them, deny globs."""

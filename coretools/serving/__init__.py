@@ -1,0 +1,1 @@
+"""Declarations become an MCP server; the only place that knows both."""

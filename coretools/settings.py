@@ -1,0 +1,93 @@
+"""What the operator decides: roots, profile, rights, limits. Read once at start by an entry point.
+
+Frozen values only; nothing here touches the system. `None` means "no limit" wherever it is allowed.
+"""
+
+from dataclasses import dataclass, fields
+
+from coretools.errors import BadSetting
+
+PROFILES = ("read", "dev", "ci", "all")
+"""Names of the profiles, narrowest first; `dev` is the default."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one call, or the server as a whole, may use. Sizes in bytes, times in seconds."""
+
+    read_bytes: int = 256 * 1024
+    """Most bytes of file text in one answer: about 64,000 tokens, more than a client shows a model."""
+    file_bytes: int = 64 * 1024 * 1024
+    """Largest file that is read into memory to find lines in it or to edit it."""
+    write_bytes: int = 16 * 1024 * 1024
+    """Largest content that is written in one call; the line limit of the wire stands at the same figure."""
+    list_entries: int = 2_000
+    """Most entries in one listing."""
+    search_results: int = 500
+    """Most matches, or names, in one answer, whatever the call asks for."""
+    search_line_bytes: int = 500
+    """A longer matching line is cut in the answer."""
+    search_seconds: float = 30.0
+    """Deadline of one search."""
+    output_bytes: int = 64 * 1024
+    """Kept of each stream of a child that a caller sees."""
+    run_seconds: float = 120.0
+    """Deadline of a command when the call names none."""
+    run_seconds_most: float = 3_600.0
+    """Longest deadline a call may ask for."""
+    git_seconds: float = 60.0
+    """Deadline of one git process."""
+    git_output_bytes: int = 4 * 1024 * 1024
+    """Most output of git that is parsed; a longer one is an error or is cut and counted."""
+    grace_seconds: float = 2.0
+    """Between TERM and KILL."""
+    linger_seconds: float = 0.2
+    """How long output is awaited from grandchildren after the child has ended."""
+    processes: int = 256
+    """Children at once; a further call is refused."""
+    threads: int = 32
+    """Worker threads for file work."""
+    line_bytes: int = 16 * 1024 * 1024
+    """Longest JSON-RPC line taken from a client."""
+
+    def replaced(self, assignments: dict[str, str]) -> "Limits":
+        """These limits with some replaced, as read from text (`{"run_seconds": "300"}`).
+
+        Raises:
+            BadSetting: no such limit, no number, or a number that is not above 0.
+        """
+        known = {field.name: field.type for field in fields(self)}
+        values: dict[str, int | float] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, text in assignments.items():
+            if name not in known:
+                raise BadSetting(f"limit {name}: no such limit; there are {', '.join(sorted(known))}")
+            try:
+                value = float(text) if isinstance(values[name], float) else int(text)
+            except ValueError:
+                raise BadSetting(f"limit {name}={text}: not a number") from None
+            if not value > 0:
+                raise BadSetting(f"limit {name}={text}: must be above 0")
+            values[name] = value
+        return Limits(**values)  # type: ignore[arg-type]  # each value has its field's own type by the lines above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything an entry point decides before it builds a server."""
+
+    roots: tuple[str, ...]
+    """Directories, most important first: relative paths lie beneath the first. `PATH:ro` makes one read-only."""
+    profile: str = "dev"
+    read_only: bool = False
+    """Wins over the profile and over the rights of every root."""
+    deny: tuple[str, ...] = ()
+    """Deny globs beside the default ones."""
+    default_deny: bool = True
+    limits: Limits = Limits()
+    resolver: str | None = None
+    """`openat2` or `walk`; None takes the strongest that the kernel has."""
+    pass_environment: tuple[str, ...] = ()
+    """Names of environment variables that children get beside the allow-list."""
+    log_level: str = "info"

@@ -1,0 +1,1 @@
+"""The tool sets: filesystem, search, repository, ci."""

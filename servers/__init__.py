@@ -1,0 +1,1 @@
+"""Thin entry points: read settings, build, serve."""
