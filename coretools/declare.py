@@ -36,17 +36,20 @@ class Declaration:
     """Reaches things that the roots don't bound: programs of the project, the network."""
     long_running: bool
     """May take longer than a client likes to wait."""
-    hidden: bool
-    """Left out of automation: not listed to agents and not callable by them."""
     structured: bool
     """The result goes out as structured content with an output schema, beside its text."""
     profiles: frozenset[str]
-    """Profiles that show it; `all` always does."""
+    """Profiles that show it; `all` does too, unless there is none."""
 
     @property
     def read_only(self) -> bool:
         """Changes nothing."""
         return self.effect is Effect.READ
+
+    @property
+    def hidden(self) -> bool:
+        """Left out of automation: not listed to agents and not callable by them."""
+        return not self.profiles
 
     @property
     def destructive(self) -> bool:
@@ -60,14 +63,13 @@ def tool(
     idempotent: bool | None = None,
     open_world: bool = False,
     long_running: bool = False,
-    hidden: bool = False,
     structured: bool = False,
     profiles: tuple[str, ...] | None = None,
 ) -> Callable[[Function], Function]:
     """Declare a function or method as a tool.
 
     `idempotent` defaults to True for what only reads. `profiles` defaults to `read`, `dev` and `ci` for what only
-    reads and to `dev` and `ci` for the rest.
+    reads and to `dev` and `ci` for the rest; an empty one hides the tool from automation.
     """
     if profiles is None:
         profiles = ("read", "dev", "ci") if effect is Effect.READ else ("dev", "ci")
@@ -76,7 +78,6 @@ def tool(
         idempotent=effect is Effect.READ if idempotent is None else idempotent,
         open_world=open_world,
         long_running=long_running,
-        hidden=hidden,
         structured=structured,
         profiles=frozenset(profiles),
     )

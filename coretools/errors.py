@@ -168,3 +168,12 @@ class GitRefused(CoreError):
 
     kind = "git-refused"
     exit_code = 65  # EX_DATAERR
+
+
+def exit_code_of(kind: str) -> int:
+    """The exit code that goes with a kind of error; 1 for one that is not ours."""
+    return next((error.exit_code for error in _all_errors(CoreError) if error.kind == kind), CoreError.exit_code)
+
+
+def _all_errors(base: type[CoreError]) -> list[type[CoreError]]:
+    return [base, *(error for child in base.__subclasses__() for error in _all_errors(child))]

@@ -10,6 +10,8 @@ from coretools.errors import BadSetting
 PROFILES = ("read", "dev", "ci", "all")
 """Names of the profiles, narrowest first; `dev` is the default."""
 
+RESOLVERS = ("openat2", "walk")
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

@@ -1,0 +1,92 @@
+"""What `coretools call` and `coretools tools` do, on a server inside this process."""
+
+import difflib
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+
+import mcp_types as types
+from mcp import Client
+
+from coretools.client.arguments import parse_arguments
+from coretools.client.render import error_json, error_kind, has_failed, result_json, result_text, tool_page, tools_table
+from coretools.client.session import in_process
+from coretools.errors import CoreError, UnknownTool, exit_code_of
+from coretools.serving.ending import Ending, until_signalled
+from coretools.settings import Settings
+
+FAILED = 1
+"""Exit code when the call worked and what it ran failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call as it stands on the command line."""
+
+    tool: str
+    words: list[str]
+    as_json: bool
+
+
+async def call(settings: Settings, request: Request) -> int:
+    """Call one tool and print its result: text on stdout, or JSON; an error's sentence on stderr.
+
+    Returns:
+        The exit code, by kind of failure.
+    """
+    ending = Ending()
+    exit_code = 0
+    async with until_signalled(ending), in_process(settings) as client:
+        exit_code = await _call(client, request)
+    return ending.exit_code or exit_code
+
+
+async def _call(client: Client, request: Request) -> int:
+    try:
+        tool = _find((await client.list_tools()).tools, request.tool)
+        arguments = parse_arguments(request.words, tool.input_schema)
+    except CoreError as error:
+        if not request.as_json:
+            raise
+        _print(error_json(request.tool, error))
+        return error.exit_code
+    result = await client.call_tool(request.tool, arguments)
+    kind = error_kind(result)
+    if request.as_json:
+        _print(result_json(request.tool, result))
+    elif kind is None:
+        _print(result_text(result))
+    else:
+        print(f"coretools: {result_text(result)}", file=sys.stderr)  # noqa: T201  # the command line's own output
+    if kind is not None:
+        return exit_code_of(kind)
+    return FAILED if has_failed(result) else 0
+
+
+async def tools(settings: Settings, name: str | None, as_json: bool) -> int:
+    """Print the tools of a profile, or one of them with its arguments."""
+    async with in_process(settings) as client:
+        found = (await client.list_tools()).tools
+    chosen = [_find(found, name)] if name else found
+    if as_json:
+        shapes = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in chosen]
+        _print(json.dumps(shapes, ensure_ascii=False, indent=2))
+    elif name:
+        _print(tool_page(chosen[0]))
+    else:
+        _print(tools_table(chosen, shutil.get_terminal_size((100, 24)).columns))
+    return 0
+
+
+def _find(tools: list[types.Tool], name: str) -> types.Tool:
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise UnknownTool(f"no tool {name!r} here; {meant}`coretools tools` lists them")
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")

@@ -1,0 +1,74 @@
+"""`coretools doctor`: is everything here that the tools need, and does a real server start and answer?"""
+
+import os
+import platform
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import anyio
+from mcp import Client, MCPError, StdioServerParameters
+
+from coretools import __version__
+from coretools.client.render import result_text
+from coretools.settings import Settings
+
+ANSWER_SECONDS = 30.0
+"""A server that has not answered by then is reported as one that does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `required` ones decide the exit code."""
+
+    name: str
+    good: bool
+    said: str
+    required: bool = True
+
+
+async def doctor(settings: Settings) -> int:
+    """Print what was found; 0 when everything required is there, else 69 (EX_UNAVAILABLE)."""
+    findings = [
+        Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
+        Finding("coretools", good=True, said=f"{__version__}, mcp {version('mcp')}"),
+        Finding("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH; the git tools need it"),
+        Finding(
+            "ripgrep",
+            shutil.which("rg") is not None,
+            shutil.which("rg") or "not on PATH; search_text uses its own slower engine",
+            required=False,
+        ),
+    ]
+    served, report = await _try_server(settings)
+    for finding in (*findings, served):
+        mark = "ok     " if finding.good else "MISSING" if finding.required else "absent "
+        print(f"{mark} {finding.name}: {finding.said}")  # noqa: T201  # the command line's own output
+    print(report)  # noqa: T201  # as above
+    return 0 if all(finding.good or not finding.required for finding in (*findings, served)) else 69
+
+
+async def _try_server(settings: Settings) -> tuple[Finding, str]:
+    """Start the workstation server as a desktop client does, list its tools and ask it for its diagnostics."""
+    words = ["--profile", settings.profile, "--log-level", "error", *settings.roots]
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "servers.workstation", *(["--read-only"] if settings.read_only else []), *words],
+        env=dict(os.environ),
+    )
+    failure: BaseException | None = None
+    started = time.monotonic()
+    try:
+        with anyio.fail_after(ANSWER_SECONDS):
+            async with Client(parameters) as client:
+                tools = (await client.list_tools()).tools
+                seconds = time.monotonic() - started
+                diagnostics = await client.call_tool("get_diagnostics", {})
+    except* (OSError, TimeoutError, MCPError) as errors:
+        failure = errors.exceptions[0]
+    if failure is not None:
+        return Finding("server", good=False, said=f"did not answer over stdio: {failure}"), ""
+    said = f"{len(tools)} tools over stdio, {seconds:.2f} s after its start"
+    return Finding("server", good=not diagnostics.is_error, said=said), result_text(diagnostics)

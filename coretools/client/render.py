@@ -1,0 +1,82 @@
+"""What the command line prints: a result for a person or as JSON, the tools as a table."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import mcp_types as types
+
+from coretools.errors import CoreError
+from coretools.serving.server import ERROR_KEY, FACTS_KEY, FAILED_KEY, LONG_RUNNING_KEY
+
+
+def result_text(result: types.CallToolResult) -> str:
+    """The text of a result, one block a line."""
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def error_kind(result: types.CallToolResult) -> str | None:
+    """The kind of the error, or None for a result that is none."""
+    if not result.is_error:
+        return None
+    return str((result.meta or {}).get(ERROR_KEY, "failed"))
+
+
+def has_failed(result: types.CallToolResult) -> bool:
+    """Whether the thing that was run failed."""
+    return bool((result.meta or {}).get(FAILED_KEY))
+
+
+def result_json(tool: str, result: types.CallToolResult) -> str:
+    """A result for programs, in a fixed shape whatever the tool."""
+    meta = result.meta or {}
+    kind = error_kind(result)
+    return _json_shape(
+        tool,
+        ok=kind is None and not has_failed(result),
+        text=result_text(result),
+        data=result.structured_content,
+        facts=meta.get(FACTS_KEY, {}),
+        error=kind,
+    )
+
+
+def error_json(tool: str, error: CoreError) -> str:
+    """A call that did not come to pass, in the shape of a result."""
+    return _json_shape(tool, ok=False, text=str(error), data=None, facts=error.facts, error=error.kind)
+
+
+def _json_shape(tool: str, **rest: Any) -> str:
+    return json.dumps({"tool": tool, **rest}, ensure_ascii=False, indent=2)
+
+
+def tools_table(tools: Sequence[types.Tool], width: int) -> str:
+    """The tools, a line each: name, what it does to the world, first sentence."""
+    longest = max((len(tool.name) for tool in tools), default=0)
+    lines = []
+    for tool in tools:
+        sentence = (tool.description or "").split(". ")[0].rstrip(".")
+        line = f"{tool.name:<{longest}}  {effect_of(tool):<7} {sentence}"
+        lines.append(textwrap.shorten(line, width, placeholder=" ...") if len(line) > width else line)
+    return "\n".join(lines)
+
+
+def effect_of(tool: types.Tool) -> str:
+    """What a tool does to the world, in one word."""
+    hints = tool.annotations or types.ToolAnnotations()
+    if hints.read_only_hint:
+        return "reads"
+    return "changes" if hints.destructive_hint else "adds"
+
+
+def tool_page(tool: types.Tool) -> str:
+    """One tool with its arguments."""
+    required = set(tool.input_schema.get("required", ()))
+    notes = " Long-running." if (tool.meta or {}).get(LONG_RUNNING_KEY) else ""
+    lines = [f"{tool.name} ({effect_of(tool)}){notes}", "", *textwrap.wrap(tool.description or "", 100), ""]
+    for name, schema in tool.input_schema.get("properties", {}).items():
+        default = "required" if name in required else f"default {json.dumps(schema.get('default'))}"
+        said = f": {schema['description']}" if "description" in schema else ""
+        lines.append(f"  {name} ({schema.get('type', 'object')}, {default}){said}")
+    return "\n".join(lines)

@@ -1,0 +1,114 @@
+"""Flags and environment variables of every entry point, turned into `Settings` once, at start.
+
+A flag wins over its variable, a variable over the default. What can't be used is a `BadSetting` that names it.
+"""
+
+import argparse
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from coretools.errors import BadSetting
+from coretools.settings import LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"", "0", "false", "no", "off"})
+
+LIST_SEPARATOR = os.pathsep
+"""Between the items of a variable that holds several, as in PATH."""
+
+
+def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str) -> None:
+    """Add the flags that decide what is served; `profile` and `log_level` are the defaults."""
+    parser.add_argument("--profile", choices=PROFILES, help=f"which tools are offered [{profile}]")
+    parser.add_argument("--read-only", action="store_true", default=None, help="offer nothing that changes anything")
+    parser.add_argument("--deny", action="append", metavar="GLOB", help="also deny paths that match (repeatable)")
+    parser.add_argument("--no-default-deny", action="store_true", default=None, help="drop the built-in deny globs")
+    parser.add_argument("--limit", action="append", metavar="NAME=VALUE", help="change a limit (repeatable)")
+    parser.add_argument("--resolver", choices=RESOLVERS, help="path resolver [the strongest there is]")
+    parser.add_argument(
+        "--pass-env", action="append", metavar="NAME", help="let commands see this environment variable (repeatable)"
+    )
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"log on stderr from this level on [{log_level}]")
+    parser.set_defaults(default_profile=profile, default_log_level=log_level)
+
+
+def settings_from(
+    options: argparse.Namespace, roots: Sequence[str], environment: Mapping[str, str], directory: str
+) -> Settings:
+    """The settings that flags and environment ask for; without a root named anywhere it is `directory`.
+
+    Raises:
+        BadSetting: a value that can't be used, or a root that nobody means (/, the home directory by default).
+    """
+    limits = dict(_assignment(text) for text in _listed(environment, "CORETOOLS_LIMITS", options.limit))
+    return Settings(
+        roots=tuple(roots) or _listed(environment, "CORETOOLS_ROOTS") or (_default_root(directory, environment),),
+        profile=_one_of(PROFILES, options.profile, environment, "CORETOOLS_PROFILE") or options.default_profile,
+        read_only=_switch(options.read_only, environment, "CORETOOLS_READ_ONLY"),
+        deny=_listed(environment, "CORETOOLS_DENY", options.deny),
+        default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
+        limits=Limits().replaced(limits),
+        resolver=_one_of(RESOLVERS, options.resolver, environment, "CORETOOLS_RESOLVER"),
+        pass_environment=_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env),
+        log_level=_one_of(LOG_LEVELS, options.log_level, environment, "CORETOOLS_LOG_LEVEL")
+        or options.default_log_level,
+    )
+
+
+def configure_logging(level: str) -> None:
+    """Send the log to stderr, one line a record, whatever the text of a record holds."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _OneLine(logging.Formatter):
+    """Shows control characters escaped: a file name must not forge a log line or drive a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
+        record.message = record.message.replace("\n", "\\n")
+        return super().formatMessage(record)
+
+
+def _default_root(directory: str, environment: Mapping[str, str]) -> str:
+    """The directory the server was started in, unless that is one nobody means to open to an agent."""
+    if PurePath(directory) == PurePath("/"):
+        raise BadSetting("no root named, and the server was started in /; name a directory, e.g. /home/you/project")
+    if environment.get("HOME") and PurePath(directory) == PurePath(environment["HOME"]):
+        raise BadSetting(
+            "no root named, and the server was started in the home directory; name the project's directory"
+        )
+    return directory
+
+
+def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | None = None) -> tuple[str, ...]:
+    return (*(item for item in environment.get(name, "").split(LIST_SEPARATOR) if item), *(flags or ()))
+
+
+def _one_of(choices: Sequence[str], flag: str | None, environment: Mapping[str, str], name: str) -> str | None:
+    value = flag or environment.get(name) or None
+    if value is not None and value not in choices:
+        raise BadSetting(f"{name}={value}: there are {', '.join(choices)}")
+    return value
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadSetting(f"limit {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _switch(flag: bool | None, environment: Mapping[str, str], name: str) -> bool:
+    if flag is not None:
+        return flag
+    text = environment.get(name, "").lower()
+    if text not in TRUE | FALSE:
+        raise BadSetting(f"{name}={text}: write 1 or 0")
+    return text in TRUE

@@ -1,0 +1,138 @@
+"""From a signature to JSON Schema and strict arguments.
+
+The only place that turns Python types into JSON Schema (2020-12) and JSON into arguments. Arguments are taken as they
+are: unknown names are refused by name, nothing is coerced, and text that looks like JSON stays text.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+
+from coretools.call import Call
+from coretools.errors import InvalidArguments
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+_EXPECTED = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "string_unicode": "must be valid Unicode text (no lone surrogates)",
+}
+"""pydantic's error types in our words; others keep pydantic's own sentence."""
+
+
+class Arguments:
+    """The parameters of one function: their schema, and the check of what a caller sends.
+
+    A parameter annotated `Call` is no argument: its name is `call_parameter` and the dispatcher fills it.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._name = name
+        hints = get_type_hints(function, include_extras=True)
+        self.call_parameter: str | None = None
+        parameters: dict[str, Any] = {}
+        for parameter in inspect.signature(function).parameters.values():
+            hint = hints.get(parameter.name, Any)
+            if hint is Call:
+                self.call_parameter = parameter.name
+                continue
+            default = ... if parameter.default is parameter.empty else parameter.default
+            parameters[parameter.name] = (hint, default)
+        self.names: tuple[str, ...] = tuple(parameters)
+        self._model: type[BaseModel] = create_model(f"{name}_arguments", __config__=_STRICT, **parameters)
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model."""
+        schema: dict[str, Any] = compact(self._model.model_json_schema())
+        return schema
+
+    def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them.
+
+        Raises:
+            InvalidArguments: says every fault by the name of its argument, and what would be accepted.
+        """
+        try:
+            model = self._model.model_validate(dict(given))
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=True)
+            raise InvalidArguments(f"{self._name}: " + "; ".join(self._fault(fault) for fault in faults)) from None
+        return {name: getattr(model, name) for name in self.names}
+
+    def _fault(self, fault: Any) -> str:
+        where = ".".join(str(part) for part in fault["loc"]) or "arguments"
+        kind: str = fault["type"]
+        if kind == "missing":
+            return f"{where}: is required"
+        if kind == "extra_forbidden":
+            close = difflib.get_close_matches(where, self.names, n=1)
+            meant = f", did you mean {close[0]}?" if close else ""
+            return f"{where}: unknown argument{meant} (takes {', '.join(self.names) or 'none'})"
+        said = _EXPECTED.get(kind)
+        if said is None:
+            message: str = fault["msg"]
+            return f"{where}: {message[:1].lower()}{message[1:]}"
+        return f"{where}: {said}, got {_shown(fault['input'])}"
+
+
+def output_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema (2020-12) of a structured result."""
+    schema: dict[str, Any] = compact(TypeAdapter(model).json_schema(mode="serialization"))
+    return schema
+
+
+def compact(schema: Any) -> Any:
+    """A schema without titles, null arms, null defaults and descriptions of whole models.
+
+    Says the same to a validator of arguments, except that an optional argument is left out rather than sent as null
+    (null is accepted all the same). Halves the size of a tool list.
+    """
+    if isinstance(schema, list):
+        return [compact(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = _without_null_arm(schema)
+    return {key: _compact_value(key, value) for key, value in schema.items() if not _says_nothing(key, value, schema)}
+
+
+def _compact_value(key: str, value: Any) -> Any:
+    # Below these two the keys are names of arguments or models, not words of JSON Schema.
+    if key in ("properties", "$defs"):
+        return {name: compact(item) for name, item in value.items()}
+    return compact(value)
+
+
+def _says_nothing(key: str, value: Any, schema: dict[str, Any]) -> bool:
+    if key == "title":
+        return isinstance(value, str)
+    if key == "default":
+        return value is None
+    return key == "description" and "properties" in schema
+
+
+def _without_null_arm(schema: dict[str, Any]) -> dict[str, Any]:
+    arms = schema.get("anyOf", ())
+    others = [arm for arm in arms if arm != {"type": "null"}]
+    if len(arms) != 2 or len(others) != 1:
+        return schema
+    return {**others[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it: its JSON kind, and itself when it is short."""
+    kinds = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    kind = kinds.get(type(value), "null" if value is None else type(value).__name__)
+    if isinstance(value, str | int | float) and len(repr(value)) <= 40:
+        return f"{kind} {value!r}"
+    return kind

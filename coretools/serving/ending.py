@@ -1,0 +1,69 @@
+"""How a process of ours ends: by a signal like by the end of its input, with every child gone, in bounded time."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 5.0
+"""After this the process ends whatever still runs in it (a thread stuck in a read of a dead network file system).
+Its children end all the same: the guard sees the server go."""
+
+
+class Ending:
+    """Why the process ends. `exit_code` is 0, or 128 and the number of the signal, as a shell counts."""
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        """The end has begun: from now on it is bounded."""
+        if self._timer is None:
+            self._timer = threading.Timer(END_SECONDS, self._overdue)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def by_signal(self, number: int) -> None:
+        """A signal asked for the end; a second one gets it at once."""
+        if self.exit_code:
+            leave(self.exit_code)
+        self.exit_code = 128 + number
+        self.begin()
+
+    def _overdue(self) -> None:
+        logger.error("something did not stop within %s s; ending without it", END_SECONDS)
+        leave(self.exit_code)
+
+
+def leave(exit_code: int) -> None:
+    """End the process now, without waiting for threads."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+@asynccontextmanager
+async def until_signalled(ending: Ending) -> AsyncIterator[anyio.CancelScope]:
+    """Run the body until it ends or SIGTERM or SIGINT comes, which cancels it; `ending` says which it was."""
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for number in signals:
+                logger.info("ending: %s", number.name)
+                ending.by_signal(number)
+                scope.cancel()
+
+    async with anyio.create_task_group() as watcher:
+        with anyio.CancelScope() as body:
+            watcher.start_soon(watch, body)
+            yield body
+        watcher.cancel_scope.cancel()

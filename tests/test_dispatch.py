@@ -1,0 +1,151 @@
+"""The way of one call (docs/specs/declarations.md)."""
+
+import logging
+import threading
+
+import anyio
+import pytest
+
+from coretools.call import SilentCall, check_cancelled
+from coretools.declare import Effect, tool
+from coretools.dispatch import Dispatcher, Outcome
+from coretools.errors import NotFound
+from coretools.registry import Registry
+from coretools.result import Result
+
+
+class Sum(Result):
+    total: int
+
+    def text(self) -> str:
+        return f"total {self.total}"
+
+    @property
+    def failed(self) -> bool:
+        return self.total < 0
+
+    def facts(self) -> dict[str, object]:
+        return {"sign": -1 if self.total < 0 else 1}
+
+
+class Sample:
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.cancelled = threading.Event()
+
+    @tool(Effect.READ, structured=True)
+    def add_up(self, first: int, second: int = 0) -> Sum:
+        """Add."""
+        return Sum(total=first + second)
+
+    @tool(Effect.READ)
+    async def say_text(self) -> str:
+        """Say."""
+        return "said"
+
+    @tool(Effect.READ)
+    def not_there(self) -> str:
+        """Miss."""
+        raise NotFound("x: not found; list_directory shows what is there", path="x")
+
+    @tool(Effect.READ)
+    def broken(self) -> str:
+        """Break."""
+        raise ZeroDivisionError("the password is hunter2")
+
+    @tool(Effect.READ)
+    def wrong_return(self) -> str:
+        """Return a number."""
+        return 5  # type: ignore[return-value]  # what is tested
+
+    @tool(Effect.READ)
+    def loop_for_ever(self) -> str:
+        """Loop."""
+        self.started.set()
+        try:
+            while True:
+                check_cancelled()
+        finally:
+            self.cancelled.set()
+
+
+async def run(name: str, **arguments: object) -> Outcome:
+    registry = Registry()
+    registry.add_set("sample", Sample())
+    offer = registry.offer("all")
+    return await Dispatcher(offer, threads=2).dispatch(offer.get(name), arguments, SilentCall())
+
+
+async def test_a_result_goes_out_as_text_data_and_facts() -> None:
+    """declarations-5: text for a reader, data where the tool is structured, small facts for programs."""
+    outcome = await run("add_up", first=2, second=3)
+    assert outcome == Outcome(text="total 5", data={"total": 5}, facts={"sign": 1})
+
+
+async def test_a_thing_that_failed_is_a_result_and_no_error() -> None:
+    """declarations-10: the call worked."""
+    outcome = await run("add_up", first=-2)
+    assert outcome.failed
+    assert outcome.error is None
+
+
+async def test_text_is_a_result_too() -> None:
+    """declarations-5: a tool may return plain text."""
+    assert await run("say_text") == Outcome(text="said")
+
+
+async def test_a_foreseen_error_keeps_its_kind_sentence_and_facts() -> None:
+    """declarations-10: the sentence says what would work."""
+    outcome = await run("not_there")
+    assert outcome.error is not None
+    assert outcome.error.kind == "not-found"
+    assert outcome.facts == {"path": "x"}
+    assert "list_directory" in outcome.text
+
+
+async def test_a_bug_is_logged_once_and_its_text_stays_on_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    """declarations-11: the caller gets a call id that stands in the log."""
+    with caplog.at_level(logging.ERROR):
+        outcome = await run("broken")
+    assert outcome.error is not None
+    assert outcome.error.kind == "internal"
+    assert "hunter2" not in outcome.text
+    assert len(caplog.records) == 1
+    assert "hunter2" in caplog.text
+    call_id = outcome.text.split("call ")[1].rstrip(")")
+    assert call_id in caplog.text
+
+
+async def test_a_tool_that_returns_something_else_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    """declarations-11: nothing goes out that is no Result and no text."""
+    outcome = await run("wrong_return")
+    assert outcome.error is not None
+    assert outcome.error.kind == "internal"
+    assert "wrong_return returned int" in caplog.text
+
+
+async def test_wrong_arguments_are_an_error_of_the_call() -> None:
+    """declarations-3: the model reads the sentence and tries again."""
+    outcome = await run("add_up", first="2")
+    assert outcome.error is not None
+    assert outcome.error.kind == "invalid-arguments"
+
+
+async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> None:
+    """declarations-12: the loops of file tools ask check_cancelled()."""
+    sample = Sample()
+    registry = Registry()
+    registry.add_set("sample", sample)
+    offer = registry.offer("all")
+    dispatcher = Dispatcher(offer, threads=2)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(dispatcher.dispatch, offer.get("loop_for_ever"), {}, SilentCall())
+            await anyio.to_thread.run_sync(sample.started.wait)
+            group.cancel_scope.cancel()
+    assert sample.cancelled.is_set()
+
+
+def test_check_cancelled_is_silent_outside_a_worker_thread() -> None:
+    """declarations-12: a tool called directly runs to its end."""
+    assert check_cancelled() is None  # type: ignore[func-returns-value]  # that it returns is what is tested

@@ -1,0 +1,216 @@
+"""The shape of the code, where a machine can check it: arrows, cycles, sizes, seams (docs/specs/structure.md).
+
+Reads the source with `ast`; imports and runs nothing of it.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).parent.parent
+PACKAGES = ("coretools", "servers")
+
+LAYERS = ("coretools", "coretools.sandbox", "coretools.process", "coretools.tools", "coretools.serving")
+"""Lowest first: a layer imports its own and those before it."""
+
+TOP = ("servers", "coretools.client")
+"""Above every layer, and apart from each other."""
+
+MCP = ("mcp", "mcp_types")
+MCP_LAYERS = ("servers", "coretools.serving", "coretools.client")
+NO_FILES = frozenset({"os", "pathlib", "subprocess", "shutil", "tempfile", "glob", "io", "socket"})
+"""What `tools` must not import: it reaches files and processes through the objects it is given."""
+
+SEAM = "coretools/dispatch.py"
+"""The one module that may catch everything and pass arguments on by name."""
+
+LINES_OF_A_MODULE = 400
+LINES_OF_A_FUNCTION = 40
+BRANCHES = 10
+PARAMETERS = 6
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Module:
+    path: Path
+    name: str
+    lines: list[str]
+    tree: ast.Module
+
+    @property
+    def layer(self) -> str:
+        parts = self.name.split(".")
+        folder = ".".join(parts[:2])
+        return folder if folder in LAYERS + TOP else parts[0]
+
+    @property
+    def where(self) -> str:
+        return self.path.relative_to(TREE).as_posix()
+
+    def imports(self) -> Iterator[str]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.where}:{node.lineno}: imports are absolute"
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    yield inner if inner in names() else str(node.module)
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        yield from (node for node in ast.walk(self.tree) if isinstance(node, FUNCTION))
+
+
+@cache
+def modules() -> tuple[Module, ...]:
+    found = []
+    for package in PACKAGES:
+        for path in sorted((TREE / package).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            name = ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__")
+            found.append(Module(path, name, text.splitlines(), ast.parse(text)))
+    return tuple(found)
+
+
+@cache
+def names() -> frozenset[str]:
+    return frozenset(module.name for module in modules())
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from `def` to the end, docstring left out."""
+    first = function.body[0]
+    documented = ast.get_docstring(function) is not None
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring
+
+
+def branches(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """McCabe's number: one, and one more for each place where the way forks."""
+    forks = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.match_case)
+    count = 1
+    for node in ast.walk(function):
+        count += isinstance(node, forks)
+        count += len(node.values) - 1 if isinstance(node, ast.BoolOp) else 0
+    return count
+
+
+def test_arrows_point_down() -> None:
+    """structure-1: a layer imports its own and lower ones; entry points and the client never each other."""
+    wrong = []
+    for module in modules():
+        for target in module.imports():
+            other = next((known for known in modules() if known.name == target), None)
+            if other is None or other.layer == module.layer:
+                continue
+            if module.layer in TOP:
+                allowed = other.layer in LAYERS
+            else:
+                allowed = other.layer in LAYERS[: LAYERS.index(module.layer)]
+            if not allowed:
+                wrong.append(f"{module.where} imports {target}")
+    assert wrong == []
+
+
+def test_no_import_cycle_not_even_inside_functions() -> None:
+    """structure-2: every import counts, wherever it stands."""
+    graph = {module.name: {name for name in module.imports() if name in names()} for module in modules()}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name in done:
+            return
+        for target in sorted(graph[name] - {name}):
+            visit(target, (*path, name))
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+def test_only_the_upper_layers_know_the_protocol() -> None:
+    """structure-3: declarations, registry and tools run without a server."""
+    wrong = [
+        f"{module.where} imports {target}"
+        for module in modules()
+        for target in module.imports()
+        if target.split(".")[0] in MCP and module.layer not in MCP_LAYERS
+    ]
+    assert wrong == []
+
+
+def test_tools_reach_files_and_processes_only_through_what_they_are_given() -> None:
+    """structure-4: policy is in the objects handed over."""
+    wrong = []
+    for module in modules():
+        if module.layer != "coretools.tools":
+            continue
+        wrong += [f"{module.where} imports {name}" for name in module.imports() if name.split(".")[0] in NO_FILES]
+        wrong += [
+            f"{module.where}:{node.lineno} calls open"
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+        ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.where)
+def test_sizes_stay_readable(module: Module) -> None:
+    """structure-5: lines of a module and of a function, branches, parameters."""
+    wrong = []
+    if len(module.lines) > LINES_OF_A_MODULE:
+        wrong.append(f"{len(module.lines)} lines")
+    for function in module.functions():
+        arguments = function.args
+        positional = [name for name in arguments.posonlyargs + arguments.args if name.arg not in ("self", "cls")]
+        parameters = len(positional) + len(arguments.kwonlyargs)
+        is_tool = any("tool" in ast.unparse(decorator) for decorator in function.decorator_list)
+        figures = {
+            "lines": (length(function), LINES_OF_A_FUNCTION),
+            "branches": (branches(function), BRANCHES),
+            # A tool's parameters are its schema; callers give them by name.
+            "parameters": (0 if is_tool else parameters, PARAMETERS),
+        }
+        wrong += [
+            f"{function.name} (line {function.lineno}): {count} {what}, {most} at most"
+            for what, (count, most) in figures.items()
+            if count > most
+        ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.where)
+def test_everything_is_caught_and_passed_on_only_at_the_seam(module: Module) -> None:
+    """structure-6: no broad except and no **kwargs elsewhere."""
+    wrong = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler) and module.where != SEAM:
+            caught = ast.unparse(node.type) if node.type else "everything"
+            reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+            if caught in ("everything", "Exception", "BaseException") and not reraises:
+                wrong.append(f"line {node.lineno} catches {caught}")
+        if isinstance(node, FUNCTION) and node.args.kwarg is not None and not node.name.startswith("_"):
+            wrong.append(f"{node.name} (line {node.lineno}) takes **{node.args.kwarg.arg}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.where)
+def test_every_module_says_why_it_exists_and_nothing_is_left_to_do(module: Module) -> None:
+    """structure-7: a docstring first; no marks of unfinished work."""
+    assert ast.get_docstring(module.tree)
+    marks = [number for number, line in enumerate(module.lines, 1) if "TODO" in line or "FIXME" in line]
+    assert marks == []
+
+
+def test_package_files_hold_a_docstring_only() -> None:
+    """structure-8: names are imported from the module that defines them."""
+    for module in modules():
+        if module.path.name == "__init__.py":
+            rest = [node for node in module.tree.body[1:] if not ast.unparse(node).startswith("__version__")]
+            assert rest == [], module.where
