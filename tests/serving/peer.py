@@ -1,0 +1,148 @@
+"""A client written by hand, for what a well-behaved one never sends: raw lines over the pipes of a real server."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ANSWER_SECONDS = 30.0
+TREE = Path(__file__).parent.parent.parent
+
+HANDSHAKE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "peer", "version": "1"},
+}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "peer", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class Peer:
+    """One server process and the two pipes to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._buffer = b""
+        self._id = 0
+        self._early: dict[object, dict[str, Any]] = {}
+
+    def send_line(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def send(self, method: str, params: dict[str, Any] | None = None) -> int:
+        self._id += 1
+        message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params or {}}
+        self.send_line(json.dumps(message).encode())
+        return self._id
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        self.send_line(json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}).encode())
+
+    def receive(self) -> dict[str, Any]:
+        """The next message, whatever it is."""
+        assert self.process.stdout is not None
+        fd = self.process.stdout.fileno()
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, "the server did not answer"
+            data = os.read(fd, 1 << 20)
+            assert data, "the server closed its end"
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def answer(self, request_id: object) -> dict[str, Any]:
+        """The answer to a request; answers to others are kept for later, notifications dropped."""
+        while request_id not in self._early:
+            message = self.receive()
+            if "id" in message:
+                self._early[message["id"]] = message
+        return self._early.pop(request_id)
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self.answer(self.send(method, params))
+
+    def call(self, tool: str, **arguments: object) -> dict[str, Any]:
+        """The result of a tool, in the handshake era."""
+        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def start_session(self) -> None:
+        self.ask("initialize", HANDSHAKE)
+        self.notify("notifications/initialized")
+
+    def end(self) -> int:
+        """Close the server's input and wait for its exit code."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(ANSWER_SECONDS)
+
+
+@contextmanager
+def peer(*words: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None) -> Iterator[Peer]:
+    """A workstation server, started as a desktop client starts it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "servers.workstation", *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TREE), **(environment or {})},
+        cwd=cwd,
+    )
+    try:
+        yield Peer(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def processes_with(marker: str) -> list[int]:
+    """Processes whose command line holds the marker, zombies left out."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            line = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if marker in line:
+            found.append(int(name))
+    return found
+
+
+def wait_until_none(marker: str) -> list[int]:
+    """The processes with the marker that are left once none should be, awaited for a bounded time."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while (left := processes_with(marker)) and time.monotonic() < deadline:
+        select.select([], [], [], 0.02)
+    return left
+
+
+def wait_until_some(marker: str, count: int = 1) -> None:
+    """Wait until that many processes with the marker run."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while len(processes_with(marker)) < count:
+        assert time.monotonic() < deadline, f"{marker}: not started"
+        select.select([], [], [], 0.02)
+
+
+def stop(process: subprocess.Popen[bytes], number: signal.Signals) -> int:
+    """Send a signal and wait for the exit code."""
+    process.send_signal(number)
+    return process.wait(ANSWER_SECONDS)
