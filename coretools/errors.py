@@ -54,6 +54,13 @@ class OutsideRoot(CoreError):
     exit_code = 77  # EX_NOPERM
 
 
+class RootGone(CoreError):
+    """A root was renamed, deleted or replaced while the server ran."""
+
+    kind = "root-gone"
+    exit_code = 69  # EX_UNAVAILABLE
+
+
 class DeniedPath(CoreError):
     """A deny glob of the operator covers the path."""
 
@@ -129,6 +136,13 @@ class Busy(CoreError):
 
     kind = "busy"
     exit_code = 75  # EX_TEMPFAIL
+
+
+class DeadlinePassed(CoreError):
+    """The stated time was over before the work was done, and a part of it is worth nothing."""
+
+    kind = "deadline-passed"
+    exit_code = 124  # as timeout(1) says it
 
 
 class InputOutput(CoreError):

@@ -1,0 +1,133 @@
+"""Look around behind the handle of a directory, one name at a time, links never followed.
+
+For decisions of our own ("what is this repository made of?"), not for answers: deny globs don't hold here, so nothing
+that is read through this module may be shown to a caller. Whoever has the handle got it beneath a root; a single name
+without links can't lead out from there.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from coretools.errors import TooLarge, WrongType
+from coretools.sandbox.failures import translated
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a file from every earlier state of it, short of its content."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+    """Unlike the time of modification, this one can't be set back by whoever writes the file."""
+
+
+def kinds(directory: int) -> dict[str, str]:
+    """Name and kind ("file", "directory", "link", "socket", "other") of everything in a directory.
+
+    Moves the handle's position and puts it back (CPython, scandir): one look at a time through one handle.
+    """
+    with translated("directory"), os.scandir(directory) as entries:
+        return {entry.name: _kind(entry) for entry in entries}
+
+
+def odd(directory: int, name: str) -> dict[str, str] | None:
+    """What is neither a regular file nor a directory in the directory of this name: mostly nothing.
+
+    None when nothing has the name. 40 us where 256 directories lie, as among a repository's objects.
+    """
+    with translated(name):
+        try:
+            handle = os.open(name, _DIRECTORY, dir_fd=directory)
+        except FileNotFoundError:
+            return None
+        try:
+            with os.scandir(handle) as entries:
+                return {
+                    entry.name: _kind(entry)
+                    for entry in entries
+                    if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False))
+                }
+        finally:
+            os.close(handle)
+
+
+def kind(directory: int, name: str) -> str | None:
+    """Kind of what has this name, None when nothing has."""
+    mode = _mode(directory, name)
+    if mode is None:
+        return None
+    tests = (("file", stat.S_ISREG), ("directory", stat.S_ISDIR), ("link", stat.S_ISLNK), ("socket", stat.S_ISSOCK))
+    return next((word for word, test in tests if test(mode)), "other")
+
+
+def stamp(directory: int, name: str) -> Stamp | None:
+    """Stamp of what has this name, None when nothing has."""
+    with translated(name):
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def read(directory: int, name: str, *, limit_bytes: int) -> bytes:
+    """Content of a regular file; never blocks on anything else.
+
+    Raises:
+        NotFound, OutsideRoot (a link), WrongType (a FIFO, a directory), TooLarge, PermissionRefused.
+    """
+    with translated(name):
+        file = os.open(name, _FILE, dir_fd=directory)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise WrongType(f"{name}: not a regular file")
+            with open(file, "rb", closefd=False) as stream:
+                data = stream.read(limit_bytes + 1)
+        finally:
+            os.close(file)
+    if len(data) > limit_bytes:
+        raise TooLarge(f"{name}: more than {limit_bytes} bytes")
+    return data
+
+
+@contextmanager
+def opened(directory: int, name: str) -> Iterator[int]:
+    """Handle of the directory of this name.
+
+    Raises:
+        NotFound, WrongType (a link, a file), PermissionRefused.
+    """
+    with translated(name):
+        handle = os.open(name, _DIRECTORY, dir_fd=directory)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _mode(directory: int, name: str) -> int | None:
+    with translated(name):
+        try:
+            return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+
+
+def _kind(entry: "os.DirEntry[str]") -> str:
+    # The kind comes with the listing; only file systems that leave it out cost a call each.
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    if entry.is_symlink():
+        return "link"
+    return "socket" if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else "other"

@@ -1,0 +1,79 @@
+"""Paths as text, before the kernel sees them: what can't be a path at all is refused here.
+
+Nothing is expanded, folded or trimmed: `~`, `$HOME`, `%2e` and `file:` are ordinary characters of a name. Pure.
+"""
+
+import re
+
+from coretools.errors import InvalidPath
+
+LONGEST_PATH = 4096
+"""Bytes of a whole path: PATH_MAX of Linux (limits.h)."""
+
+LONGEST_NAME = 255
+"""Bytes of one component: NAME_MAX of every common file system."""
+
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:[ .:].*)?", re.IGNORECASE)
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+def check_path(text: str) -> None:
+    """Refuse text that no file can have as its path.
+
+    Raises:
+        InvalidPath: empty, NUL, a lone surrogate, too long as a whole or in one component.
+    """
+    if not text:
+        raise InvalidPath("the path is empty; name a file or directory, or . for the root")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidPath("the path holds half of a surrogate pair, which no file name can") from None
+    if "\0" in text:
+        raise InvalidPath("the path holds a NUL character, which no file name can")
+    if size > LONGEST_PATH:
+        raise InvalidPath(f"the path has {size} bytes; {LONGEST_PATH} is the most", limit=LONGEST_PATH)
+    if size > LONGEST_NAME and any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
+        raise InvalidPath(f"a name in the path has more than {LONGEST_NAME} bytes", limit=LONGEST_NAME)
+
+
+def printable(name: str) -> str:
+    """A name as the file system gave it, with bytes that are no UTF-8 written as backslash and hexadecimal digits."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return name
+
+
+def windows_problem(text: str) -> str | None:
+    """Why Windows would take this path for something else than the file it seems to name; None when it would not.
+
+    Device namespaces, UNC, drive-relative paths, alternate data streams, reserved device names, and trailing dots and
+    blanks that Windows drops (Microsoft, "Naming Files, Paths, and Namespaces").
+    """
+    path = text.replace("/", "\\")
+    if path.startswith(("\\\\?\\", "\\\\.\\", "\\??\\")):
+        return "a device namespace"
+    if path.startswith("\\\\"):
+        return "a network path"
+    drive = _DRIVE.match(path)
+    if drive and not path.startswith("\\", drive.end()):
+        return "relative to the current directory of a drive"
+    for name in path[drive.end() if drive else 0 :].split("\\"):
+        problem = None if name in ("", ".", "..") else _windows_problem_of_name(name)
+        if problem:
+            return problem
+    return None
+
+
+def _windows_problem_of_name(name: str) -> str | None:
+    if _DEVICE.fullmatch(name):
+        return "a reserved device name"
+    if ":" in name:
+        return "an alternate data stream"
+    if name[-1] in ". ":
+        return "a trailing dot or blank, which Windows drops"
+    if any(character < " " or character in '<>"|?*' for character in name):
+        return "a character that no Windows name can hold"
+    return None

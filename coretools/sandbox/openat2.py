@@ -1,0 +1,96 @@
+"""Two system calls that the `os` module lacks, by ctypes: openat2(2) and renameat2(2). Linux only.
+
+`CDLL`, not `PyDLL`: the interpreter's lock is released meanwhile, so a slow file system stops nobody else.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+from functools import lru_cache
+
+NO_REPLACE = 1
+"""RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
+EXCHANGE = 2
+"""RENAME_EXCHANGE: swap two names."""
+
+_NUMBER = 437
+"""openat2 has one number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""
+
+_NO_SYMLINKS = 0x04
+_BENEATH = 0x08
+_RESOLVE = _BENEATH | _NO_SYMLINKS
+"""NO_SYMLINKS implies NO_MAGICLINKS (openat2(2))."""
+
+_ASK_AGAIN = (errno.EINTR, errno.EAGAIN)
+_MOST_TRIES = 64
+
+
+class _How(ctypes.Structure):
+    """`struct open_how`."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_SIZE = ctypes.sizeof(_How)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_syscall.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_renameat2 = getattr(_libc, "renameat2", None)
+if _renameat2 is not None:
+    _renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+
+
+@lru_cache(64)
+def _how(flags: int) -> object:
+    """A reference to the structure for these flags. The kernel only reads it, so threads may share it."""
+    return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, _RESOLVE))
+
+
+class Openat2:
+    """Opens a path beneath a directory in one system call that refuses every link. See `resolve.Resolver`."""
+
+    name = "openat2"
+
+    def open(self, beneath: int, relative: str, flags: int) -> int:
+        """Open `relative`, which holds no `..`; a link anywhere in it is an OSError with ELOOP."""
+        path = os.fsencode(relative)
+        how = _how(flags)
+        failure = errno.EAGAIN
+        for _ in range(_MOST_TRIES):
+            fd: int = _syscall(_NUMBER, beneath, path, how, _SIZE)
+            if fd >= 0:
+                return fd
+            failure = ctypes.get_errno()
+            if failure not in _ASK_AGAIN:
+                break
+        raise OSError(failure, os.strerror(failure), relative)
+
+
+def available() -> bool:
+    """Whether the kernel has openat2 and lets us call it: 5.6 or later, and no filter that forbids it."""
+    if sys.platform != "linux":
+        return False
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(Openat2().open(here, ".", os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        return False
+    finally:
+        os.close(here)
+    return True
+
+
+def rename(source_directory: int, source: str, directory: int, name: str, *, flags: int) -> None:
+    """Rename between two directories with flags.
+
+    Raises:
+        OSError: ENOSYS when this libc or kernel lacks it, EINVAL when the file system does; EEXIST as asked for.
+    """
+    if _renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source)
+    if _renameat2(source_directory, os.fsencode(source), directory, os.fsencode(name), flags) != 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure), source, None, name)

@@ -1,0 +1,81 @@
+"""Looking around behind a handle."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import CoreError, NotFound, OutsideRoot, TooLarge, WrongType
+from coretools.sandbox import inside
+
+
+@pytest.fixture
+def handle(tmp_path: Path) -> Iterator[int]:
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "directory-link").symlink_to("directory")
+    os.mkfifo(tmp_path / "fifo")
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+def test_everything_has_its_kind(handle: int) -> None:
+    """repository-13: links are links, whatever they lead to; a second look sees the same."""
+    expected = {"file": "file", "directory": "directory", "link": "link", "directory-link": "link", "fifo": "other"}
+    for _ in range(2):
+        assert inside.kinds(handle) == expected
+    assert {name: inside.kind(handle, name) for name in expected} == expected
+    assert inside.kind(handle, "nothing") is None
+    assert inside.odd(handle, ".") == {"link": "link", "directory-link": "link", "fifo": "other"}
+    assert inside.odd(handle, "directory") == {}
+    assert inside.odd(handle, "nothing") is None
+
+
+def test_a_socket_has_its_kind(handle: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """repository-13: git's own monitor leaves one in its directory."""
+    monkeypatch.chdir(tmp_path)  # the path of a socket is at most 107 bytes long
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("s")
+    assert inside.kind(handle, "s") == "socket"
+    assert inside.kinds(handle)["s"] == "socket"
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("link", OutsideRoot), ("fifo", WrongType), ("directory", WrongType), ("nothing", NotFound)],
+)
+def test_only_a_regular_file_is_read(handle: int, name: str, error: type[CoreError]) -> None:
+    """repository-13: no link is followed, and nothing blocks."""
+    with pytest.raises(error):
+        inside.read(handle, name, limit_bytes=10)
+
+
+def test_a_file_is_read_up_to_its_limit(handle: int) -> None:
+    """repository-13: and not a byte beyond."""
+    assert inside.read(handle, "file", limit_bytes=4) == b"text"
+    with pytest.raises(TooLarge):
+        inside.read(handle, "file", limit_bytes=3)
+
+
+@pytest.mark.parametrize("name", ["directory-link", "file", "nothing", "fifo"])
+def test_only_a_directory_is_opened(handle: int, name: str) -> None:
+    """repository-13: not one that a link leads to."""
+    with pytest.raises(CoreError), inside.opened(handle, name):
+        pass
+    if name != "nothing":
+        with pytest.raises(CoreError):
+            inside.odd(handle, name)
+
+
+def test_a_stamp_tells_a_change(handle: int, tmp_path: Path) -> None:
+    """repository-18: also one that keeps size and time of modification."""
+    before = inside.stamp(handle, "file")
+    (tmp_path / "new").write_text("tex2")
+    os.utime(tmp_path / "new", ns=(before.modified_ns, before.modified_ns) if before else None)
+    (tmp_path / "new").rename(tmp_path / "file")
+    assert before != inside.stamp(handle, "file")
+    assert inside.stamp(handle, "nothing") is None
