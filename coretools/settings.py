@@ -39,6 +39,10 @@ class Limits:
     """Deadline of a command when the call names none."""
     run_seconds_most: float = 3_600.0
     """Longest deadline a call may ask for."""
+    build_seconds: float = 600.0
+    """Deadline of a build, a test run or a restore when the call names none: they take longer than a plain command."""
+    report_bytes: int = 2 * 1024 * 1024
+    """Kept of each stream of a build or test run to find its report in; only a small part of it is shown."""
     git_seconds: float = 60.0
     """Deadline of one git process."""
     git_output_bytes: int = 4 * 1024 * 1024

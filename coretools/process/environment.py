@@ -1,0 +1,53 @@
+"""What a child sees of the server's environment: an allow-list, so that no secret of the server leaks into a command.
+
+Pure. A list of what to take out would miss the next token's name; what is not named here or by the operator is absent.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from coretools.errors import BadSetting
+
+NAMES = frozenset(
+    {
+        # Who and where: what POSIX (XBD 8.3) says programs may expect.
+        *("PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"),
+        # Where a trusted certificate lies: build tools behind a company's proxy fail without.
+        *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+        # Directories only. XDG_RUNTIME_DIR is left out: the sockets of agents lie in it.
+        *("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS"),
+        # Where tool chains find themselves and their caches. No options (GOFLAGS, NODE_OPTIONS, MAVEN_OPTS run code or
+        # load it) and no addresses (GOPROXY, PIP_INDEX_URL may hold a password).
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "UV_CACHE_DIR"),
+        *("NVM_DIR", "NVM_BIN", "PNPM_HOME", "VOLTA_HOME", "FNM_DIR"),
+        *("CARGO_HOME", "RUSTUP_HOME"),
+        *("GOPATH", "GOROOT", "GOBIN", "GOCACHE", "GOMODCACHE"),
+        *("DOTNET_ROOT", "DOTNET_CLI_HOME", "NUGET_PACKAGES"),
+        *("JAVA_HOME", "JDK_HOME", "M2_HOME", "MAVEN_HOME", "GRADLE_HOME", "GRADLE_USER_HOME"),
+        *("GEM_HOME", "RBENV_ROOT", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "SDKMAN_DIR", "HOMEBREW_PREFIX"),
+    }
+)
+"""Variables that every child gets when the server has them."""
+
+PREFIXES = ("LC_",)
+"""Families of variables that every child gets: the locale categories of POSIX, and nothing that programs act on."""
+
+
+def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> dict[str, str]:
+    """The part of the server's environment that children get: the allow-list and the names in `passed`.
+
+    `passed` holds exact names; the operator's word counts for any of them. Entries of PATH that are not absolute are
+    left out: an empty one or `.` means the working directory, where a hostile repository could lay a `git` of its own.
+
+    Raises:
+        BadSetting: something in `passed` can't be the name of a variable.
+    """
+    for name in passed:
+        if not name or "=" in name or "\0" in name:
+            raise BadSetting(f"environment variable {name!r}: not a name; give names only, without a value")
+    wanted = NAMES.union(passed)
+    chosen = {name: value for name, value in server.items() if name in wanted or name.startswith(PREFIXES)}
+    if "PATH" in chosen:
+        entries = chosen["PATH"].split(os.pathsep)
+        chosen["PATH"] = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+    return chosen

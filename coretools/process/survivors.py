@@ -1,0 +1,186 @@
+"""Find processes by their group or by a marker in their environment, and end them.
+
+Stands on the standard library alone: `guard.py` starts this very file as a program (`python -I -S survivors.py ...`),
+so nothing of coretools is imported by it or before it. Where there is no /proc only process groups can be found.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection
+
+KILL_SECONDS = 3.0
+"""How long ending goes on after the grace period. What outlasts KILL that long sits in the kernel for good."""
+
+ORPHAN_GRACE_SECONDS = 3.0
+"""Most that the guard gives what a dead server left between TERM and KILL, whatever the server gave: nobody waits for
+an answer any more."""
+
+FIRST_PAUSE_SECONDS = 0.001
+LAST_PAUSE_SECONDS = 0.1
+"""Between two looks: short at first because most processes are gone at once, then longer, because a look costs about
+10 µs for each process of the machine."""
+
+_SLOT_BYTES = 4
+
+
+def can_look() -> bool:
+    """Whether the processes of this machine can be listed with their groups and environments."""
+    return os.path.exists("/proc/self/environ")
+
+
+def group_exists(group: int) -> bool:
+    """Whether the process group has a member, a zombie included."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # macOS says so of a group of zombies; elsewhere of one that changed its user
+        return sys.platform != "darwin"
+    return True
+
+
+def signal_group(group: int, number: int) -> None:
+    """Signal every member of the process group that we may signal; none is no error."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def find(groups: Collection[int], marker: bytes) -> set[int]:
+    """Processes alive that belong to one of the groups or carry the marker (see `carries`)."""
+    if not can_look():
+        return set()
+    mine = os.getpid()
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return {pid for pid in pids if pid != mine and (_in_groups(pid, groups) or carries(pid, marker))}
+
+
+def carries(pid: int, marker: bytes) -> bool:
+    """Whether the environment that the process was started with has an entry that starts with `marker`."""
+    if not marker:
+        return False
+    environment = _proc_file(pid, "environ")
+    return environment.startswith(marker) or b"\0" + marker in environment
+
+
+def signal_carriers(marker: bytes, number: int) -> set[int]:
+    """Signal every process that carries the marker; which were found."""
+    found = find((), marker)
+    for pid in found:
+        _signal_carrier(pid, marker, number)
+    return found
+
+
+def sweep(marker: bytes) -> set[int]:
+    """Kill every process that carries the marker until a look finds none; which were found. Bounded."""
+    ended: set[int] = set()
+    deadline = time.monotonic() + KILL_SECONDS
+    pause = FIRST_PAUSE_SECONDS
+    while found := signal_carriers(marker, signal.SIGKILL):
+        ended |= found
+        if time.monotonic() > deadline:
+            break
+        time.sleep(pause)
+        pause = min(2 * pause, LAST_PAUSE_SECONDS)
+    return ended
+
+
+def end_all(groups: Collection[int], marker: bytes, grace_seconds: float) -> None:
+    """End the groups and everything that carries the marker: TERM, grace, KILL until a look finds none. Bounded."""
+    for group in groups:
+        signal_group(group, signal.SIGTERM)
+    signal_carriers(marker, signal.SIGTERM)
+    if not _gone(groups, marker, grace_seconds, number=0):
+        _gone(groups, marker, KILL_SECONDS, number=signal.SIGKILL)
+
+
+def _gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int) -> bool:
+    """Look until nothing is left, sending `number` (0: nothing) at every look; False when it took too long."""
+    deadline = time.monotonic() + seconds
+    pause = FIRST_PAUSE_SECONDS
+    while find(groups, marker) if can_look() else any(map(group_exists, groups)):
+        if time.monotonic() > deadline:
+            return False
+        if number:
+            for group in groups:
+                signal_group(group, number)
+            signal_carriers(marker, number)
+        time.sleep(pause)
+        pause = min(2 * pause, LAST_PAUSE_SECONDS)
+    return True
+
+
+def _in_groups(pid: int, groups: Collection[int]) -> bool:
+    """Whether the process is a member, zombies left out."""
+    if not groups:
+        return False
+    # proc(5): "pid (comm) state ppid pgrp ..."; comm may hold blanks and parentheses, so count from the last one.
+    fields = _proc_file(pid, "stat").rpartition(b")")[2].split(None, 3)
+    return len(fields) > 2 and fields[0] not in (b"Z", b"X") and int(fields[2]) in groups
+
+
+def _signal_carrier(pid: int, marker: bytes, number: int) -> None:
+    """Signal a process by handle, after another look: the number may be another process's by now."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:  # gone, or a kernel before 5.3: then by number, right after the look
+        if carries(pid, marker):
+            signal_process(pid, number)
+        return
+    try:
+        if carries(pid, marker):
+            signal.pidfd_send_signal(handle, number)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        os.close(handle)
+
+
+def signal_process(pid: int, number: int) -> None:
+    """Signal one process; one that is gone is no error."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _proc_file(pid: int, name: str) -> bytes:
+    """A file of a process, empty when the process is gone or another user's."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def registered(table: int, slots: int) -> list[int]:
+    """The process groups that stand in the table behind the descriptor (see `guard.py`)."""
+    data = os.pread(table, slots * _SLOT_BYTES, 0)
+    numbers = (int.from_bytes(data[at : at + _SLOT_BYTES], sys.byteorder) for at in range(0, len(data), _SLOT_BYTES))
+    return [number for number in numbers if number]
+
+
+def main(arguments: list[str]) -> None:
+    """Be the guard: wait on standard input until the server is gone, then end what it left.
+
+    The arguments are the descriptor of the table, the number of its slots, the marker and the grace period.
+    """
+    table, slots, marker, grace_seconds = arguments
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # A read returns when the last writing end is closed, by whatever death; one byte comes before an orderly end.
+    is_orderly = bool(os.read(0, 1)) and not os.read(0, 1)
+    grace = min(float(grace_seconds), ORPHAN_GRACE_SECONDS)
+    end_all(registered(int(table), int(slots)), marker.encode(), grace)
+    if not is_orderly:
+        # A child between fork and exec has its parent's environment still. It held the pipe until exec closed it, so
+        # one more look, a moment later, finds it by its marker.
+        time.sleep(LAST_PAUSE_SECONDS)
+        end_all((), marker.encode(), 0.0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

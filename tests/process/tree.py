@@ -1,0 +1,84 @@
+"""What the tests of processes stand on: trees of real children and a count of who survived."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.reading import Directory, open_directory
+from coretools.sandbox.roots import Roots, RootSpec
+
+PATIENCE_SECONDS = 20.0
+"""Bound of every wait for a condition; generous, because a busy machine is no failure."""
+
+
+def opened(folder: str) -> Directory:
+    """A working directory for a run. It and its root stay open to the end of the process."""
+    return open_directory(Roots([RootSpec(folder)], deny=DenyRules(())), ".")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that other processes bring about."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110  # other processes set no event of ours
+            await anyio.sleep(0.005)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def carriers(marker: str) -> list[int]:
+    """Processes alive whose environment holds the text."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:
+            continue
+        if marker.encode() in environment and int(name) != os.getpid():
+            found.append(int(name))
+    return found
+
+
+TREE = """
+echo $CORETOOLS_RUN_ID > marker
+echo $$ >> pids
+sleep 1000 & echo $! >> pids
+nohup sleep 1000 > /dev/null 2>&1 & echo $! >> pids
+sh -c 'trap "" TERM INT HUP; echo $$ >> pids; while :; do sleep 1000; done' &
+env -i sleep 1000 & echo $! >> pids
+setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
+(setsid sh -c 'echo $$ >> pids; exec sleep 1000' > /dev/null 2>&1 &)
+wait
+"""
+"""A child of every kind that a killed parent leaves behind: in the background, deaf to HUP, deaf to TERM, without its
+environment, in a session of its own, forked twice."""
+
+TREE_SIZE = 7
+
+
+class Tree:
+    """The processes that `TREE` started in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def pids(self) -> list[int]:
+        file = self._folder / "pids"
+        return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def is_complete(self) -> bool:
+        return len(self.pids()) == TREE_SIZE and all(map(is_alive, self.pids()))
+
+    def survivors(self) -> list[int]:
+        """Those that are still alive, and whatever else carries the run's marker."""
+        marker = (self._folder / "marker").read_text().strip()
+        assert marker
+        return [pid for pid in self.pids() if is_alive(pid)] + carriers(f"CORETOOLS_RUN_ID={marker}")
