@@ -1,0 +1,118 @@
+"""What a caller or an operator asks first when something does not work: versions, roots, protections, limits.
+
+Says nothing of the environment's values and holds no secret. Programs are asked for their version through the runner.
+"""
+
+import importlib.metadata
+import platform
+from dataclasses import asdict
+
+from coretools import __version__
+from coretools.declare import Effect, tool
+from coretools.errors import CannotStart, CoreError
+from coretools.process.runner import Order, Runner
+from coretools.result import Result
+from coretools.sandbox.reading import open_directory
+from coretools.sandbox.roots import Roots
+from coretools.settings import Limits
+from coretools.tools.ci_output import plain
+
+PACKAGES = ("mcp", "pydantic", "anyio", "GitPython")
+"""Installed packages whose version decides how the server behaves."""
+
+PROGRAMS = ("git", "rg")
+"""Programs that tools start."""
+
+VERSION_SECONDS = 5.0
+"""Deadline of one `--version`; more means that the program hangs."""
+
+MISSING = {
+    "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
+    "command-confinement": "a command may do whatever the server's user may, outside the roots too",
+}
+"""What it means for a caller that a protection is not in force."""
+
+
+class DiagnosticsReport(Result):
+    """The state of the server, for people and models."""
+
+    versions: dict[str, str]
+    platform: str
+    roots: list[str]
+    resolver: str
+    protections: dict[str, bool]
+    limits: dict[str, int | float]
+
+    def text(self) -> str:
+        """One line per subject; what is missing is named."""
+        in_force = [name for name, holds in self.protections.items() if holds]
+        lines = [
+            "versions: " + ", ".join(f"{name} {version}" for name, version in self.versions.items()),
+            f"platform: {self.platform}",
+            *(f"root: {root}" for root in self.roots),
+            f"paths resolved by: {self.resolver}",
+            f"protections in force: {', '.join(in_force)}",
+        ]
+        lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
+        lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
+        return "\n".join(lines)
+
+    def _missing(self, name: str) -> str:
+        meaning = MISSING.get(name)
+        return f"{name}: missing ({meaning})" if meaning else f"{name}: missing"
+
+
+class Diagnostics:
+    """Tools about the server itself."""
+
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits) -> None:
+        self._roots = roots
+        self._runner = runner
+        self._limits = limits
+
+    @tool(Effect.READ)
+    async def get_diagnostics(self) -> DiagnosticsReport:
+        """Versions, roots and rights, protections in force and missing, limits."""
+        return DiagnosticsReport(
+            versions=await self._versions(),
+            platform=f"{platform.system()} {platform.release()} {platform.machine()}",
+            roots=[f"{root.path} ({'read and write' if root.writable else 'read only'})" for root in self._roots],
+            resolver=self._roots.resolver,
+            protections=self._protections(),
+            limits=asdict(self._limits),
+        )
+
+    def _protections(self) -> dict[str, bool]:
+        return {
+            "paths-beneath-roots": True,
+            "openat2": self._roots.resolver == "openat2",
+            "environment-allow-list": True,
+            **self._runner.protections,
+            # Nothing holds back what a command itself does: said by name, never implied.
+            "command-confinement": False,
+        }
+
+    async def _versions(self) -> dict[str, str]:
+        versions = {"coretools": __version__, "python": platform.python_version()}
+        for package in PACKAGES:
+            try:
+                versions[package] = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                versions[package] = "missing"
+        for program in PROGRAMS:
+            versions[program] = await self._version(program)
+        return versions
+
+    async def _version(self, program: str) -> str:
+        """The first line that `program --version` prints, without its name; or why there is none."""
+        order = Order(timeout_seconds=VERSION_SECONDS, keep_bytes=4096)
+        try:
+            with open_directory(self._roots, ".") as directory:
+                run = await self._runner.run((program, "--version"), cwd=directory, order=order)
+        except CannotStart:
+            return "missing"
+        except CoreError as error:
+            return f"unknown ({error.kind})"
+        first = plain(run.stdout.text()).partition("\n")[0]
+        said = first.removeprefix(f"{program} version ").removeprefix("ripgrep ")
+        return said[:80] if run.ok and said else "does not answer"

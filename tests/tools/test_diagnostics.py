@@ -1,0 +1,87 @@
+"""What get_diagnostics says of a real server, and what it keeps to itself."""
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+
+from coretools import __version__
+from coretools.process.environment import child_environment
+from coretools.process.runner import Runner
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
+
+
+async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: dict[str, str]) -> DiagnosticsReport:
+    limits = Limits()
+    with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
+        runner = Runner(limits, environment)
+        try:
+            return await Diagnostics(roots, runner, limits).get_diagnostics()
+        finally:
+            await runner.close()
+
+
+def environment() -> dict[str, str]:
+    return child_environment(os.environ, passed=())
+
+
+async def test_versions_roots_and_limits_are_said(tmp_path: Path) -> None:
+    """ci-18: what a caller asks first."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    report = await diagnosed(
+        RootSpec(str(tmp_path / "a")), RootSpec(str(tmp_path / "b"), writable=False), environment=environment()
+    )
+    text = report.text()
+    assert f"coretools {__version__}" in text
+    assert f"python {platform.python_version()}" in text
+    assert report.versions["git"][0].isdigit()
+    assert [root.rpartition("/")[2] for root in report.roots] == ["a (read and write)", "b (read only)"]
+    assert "run_seconds=120" in text
+
+
+async def test_protections_in_force_and_missing_ones_are_named(tmp_path: Path) -> None:
+    """ci-18: a missing protection is never passed over."""
+    report = await diagnosed(RootSpec(str(tmp_path)), resolver="walk", environment=environment())
+    lines = report.text().split("\n")
+    assert "paths resolved by: walk" in lines
+    assert any(line.startswith("openat2: missing (") for line in lines)
+    assert any(line.startswith("command-confinement: missing (") for line in lines)
+    [held] = [line for line in lines if line.startswith("protections in force: ")]
+    assert "paths-beneath-roots" in held
+    assert "process-group" in held
+    assert "command-confinement" not in held
+
+
+async def test_a_program_that_is_not_installed_is_missing_not_an_error(tmp_path: Path) -> None:
+    """ci-18: diagnostics work where other things do not."""
+    report = await diagnosed(RootSpec(str(tmp_path)), environment={"PATH": str(tmp_path)})
+    assert report.versions["git"] == "missing"
+    assert report.versions["rg"] == "missing"
+
+
+async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> None:
+    """ci-18: it is when something is wrong that they are asked for."""
+    (tmp_path / "root").mkdir()
+    limits = Limits()
+    with Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(DEFAULT_DENY)) as roots:
+        (tmp_path / "root").rmdir()
+        runner = Runner(limits, environment())
+        try:
+            report = await Diagnostics(roots, runner, limits).get_diagnostics()
+        finally:
+            await runner.close()
+    assert report.versions["git"] == "unknown (root-gone)"
+    assert report.roots
+
+
+async def test_no_value_of_the_environment_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ci-18: not of the server's, not of the children's."""
+    monkeypatch.setenv("API_TOKEN", "swordfish-of-the-server")
+    told = {**environment(), "GIT_TOKEN": "swordfish-of-the-children"}
+    report = await diagnosed(RootSpec(str(tmp_path)), environment=told)
+    assert "swordfish" not in report.text() + report.model_dump_json()
