@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from coretools.call import Call
-from coretools.errors import InvalidArguments
+from coretools.errors import BadSetting, InvalidArguments
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -54,8 +54,7 @@ class Arguments:
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model."""
-        schema: dict[str, Any] = compact(self._model.model_json_schema())
-        return schema
+        return compact(self._model.model_json_schema())
 
     def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as the function takes them.
@@ -87,46 +86,90 @@ class Arguments:
 
 
 def output_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """JSON Schema (2020-12) of a structured result."""
-    schema: dict[str, Any] = compact(TypeAdapter(model).json_schema(mode="serialization"))
+    """JSON Schema (2020-12) of a structured result: the shape of what comes, not a check of it.
+
+    Fields are always all there and no other ever is, so neither is said: half the bytes of a schema went into that.
+    """
+    schema = compact(TypeAdapter(model).json_schema(mode="serialization"))
+    _drop(schema, ("required", "additionalProperties"))
     return schema
 
 
-def compact(schema: Any) -> Any:
-    """A schema without titles, null arms, null defaults and descriptions of whole models.
+def compact(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without the words that say nothing to a model: half the size of a tool list.
 
-    Says the same to a validator of arguments, except that an optional argument is left out rather than sent as null
-    (null is accepted all the same). Halves the size of a tool list.
+    Titles, descriptions of whole models, null arms (an optional argument is left out; null is accepted all the same),
+    lower bounds of 0 and 1, and defaults that go without saying (null, false, 0, "", [], and "." for a path). Models are
+    written where they are used, not by reference. What is left out of the schema is checked all the same.
+
+    Raises:
+        BadSetting: a model that holds itself, which can't be written out.
     """
-    if isinstance(schema, list):
-        return [compact(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    schema = _without_null_arm(schema)
-    return {key: _compact_value(key, value) for key, value in schema.items() if not _says_nothing(key, value, schema)}
+    whole: dict[str, Any] = _shortened(_inlined(schema, schema.get("$defs", {})))
+    whole.pop("$defs", None)
+    return whole
 
 
-def _compact_value(key: str, value: Any) -> Any:
-    # Below these two the keys are names of arguments or models, not words of JSON Schema.
-    if key in ("properties", "$defs"):
-        return {name: compact(item) for name, item in value.items()}
-    return compact(value)
+def _inlined(node: Any, models: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, models) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = node["$ref"].removeprefix("#/$defs/")
+        if name not in models:
+            raise BadSetting(f"{name}: a model that holds itself can't be an argument or a result")
+        others = {other: model for other, model in models.items() if other != name}
+        return {**_inlined(models[name], others), **{key: value for key, value in node.items() if key != "$ref"}}
+    return {key: value if key == "$defs" else _inlined(value, models) for key, value in node.items()}
 
 
-def _says_nothing(key: str, value: Any, schema: dict[str, Any]) -> bool:
+def _shortened(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_shortened(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    node = _without_null_arm(node)
+    return {key: _shortened_value(key, value) for key, value in node.items() if not _says_nothing(key, value, node)}
+
+
+def _shortened_value(key: str, value: Any) -> Any:
+    # Below it the keys are names of arguments, not words of JSON Schema.
+    if key == "properties":
+        return {name: _shortened(item) for name, item in value.items()}
+    return _shortened(value)
+
+
+def _says_nothing(key: str, value: Any, node: dict[str, Any]) -> bool:
     if key == "title":
         return isinstance(value, str)
     if key == "default":
-        return value is None
-    return key == "description" and "properties" in schema
+        return not value or value == "."
+    if key in ("minimum", "minItems"):
+        return value in (0, 1)
+    return key == "description" and "properties" in node
 
 
-def _without_null_arm(schema: dict[str, Any]) -> dict[str, Any]:
-    arms = schema.get("anyOf", ())
+def _without_null_arm(node: dict[str, Any]) -> dict[str, Any]:
+    arms = node.get("anyOf", ())
     others = [arm for arm in arms if arm != {"type": "null"}]
     if len(arms) != 2 or len(others) != 1:
-        return schema
-    return {**others[0], **{key: value for key, value in schema.items() if key != "anyOf"}}
+        return node
+    return {**others[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+
+
+def _drop(node: Any, words: tuple[str, ...]) -> None:
+    """Take words out of a schema, except where they are the names of fields."""
+    if isinstance(node, list):
+        for item in node:
+            _drop(item, words)
+    if isinstance(node, dict):
+        for word in words:
+            if not isinstance(node.get(word), dict) or word == "required":
+                node.pop(word, None)
+        for key, value in node.items():
+            for inner in value.values() if key == "properties" else (value,):
+                _drop(inner, words)
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.call import Call
-from coretools.errors import InvalidArguments
+from coretools.errors import BadSetting, InvalidArguments
 from coretools.result import Result
 from coretools.schema import Arguments, output_schema
 
@@ -16,6 +16,10 @@ class Item(BaseModel):
 
     old: str
     new: str = ""
+
+
+class Tree(BaseModel):
+    leaves: list["Tree"] = []
 
 
 def sample(
@@ -101,7 +105,6 @@ def test_the_schema_says_no_more_than_a_model_needs(arguments: Arguments) -> Non
         "default": 5,
         "description": "Most lines",
         "maximum": 10,
-        "minimum": 1,
         "type": "integer",
     }
     assert schema["properties"]["note"] == {"type": "string"}
@@ -126,4 +129,17 @@ def test_the_output_schema_is_that_of_the_result() -> None:
 
     schema = output_schema(Found)
     assert schema["properties"]["count"] == {"type": "integer"}
-    assert schema["required"] == ["count", "names"]
+    assert set(schema) == {"type", "properties"}
+
+
+def test_models_are_written_where_they_are_used_and_one_that_holds_itself_is_refused(arguments: Arguments) -> None:
+    """declarations-2: no references for a client to resolve."""
+    schema = arguments.schema()
+    assert "$defs" not in schema
+    assert schema["properties"]["items"]["items"]["properties"]["old"] == {"type": "string"}
+
+    def function(tree: Tree) -> str:
+        return str(tree)
+
+    with pytest.raises(BadSetting, match="Tree"):
+        Arguments("function", function).schema()

@@ -37,7 +37,7 @@ async def call(settings: Settings, request: Request) -> int:
     """
     ending = Ending()
     exit_code = 0
-    async with until_signalled(ending), in_process(settings) as client:
+    async with in_process(settings) as client, until_signalled(ending):
         exit_code = await _call(client, request)
     return ending.exit_code or exit_code
 
@@ -47,9 +47,11 @@ async def _call(client: Client, request: Request) -> int:
         tool = _find((await client.list_tools()).tools, request.tool)
         arguments = parse_arguments(request.words, tool.input_schema)
     except CoreError as error:
-        if not request.as_json:
-            raise
-        _print(error_json(request.tool, error))
+        # Not raised: the task groups around would wrap it.
+        if request.as_json:
+            _print(error_json(request.tool, error))
+        else:
+            _complain(str(error))
         return error.exit_code
     result = await client.call_tool(request.tool, arguments)
     kind = error_kind(result)
@@ -58,7 +60,7 @@ async def _call(client: Client, request: Request) -> int:
     elif kind is None:
         _print(result_text(result))
     else:
-        print(f"coretools: {result_text(result)}", file=sys.stderr)  # noqa: T201  # the command line's own output
+        _complain(result_text(result))
     if kind is not None:
         return exit_code_of(kind)
     return FAILED if has_failed(result) else 0
@@ -86,6 +88,10 @@ def _find(tools: list[types.Tool], name: str) -> types.Tool:
     close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
     meant = f"did you mean {close[0]}? " if close else ""
     raise UnknownTool(f"no tool {name!r} here; {meant}`coretools tools` lists them")
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"coretools: {text}\n")
 
 
 def _print(text: str) -> None:

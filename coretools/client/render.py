@@ -58,7 +58,7 @@ def tools_table(tools: Sequence[types.Tool], width: int) -> str:
     for tool in tools:
         sentence = (tool.description or "").split(". ")[0].rstrip(".")
         line = f"{tool.name:<{longest}}  {effect_of(tool):<7} {sentence}"
-        lines.append(textwrap.shorten(line, width, placeholder=" ...") if len(line) > width else line)
+        lines.append(line if len(line) <= width else line[: width - 4] + " ...")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,11 @@ def peer(*words: str | Path, environment: dict[str, str] | None = None, cwd: Pat
         yield Peer(process)
     finally:
         process.kill()
-        process.communicate()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
+                pipe.close()
+        process.wait()
 
 
 def processes_with(marker: str) -> list[int]:
