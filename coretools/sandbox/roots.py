@@ -225,7 +225,7 @@ def _prefixes(specs: Sequence[RootSpec], roots: Sequence[Root]) -> list[tuple[st
 def _opened(spec: RootSpec, others: Sequence[Root]) -> Root:
     check_path(spec.path)
     path = os.path.realpath(spec.path)
-    if path == "/" or (any(path == no or _lies_in(path, no) for no in _NO_ROOTS) and not _is_shared_memory(path)):
+    if not _holds_files(path):
         raise BadSetting(f"root {spec.path}: {path} can't be a root; name a directory of a project")
     try:
         fd = os.open(path, HANDLE)
@@ -235,13 +235,15 @@ def _opened(spec: RootSpec, others: Sequence[Root]) -> Root:
     if any(other.identity == identity for other in others):
         os.close(fd)
         raise BadSetting(f"root {spec.path}: named twice")
-    names = {other.name for other in others}
     name = printable(posixpath.basename(path))
-    return Root(name if name not in names else printable(path), path, spec.writable, fd, identity)
+    is_taken = any(other.name == name for other in others)
+    return Root(printable(path) if is_taken else name, path, spec.writable, fd, identity)
 
 
-def _is_shared_memory(path: str) -> bool:
-    return path == _STILL_FILES or _lies_in(path, _STILL_FILES)
+def _holds_files(path: str) -> bool:
+    if path == _STILL_FILES or _lies_in(path, _STILL_FILES):
+        return True
+    return path != "/" and not any(path == no or _lies_in(path, no) for no in _NO_ROOTS)
 
 
 def _lies_in(path: str, directory: str) -> bool:

@@ -11,7 +11,7 @@ from coretools.sandbox.listing import list_directory, walk
 from coretools.sandbox.reading import exists, open_directory, read_bytes
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
-from tests.sandbox.world import CHANGES, OPERATIONS, PLENTY, Operation, World, descriptors, opened, state
+from tests.sandbox.world import CHANGES, LOOKS, OPERATIONS, PLENTY, Operation, World, descriptors, opened, state
 
 
 @pytest.mark.parametrize("path", ["/", "/proc", "/proc/self", "/sys", "/dev", "missing", "file", "", "~", "self-link"])
@@ -146,6 +146,16 @@ def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path
         assert "dir/inner.txt" in met
         assert "dir/sub/deep.txt" not in met
     assert (world.root / "dir" / "inner.txt").read_bytes() == b"inner"
+
+
+def test_a_nested_root_that_was_renamed_keeps_its_rights(world: World, resolver: str) -> None:
+    """sandbox-14, sandbox-17: it is known by what it is; by no path can it be changed through the outer one."""
+    with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver=resolver) as roots:
+        (world.root / "dir").rename(world.root / "renamed")
+        for operation in (LOOKS["read_bytes"], CHANGES["write"], CHANGES["delete"]):
+            with pytest.raises(RootGone):
+                operation(roots, "renamed/inner.txt")
+    assert (world.root / "renamed" / "inner.txt").read_bytes() == b"inner"
 
 
 def test_an_outer_root_is_reached_from_the_inner_one(world: World, resolver: str) -> None:
