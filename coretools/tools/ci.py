@@ -51,12 +51,12 @@ class Ci:
 
     @tool(Effect.CHANGE, open_world=True, long_running=True)
     async def ci_build(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> StepsResult:
-        """Build a project directory with its own build system, detected from its files. `command` replaces it."""
+        """Build a project with its own build system, detected from its files, or by `command`."""
         return await self._steps("build", project, command=command, timeout_seconds=timeout_seconds)
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, structured=True)
     async def ci_test(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> SuiteReport:
-        """Run a project's tests: counts, failures with file and line. `command` replaces detection, as to run a few."""
+        """Run a project's tests, or those of `command`: counts, failures with file and line."""
         with await self._open(project) as directory:
             chosen, alternatives = await self._plan("test", directory, command=command)
             runs = await self._run_first(alternatives, directory, order=self._order(timeout_seconds))
@@ -66,21 +66,19 @@ class Ci:
     async def ci_restore(
         self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None
     ) -> StepsResult:
-        """Install what a project depends on, by its lock file where it has one. `command` replaces detection."""
+        """Install a project's dependencies, by its lock file if it has one, or by `command`."""
         return await self._steps("restore", project, command=command, timeout_seconds=timeout_seconds)
 
     @tool(Effect.CHANGE, open_world=True, long_running=True)
     async def run_command(
         self,
-        command: Annotated[
-            str, Field(description="Program and arguments, quoted as in sh; no pipes, redirects, &&, $VAR or *")
-        ],
+        command: Annotated[str, Field(description="Quoted as in sh; no pipes, redirects, &&, $VAR or *")],
         directory: str = ".",
         *,
         timeout_seconds: Timeout = None,
         stdin: str = "",
     ) -> CommandResult:
-        """Run one program, without a shell, to its end. Long output keeps its head and tail."""
+        """Run one program, without a shell. Long output keeps its head and tail."""
         argv = split(command)
         timeout = self._timeout(timeout_seconds, self._limits.run_seconds)
         order = Order(timeout_seconds=timeout, stdin=stdin.encode() if stdin else None)
