@@ -2,8 +2,8 @@
 
 Importing it runs `git version`, and many of its attributes run git, with the server's own environment and around the
 runner. It announces every child on its logger `git.cmd` before it starts it. A filter there turns the announcement
-into a PermissionError, which the import takes for "no git on this machine". Seen in GitPython 3.1.45 to 3.2.1; a test
-with an audit hook shows when it is so no more.
+into a PermissionError, which the import takes for "no git on this machine". So it is in GitPython 3.2.1; a test with an
+audit hook shows when it is so no more.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Run a program to its end: the one way from coretools to a child process.
 
 argv only, never a shell. What a child wrote is kept in bounded excerpts, whatever ends it; its exit code is a result,
-not an error. Nothing that a run started is left when the run is over, however it ends.
+not an error. What a run started ends with it, however it ends; the exceptions stand in docs/specs/process.md.
 """
 
 import secrets

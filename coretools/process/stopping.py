@@ -42,7 +42,7 @@ async def stop(
     moment = 0.0 if streams.are_held else DYING_SECONDS
     if child.reap() and not await _gone(child, time.monotonic() + moment, looks):
         stragglers = await _end_group(child, deadline, looks)
-    streams.drain_rest()
+    streams.drain_ready()
     if marker is not None and (must_sweep or streams.are_held):
         stragglers += len(await to_thread.run_sync(survivors.sweep, marker, limiter=looks))
     return stragglers

@@ -12,9 +12,9 @@ from coretools.process.child import Child
 PIECE_BYTES = 64 * 1024
 """One read: the capacity of a pipe on Linux (pipe(7)), so more can't be there."""
 
-LAST_PIECES = 32
-"""Reads of what is still in a pipe after the child is gone: twice what an ordinary user can make a pipe hold (1 MiB,
-pipe(7)). A process that escaped may fill it for ever."""
+PIECES_AT_ONCE = 32
+"""Reads without a wait: twice what an ordinary user can make a pipe hold (1 MiB, pipe(7)). A process that writes all
+the time may keep it full for ever."""
 
 Listener = Callable[[bytes], bool]
 """Sees every piece of an output as it comes; True means that it has seen enough."""
@@ -42,10 +42,10 @@ class Output:
         self._listener = None
         self.is_enough = False
 
-    def drain_rest(self) -> None:
-        """Take what stands in the pipe, without waiting."""
-        for _ in range(LAST_PIECES):
-            if self.has_ended or not self._read_piece():
+    def drain_ready(self) -> None:
+        """Take what stands in the pipe now, without waiting."""
+        for _ in range(PIECES_AT_ONCE):
+            if self.has_ended or self.is_enough or not self._read_piece():
                 return
 
     def _read_piece(self) -> bool:
@@ -109,6 +109,11 @@ class Streams:
         Returns early when the listener has seen enough; what the listener raises comes out of here. May be called again
         after a cancellation: nothing is lost.
         """
+        # A short program has often ended when its start is known here. Then no task and no wait is needed, which saves a
+        # sixth of the processor time that a run of `true` costs the server.
+        self.drain_ready()
+        if self.stdout.is_enough or (not self.are_held and self._child.reap()):
+            return
         # A grandchild can hold the pipe long after the child: with sh -c 'sleep 30 & echo done' the exit comes at once
         # and the end of output after 30 s.
         try:
@@ -128,10 +133,10 @@ class Streams:
         self._input = None
         self._child.close_stdin()
 
-    def drain_rest(self) -> None:
-        """Take what still stands in both pipes."""
-        self.stdout.drain_rest()
-        self.stderr.drain_rest()
+    def drain_ready(self) -> None:
+        """Take what stands in both pipes now."""
+        self.stdout.drain_ready()
+        self.stderr.drain_ready()
 
     async def _drain_stdout(self, scope: CancelScope) -> None:
         await self.stdout.drain()

@@ -119,7 +119,7 @@ async def test_a_guard_that_ended_is_replaced_and_knows_who_lives(tmp_path: Path
     """process-22: a child without its environment, started under the first guard, is ended by the second."""
     hidden = tmp_path / "hidden"
     with server(tmp_path) as process:
-        run_there(process, "env -i sleep 1000 & echo $! > new; mv new hidden; wait")
+        run_there(process, "env -i sh -c 'echo $$ > new; mv new hidden; exec sleep 1000' & wait")
         await until(hidden.exists)
         pid = int(hidden.read_text())
         (guard,) = guards_of(process.pid)

@@ -53,7 +53,7 @@ echo $$ >> pids
 sleep 1000 & echo $! >> pids
 nohup sleep 1000 > /dev/null 2>&1 & echo $! >> pids
 sh -c 'trap "" TERM INT HUP; echo $$ >> pids; while :; do sleep 1000; done' &
-env -i sleep 1000 & echo $! >> pids
+env -i sh -c 'echo $$ >> pids; exec sleep 1000' &
 setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
 (setsid sh -c 'echo $$ >> pids; exec sleep 1000' > /dev/null 2>&1 &)
 wait

@@ -1,0 +1,161 @@
+"""What git prints for programs, read into data: `status --porcelain=v2`, the fields of `log`, names.
+
+Pure. Everything is asked for with `-z`, so a name is what stands between two NULs: spaces, quotes and newlines in it
+mean nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coretools.errors import GitRefused
+
+STATES = {
+    "M": "modified",
+    "T": "type changed",
+    "A": "added",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "?": "untracked",
+    "!": "ignored",
+    ".": "",
+}
+"""git's letters for one side of an entry."""
+
+CONFLICTS = {
+    "DD": "both deleted",
+    "AU": "added by us",
+    "UD": "deleted by them",
+    "UA": "added by them",
+    "DU": "deleted by us",
+    "AA": "both added",
+    "UU": "both modified",
+}
+"""git's pairs of letters for a path that a merge left in conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path that is not as the last commit has it."""
+
+    path: bytes
+    letters: str
+    """Index and work tree against what comes before them, as `git status --short` prints them; `.` is unchanged."""
+    origin: bytes | None = None
+    """Where a renamed or copied file came from."""
+
+    @property
+    def in_conflict(self) -> bool:
+        """Whether a merge left the path to be resolved."""
+        return self.letters in CONFLICTS
+
+    @property
+    def staged(self) -> str:
+        """State of the index against the last commit, in a word; empty when it is the same or the path is not in it."""
+        return "conflict" if self.in_conflict else "" if self.letters in ("??", "!!") else STATES[self.letters[0]]
+
+    @property
+    def unstaged(self) -> str:
+        """State of the work tree against the index, in a word."""
+        return CONFLICTS.get(self.letters) or STATES[self.letters[1]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The answer of `git status --porcelain=v2 --branch -z`."""
+
+    branch: str
+    """Empty when HEAD is detached."""
+    head: str
+    """The commit, in hex; empty before the first one."""
+    upstream: str
+    ahead: int
+    behind: int
+    entries: tuple[Entry, ...]
+
+    @property
+    def where(self) -> str:
+        """Branch and commit in words."""
+        if not self.branch:
+            return f"HEAD detached at {self.head[:10]}"
+        return f"branch {self.branch}" if self.head else f"branch {self.branch} (no commits yet)"
+
+
+def read_status(output: bytes) -> Status:
+    """Read the whole answer.
+
+    Raises:
+        GitRefused: git speaks a format that we don't know.
+    """
+    headers: dict[str, str] = {}
+    entries: list[Entry] = []
+    records = iter(output.split(b"\0"))
+    for record in records:
+        if record.startswith(b"# "):
+            name, _, value = record[2:].partition(b" ")
+            headers[name.decode("ascii", "replace")] = shown(value)
+        elif record:
+            entries.append(_entry(record, records))
+    branch, head = headers.get("branch.head", ""), headers.get("branch.oid", "")
+    ahead, _, behind = headers.get("branch.ab", "+0 -0").partition(" ")
+    return Status(
+        branch="" if branch == "(detached)" else branch,
+        head="" if head == "(initial)" else head,
+        upstream=headers.get("branch.upstream", ""),
+        ahead=abs(int(ahead)),
+        behind=abs(int(behind)),
+        entries=tuple(sorted(entries, key=lambda entry: entry.path)),
+    )
+
+
+def _entry(record: bytes, following: Iterator[bytes]) -> Entry:
+    kind = record[:2]
+    try:
+        if kind in (b"? ", b"! "):
+            return Entry(record[2:], 2 * chr(kind[0]))
+        fields = {b"1 ": 8, b"2 ": 9, b"u ": 10}[kind]
+        parts = record.split(b" ", fields)
+        letters = parts[1].decode("ascii")
+        entry = Entry(parts[fields], letters, next(following) if kind == b"2 " else None)
+    except (KeyError, IndexError, StopIteration, UnicodeDecodeError) as error:
+        raise GitRefused(f"git status printed something unknown: {shown(record)[:80]}") from error
+    if not entry.in_conflict and (len(letters) != 2 or not STATES.keys() >= set(letters)):
+        raise GitRefused(f"git status printed unknown states: {shown(record)[:80]}")
+    return entry
+
+
+def read_records(output: bytes, fields: int) -> list[Sequence[bytes]]:
+    """Fields that end in a NUL each, in groups of `fields`; a last group that was cut short is left out."""
+    parts = output.split(b"\0")[:-1]
+    return [parts[at : at + fields] for at in range(0, len(parts) - fields + 1, fields)]
+
+
+def read_names(output: bytes) -> list[bytes]:
+    """Names that end in a NUL each."""
+    return [name for name in output.split(b"\0") if name]
+
+
+def shown(name: bytes) -> str:
+    """Bytes of git as text for a program: what is no UTF-8 comes as backslash, x and two hex digits."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def quoted(name: bytes) -> str:
+    """A name on a line of text: as it stands, or in double quotes with escapes where it would mislead."""
+    text = name.decode("utf-8", "surrogateescape")
+    escaped = "".join(_escaped(character) for character in text)
+    is_plain = escaped == text and text == text.strip() and text and " -> " not in text
+    return text if is_plain else f'"{escaped}"'
+
+
+def line(text: str) -> str:
+    """Text without the characters that would end or repaint a line."""
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8, as surrogateescape carries it
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
