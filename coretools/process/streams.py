@@ -109,8 +109,8 @@ class Streams:
         Returns early when the listener has seen enough; what the listener raises comes out of here. May be called again
         after a cancellation: nothing is lost.
         """
-        # A short program has often ended when its start is known here. Then no task and no wait is needed, which saves a
-        # sixth of the processor time that a run of `true` costs the server.
+        # A short program has often ended when its start is known here. Then no task and no wait is needed, which saves
+        # a sixth of the processor time that a run of `true` costs the server.
         self.drain_ready()
         if self.stdout.is_enough or (not self.are_held and self._child.reap()):
             return

@@ -48,7 +48,7 @@ class Repository:
 
     @tool(Effect.READ, structured=True)
     async def git_status(self, repository: str = ".") -> GitStatus:
-        """Branch, upstream distance, staged, unstaged, untracked and conflicting paths. Submodules are not entered."""
+        """Branch, distance to upstream, staged, unstaged, untracked and conflicting paths."""
         async with self._opened(repository) as checkout:
             status = read_status(await self._git.output(checkout, *_STATUS))
             return GitStatus.of(status, checkout, most=self._limits.list_entries)
@@ -62,7 +62,7 @@ class Repository:
         path: str = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
     ) -> GitText:
-        """Commits, newest first: id, date, author, summary, references. Of `revision` (default HEAD) and `path`."""
+        """Commits, newest first: id, date, author, summary, references."""
         async with self._opened(repository) as checkout:
             names = names_in(checkout, [path] if path else [])
             start = await self._git.resolved(checkout, revision) if revision else await self._born(checkout)
@@ -88,7 +88,7 @@ class Repository:
         target: str = "",
         stat: bool = False,
     ) -> GitText:
-        """Unstaged changes; with `staged` the index; with `base` since that revision, or from `base` to `target`."""
+        """Unstaged changes; `staged`: the index; `base`: since it, or from it to `target`."""
         async with self._opened(repository) as checkout:
             if target and (staged or not base):
                 raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
@@ -100,7 +100,7 @@ class Repository:
 
     @tool(Effect.READ)
     async def git_branches(self, repository: str = ".", remote: bool = False) -> GitText:
-        """Branches, last used first, the current one marked `*`, with commit and upstream. `remote` adds theirs."""
+        """Branches, last used first, the current one marked `*`, with commit and upstream."""
         async with self._opened(repository) as checkout:
             spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
             words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH}", *spaces)
@@ -115,7 +115,7 @@ class Repository:
 
     @tool(Effect.READ)
     async def git_current_branch(self, repository: str = ".") -> GitText:
-        """Name of the branch that is checked out, or the commit when HEAD is detached."""
+        """Branch that is checked out, or the commit when HEAD is detached."""
         async with self._opened(repository, references=True) as checkout:
             try:
                 found = await to_thread.run_sync(head, checkout, limiter=self._threads)
@@ -129,7 +129,7 @@ class Repository:
 
     @tool(Effect.CHANGE, idempotent=True)
     async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> GitText:
-        """Stage changes of files or directories (`.` for all), as git_status shows them; deletions too."""
+        """Stage files or directories (`.` for all), deletions too."""
         async with self._opened(repository, change=True) as checkout:
             return await add(self._roots, self._git, checkout, names_in(checkout, paths))
 
