@@ -54,7 +54,6 @@ def leave(exit_code: int) -> None:
 @asynccontextmanager
 async def until_signalled(ending: Ending) -> AsyncIterator[anyio.CancelScope]:
     """Run the body until it ends or SIGTERM or SIGINT comes, which cancels it; `ending` says which it was."""
-
     # A parent that ignores it hands that on, and then exit codes of children are lost (wait(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

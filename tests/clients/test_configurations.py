@@ -1,0 +1,73 @@
+"""The configurations in docs/clients, started exactly as they are written (docs/specs/interoperability.md)."""
+
+import json
+import shlex
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tests.clients.calls import TREE
+from tests.clients.conftest import without
+
+CONFIGURATIONS = TREE / "docs" / "clients"
+CHECKOUT = "/path/to/coretools"
+PROJECT = "/path/to/project"
+
+KEYS = {"claude-desktop.json": "mcpServers", "cursor.json": "mcpServers", "vs-code.json": "servers"}
+"""Under which key each client looks for its servers."""
+
+
+def entry(name: str, text: str) -> dict[str, Any]:
+    """What the client would start: command and args."""
+    if name == "claude-code.sh":
+        add, line = text.split(" -- ")
+        assert add == "claude mcp add coretools"
+        command, *args = shlex.split(line)
+        return {"command": command, "args": args}
+    configuration = json.loads(text)
+    assert list(configuration) == [KEYS[name]]
+    assert list(configuration[KEYS[name]]) == ["coretools"]
+    server: dict[str, Any] = configuration[KEYS[name]]["coretools"]
+    assert server.pop("type", "stdio") == "stdio"
+    return server
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A directory with `.venv` in it, as the README's commands leave it, whatever this interpreter's is called."""
+    if not Path(sysconfig.get_path("scripts"), "coretools-workstation").exists():
+        without("console scripts: coretools is not installed for this interpreter")
+    checkout = tmp_path / "coretools"
+    checkout.mkdir()
+    (checkout / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    return checkout
+
+
+@pytest.mark.parametrize("name", [*KEYS, "claude-code.sh"])
+def test_the_readme_shows_each_configuration_word_for_word(name: str) -> None:
+    """interoperability-4."""
+    assert (CONFIGURATIONS / name).read_text() in (TREE / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", [*KEYS, "claude-code.sh"])
+async def test_each_configuration_starts_the_server_as_written(
+    checkout: Path, clone: Path, tmp_path: Path, name: str
+) -> None:
+    """interoperability-4: with its two placeholders replaced and nothing else, from another working directory."""
+    text = (CONFIGURATIONS / name).read_text()
+    started = entry(name, text.replace(CHECKOUT, str(checkout)).replace(PROJECT, str(clone)))
+    async with Client(StdioServerParameters(**started, cwd=tmp_path)) as client:
+        tools = await client.list_tools()
+        result = await client.call_tool("git_current_branch", {})
+    assert len(tools.tools) > 1
+    assert not result.is_error
+    assert "main" in str(result.content)
+
+
+def test_no_configuration_is_left_untested() -> None:
+    """interoperability-4."""
+    assert {path.name for path in CONFIGURATIONS.iterdir()} == {*KEYS, "claude-code.sh"}

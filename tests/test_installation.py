@@ -1,0 +1,63 @@
+"""What is pinned, and how (docs/specs/installation.md)."""
+
+import json
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+TREE = Path(__file__).parent.parent
+NODE_FOLDER = TREE / "tests" / "clients" / "node"
+CONSTRAINTS = (TREE / "constraints.txt").read_text()
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+def pins() -> dict[str, tuple[Requirement, int]]:
+    """By name: what is pinned, and how many hashes stand with it."""
+    lines = [line for line in CONSTRAINTS.replace("\\\n", "").splitlines() if line[:1].isalnum()]
+    found = {}
+    for line in lines:
+        requirement = Requirement(line.split("--hash")[0].strip())
+        found[canonicalize_name(requirement.name)] = (requirement, len(HASH.findall(line)))
+    return found
+
+
+def named() -> list[Requirement]:
+    """What pyproject.toml asks for, to build, to run and in any extra."""
+    project = tomllib.loads((TREE / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"].values()
+    texts = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
+    return [Requirement(text) for text in texts]
+
+
+@pytest.mark.parametrize("wanted", named(), ids=str)
+def test_what_the_project_names_is_pinned_to_a_version_that_fits(wanted: Requirement) -> None:
+    """installation-1."""
+    pinned, _ = pins()[canonicalize_name(wanted.name)]
+    (specifier,) = pinned.specifier
+    assert specifier.operator == "=="
+    assert specifier.version in wanted.specifier
+
+
+def test_every_pin_carries_hashes() -> None:
+    """installation-1: without them a package is taken on its name alone."""
+    assert [name for name, (_, hashes) in pins().items() if hashes == 0] == []
+
+
+def test_the_pins_name_no_index_and_no_address() -> None:
+    """installation-2."""
+    assert "://" not in CONSTRAINTS
+    assert [line for line in CONSTRAINTS.splitlines() if line.startswith("-")] == ["--only-binary :all:"]
+
+
+def test_node_packages_are_pinned_by_hash_without_an_address() -> None:
+    """installation-4."""
+    packages = json.loads((NODE_FOLDER / "package-lock.json").read_text())["packages"]
+    del packages[""]
+    assert [name for name, package in packages.items() if "integrity" not in package] == []
+    assert [name for name, package in packages.items() if "resolved" in package] == []
+    assert "ignore-scripts=true" in (NODE_FOLDER / ".npmrc").read_text().splitlines()
