@@ -36,9 +36,9 @@ class Assembly:
         lines = [f"Files, search, git, builds, tests and commands beneath {first.path} ({_rights(first.writable)})."]
         lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in others]
         lines.append(
-            "Relative paths start there; a path left out is that directory. Nothing outside is reached. Prefer edit_file "
-            "to write_file, search_text to reading whole files, and the git and ci tools to run_command, which takes one "
-            "program and its arguments, not shell text."
+            "Relative paths start there; a path left out is that directory. Nothing outside is reached. Prefer "
+            "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
+            "which takes one program and its arguments, not shell text."
         )
         return "\n".join(lines)
 
