@@ -1,0 +1,167 @@
+"""Which lines of a text an answer shows: all, a range, the first, the last; cut to a budget with the rest counted.
+
+Pure. What is shown is exactly what stands in the file; everything said about it is in `gap` and `note`. A line ends
+with LF, so CRLF stays part of the line; a newline at the end of the text starts no further line.
+"""
+
+from dataclasses import dataclass
+
+from coretools.errors import InvalidArguments
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`head`, then perhaps `gap` in words and `tail`; `note` says where it stands in the file."""
+
+    head: str
+    gap: str = ""
+    tail: str = ""
+    note: str = ""
+
+    def text(self) -> str:
+        """The window for a reader. Without `gap` and `note` it is the file, character for character."""
+        parts = [self.head]
+        for said, following in ((self.gap, self.tail), (self.note, "")):
+            if said:
+                before = parts[-1]
+                parts += ("" if before.endswith("\n") or not before else "\n", f"[{said}]\n", following)
+        return "".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """What a caller asks for; `None` is not asked for. Lines count from 1."""
+
+    offset: int | None = None
+    limit: int | None = None
+    head: int | None = None
+    tail: int | None = None
+
+    def check(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises:
+            InvalidArguments: more than one of `head`, `tail` and the pair `offset`, `limit`.
+        """
+        ranges = {"head": self.head, "tail": self.tail, "offset": self.offset, "limit": self.limit}
+        given = [name for name, value in ranges.items() if value is not None]
+        if len(given) > 1 and given != ["offset", "limit"]:
+            raise InvalidArguments(f"{' and '.join(given)} together: give head, or tail, or offset with limit")
+
+
+def count_lines(text: str) -> int:
+    """Lines in a text."""
+    return text.count("\n") + (not text.endswith("\n") and text != "")
+
+
+def window(text: str, lines: Lines, *, shown: str, budget_bytes: int) -> Window:
+    """The lines asked for, at most `budget_bytes` of UTF-8.
+
+    Raises:
+        InvalidArguments: `lines` contradicts itself, or `offset` lies behind the end.
+    """
+    lines.check()
+    if lines.tail is not None:
+        return _last(text, lines.tail, budget_bytes)
+    if lines.offset is None and lines.limit is None and lines.head is None:
+        return _whole(text, budget_bytes)
+    limit = lines.head if lines.head is not None else lines.limit
+    return _range(text, lines.offset or 1, limit, shown, budget_bytes)
+
+
+def _whole(text: str, budget_bytes: int) -> Window:
+    head = _fitting(text, budget_bytes)
+    if len(head) == len(text):
+        return Window(text)
+    head = _whole_lines(_fitting(text, budget_bytes // 2))
+    tail = _fitting_end(text, budget_bytes - budget_bytes // 2)
+    tail = tail[tail.find("\n") + 1 :] or tail
+    left_out = text[len(head) : len(text) - len(tail)]
+    first = head.count("\n") + 1
+    last = first + left_out.count("\n") - left_out.endswith("\n")
+    if head.endswith("\n") and left_out.endswith("\n"):
+        gap = f"... lines {first} to {last} left out, {len(left_out)} characters; offset={first} reads on ..."
+    else:
+        gap = f"... {len(left_out)} characters left out, from line {first} to line {last} ..."
+    return Window(head, gap, tail)
+
+
+def _range(text: str, offset: int, limit: int | None, shown: str, budget_bytes: int) -> Window:
+    total = count_lines(text)
+    if offset > max(total, 1):
+        raise InvalidArguments(f"{shown}: offset {offset} lies behind the end; it has {total} lines", lines=total)
+    start = _after_lines(text, 0, offset - 1)
+    stop = len(text) if limit is None else _after_lines(text, start, limit)
+    body = _fitting(text[start:stop], budget_bytes)
+    said = ""
+    if start + len(body) < stop:
+        body = _whole_lines(body)
+        if not body.endswith("\n"):
+            # One line alone is over the budget: its start is shown, and the next line can still be reached.
+            end = _after_lines(text, start, 1)
+            said = f", {end - start - len(body)} characters of it left out"
+            stop = end
+        else:
+            stop = start + len(body)
+    last = offset + count_lines(text[start:stop]) - 1
+    if offset == 1 and stop == len(text) and not said:
+        return Window(body)
+    where = f"line {offset}" if last <= offset else f"lines {offset} to {last}"
+    more = f"; offset={last + 1} reads on" if last < total else ""
+    return Window(body, note=f"{where} of {total}{said}{more}")
+
+
+def _last(text: str, count: int, budget_bytes: int) -> Window:
+    total = count_lines(text)
+    start = len(text)
+    # The newline at the very end closes the last line, it starts no further one.
+    if text.endswith("\n"):
+        start -= 1
+    for _ in range(min(count, total)):
+        start = text.rfind("\n", 0, start)
+        if start < 0:
+            break
+    start += 1
+    body = _fitting_end(text[start:], budget_bytes)
+    said = ""
+    if len(body) < len(text) - start:
+        # A newline at the very end of the text is no sign of a whole line before it.
+        whole = body.find("\n", 0, len(body) - 1) + 1
+        body = body[whole:]
+        if not whole:
+            said = f", {len(text) - start - len(body)} characters of it left out"
+    if len(body) == len(text):
+        return Window(body)
+    first = total - count_lines(body) + 1
+    where = f"line {first}" if first >= total else f"lines {first} to {total}"
+    return Window(body, note=f"{where} of {total}{said}")
+
+
+def _fitting(text: str, budget_bytes: int) -> str:
+    """The start of a text that takes at most so many bytes."""
+    if len(text) > budget_bytes:
+        text = text[:budget_bytes]
+    data = text.encode("utf-8", "surrogatepass")
+    return text if len(data) <= budget_bytes else data[:budget_bytes].decode("utf-8", "ignore")
+
+
+def _fitting_end(text: str, budget_bytes: int) -> str:
+    if len(text) > budget_bytes:
+        text = text[len(text) - budget_bytes :]
+    data = text.encode("utf-8", "surrogatepass")
+    return text if len(data) <= budget_bytes else data[len(data) - budget_bytes :].decode("utf-8", "ignore")
+
+
+def _whole_lines(text: str) -> str:
+    """Without the line that is cut at its end, unless that is all there is."""
+    return text[: text.rfind("\n") + 1] or text
+
+
+def _after_lines(text: str, position: int, count: int) -> int:
+    """The offset after so many lines, from the start of a line on."""
+    for _ in range(count):
+        end = text.find("\n", position)
+        if end < 0:
+            return len(text)
+        position = end + 1
+    return position

@@ -1,0 +1,192 @@
+"""Escapes and `[...]` of the pattern language: characters, and sets of them, for both engines. Pure."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+Refuse = Callable[[int, str], NoReturn]
+"""Raises the error for what stands at a position of the pattern."""
+
+_SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~")
+"""What both engines take after a backslash as the character itself."""
+
+_CONTROLS = {"t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
+
+_POSIX = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7F",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1F\x7F",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\r\f\v ",
+    "upper": "A-Z",
+    "word": "0-9A-Z_a-z",
+    "xdigit": "0-9A-Fa-f",
+}
+"""ASCII, as in ripgrep; `regex` would take them from all of Unicode. No LF: a line has none."""
+
+_PROPERTY = re.compile(r"\\[pP](?:[A-Za-z]|\{[A-Za-z][A-Za-z0-9_ =:-]*\})")
+_NUMBER = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|[xuU]\{([0-9A-Fa-f]{1,8})\})")
+_POSIX_CLASS = re.compile(r"\[:(\^?)(\w+):\]")
+
+FOUR_I = "iI\u0130\u0131"
+"""With and without dot. In two cases `regex` takes all four as one letter; Unicode's simple folding, and so ripgrep,
+takes the first two as one and each other by itself."""
+
+NOT_TEXT = r"\udc80-\udcff"
+"""What bytes that are no UTF-8 stand as."""
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterClass:
+    """A set of characters. Never matches LF, nor (in `strict`) bytes that are no UTF-8."""
+
+    members: str
+    negated: bool = False
+    wide: bool = False
+    """Holds characters that are not listed (`\\W`, a long range): LF and bytes may be among them."""
+    properties: bool = False
+    """Holds `\\p{...}`, for which the engines fold cases differently."""
+
+    @property
+    def own(self) -> str:
+        """For `regex`."""
+        return self._without(r"\n")
+
+    @property
+    def strict(self) -> str:
+        """For `regex` and a text with bytes that are no UTF-8."""
+        return self._without(r"\n" + NOT_TEXT)
+
+    def ripgrep(self, *, loose: bool) -> str:
+        """For ripgrep; `loose` where letters match in both cases: then at least what `regex` takes."""
+        if loose and self.properties:
+            return "."
+        if self.negated:
+            return f"[^{self.members}]"
+        return f"[{self.members}{FOUR_I if loose else ''}]"
+
+    def _without(self, left_out: str) -> str:
+        if self.negated:
+            return f"[^{self.members}{left_out}]"
+        return f"(?:(?![{left_out}])[{self.members}])" if self.wide else f"[{self.members}]"
+
+
+_SETS = {
+    "d": CharacterClass(r"\d"),
+    "w": CharacterClass(r"\w"),
+    # Sets without bounds, as what they leave out: so LF can be left out too, without looking ahead.
+    "D": CharacterClass(r"\d", negated=True),
+    "W": CharacterClass(r"\w", negated=True),
+    "s": CharacterClass(r"\S", negated=True),
+    "S": CharacterClass(r"\s", negated=True),
+}
+
+
+def escaped(character: str) -> str:
+    """A character that stands for itself, in both engines, inside brackets and outside."""
+    return "\\" + character if character in _SPECIAL else character
+
+
+def read_escape(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int]:
+    """What a backslash and the characters after it stand for, and where they end."""
+    character = text[at + 1 : at + 2]
+    if character in _SETS:
+        return _SETS[character], at + 2
+    if character in _CONTROLS:
+        return _CONTROLS[character], at + 2
+    if character in ("p", "P"):
+        found = _PROPERTY.match(text, at)
+        if found is None:
+            refuse(at, "a property is written \\pL or \\p{Name}")
+        return CharacterClass(found[0], wide=True, properties=True), found.end()
+    if character in ("x", "u", "U"):
+        return _numbered(text, at, refuse)
+    problem = _problem(character)
+    if problem is not None:
+        refuse(at, problem)
+    return character, at + 2
+
+
+def _problem(character: str) -> str | None:
+    """Why a character after a backslash stands for nothing; None for a sign that stands for itself."""
+    if not character:
+        return "a backslash stands at the end; write two for the character"
+    if character == "n":
+        return "a line break never matches: files are searched line by line"
+    if character in "kg0123456789":
+        return "back-references are not supported: a pattern takes time linear in the text"
+    if character in "AzZ":
+        return f"\\{character} is not known; ^ and $ are the start and the end of a line"
+    if character in "<>":
+        return f"\\{character} is not known; \\b is the edge of a word"
+    return f"\\{character} is not known" if character.isascii() and character.isalnum() else None
+
+
+def _numbered(text: str, at: int, refuse: Refuse) -> tuple[str, int]:
+    found = _NUMBER.match(text, at)
+    code = int("".join(found.groups("")), 16) if found else -1
+    if found is None or code > 0x10FFFF:
+        refuse(at, "a character by number is written \\x7F, \\u00E9 or \\u{1F600}")
+    return chr(code), found.end()
+
+
+def read_class(text: str, at: int, refuse: Refuse) -> tuple[CharacterClass, int]:
+    """The set of characters between the bracket at `at` and its end, and where it ends."""
+    start = at
+    negated = text.startswith("^", at + 1)
+    at += 1 + negated
+    members: list[CharacterClass] = []
+    # A bracket directly at the start is a member, not the end.
+    while not members or not text.startswith("]", at):
+        if at >= len(text):
+            refuse(start, "a set of characters is not closed; write \\[ for the character")
+        member, at = _member(text, at, refuse)
+        members.append(member)
+    return CharacterClass(
+        "".join(member.members for member in members),
+        negated=negated,
+        wide=any(member.wide for member in members),
+        properties=any(member.properties for member in members),
+    ), at + 1
+
+
+def _member(text: str, at: int, refuse: Refuse) -> tuple[CharacterClass, int]:
+    """A character, a range, or a named set within brackets, and where it ends."""
+    first, following = _item(text, at, refuse)
+    if isinstance(first, CharacterClass):
+        return first, following
+    if not text.startswith("-", following) or text[following + 1 : following + 2] in ("", "]"):
+        return CharacterClass(escaped(first)), following
+    last, end = _item(text, following + 1, refuse)
+    if isinstance(last, CharacterClass) or last < first:
+        refuse(at, "a range ends with a character that is not above its first")
+    return CharacterClass(f"{escaped(first)}-{escaped(last)}", wide=first <= "\n" or last >= "\ud800"), end
+
+
+def _item(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int]:
+    character = text[at]
+    if character in "&-~" and text.startswith(character, at + 1):
+        refuse(at, "operations on sets are not supported; write \\ before the character")
+    found = _POSIX_CLASS.match(text, at)
+    if found is not None:
+        return _posix(found, refuse), found.end()
+    item: str | CharacterClass
+    item, end = read_escape(text, at, refuse) if character == "\\" else (character, at + 1)
+    if isinstance(item, CharacterClass):
+        return (CharacterClass(text[at:end], wide=True) if item.negated else item), end
+    if item in "\0\n" or "\ud800" <= item <= "\udfff":
+        refuse(at, "NUL, line breaks and lone surrogates stand in no line")
+    return item, end
+
+
+def _posix(found: re.Match[str], refuse: Refuse) -> CharacterClass:
+    if found[1] or found[2] not in _POSIX:
+        refuse(found.start(), f"{found[0]} is not known; there are [:{':] [:'.join(_POSIX)}:]")
+    return CharacterClass(_POSIX[found[2]])
