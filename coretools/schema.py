@@ -99,8 +99,8 @@ def compact(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema without the words that say nothing to a model: half the size of a tool list.
 
     Titles, descriptions of whole models, null arms (an optional argument is left out; null is accepted all the same),
-    lower bounds of 0 and 1, and defaults that go without saying (null, false, 0, "", [], and "." for a path). Models are
-    written where they are used, not by reference. What is left out of the schema is checked all the same.
+    lower bounds of 0 and 1, and defaults that go without saying (null, false, 0, "", [], and "." for a path). Models
+    are written where they are used, not by reference. What is left out of the schema is checked all the same.
 
     Raises:
         BadSetting: a model that holds itself, which can't be written out.

@@ -51,7 +51,7 @@ class Ci:
 
     @tool(Effect.CHANGE, open_world=True, long_running=True)
     async def ci_build(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> StepsResult:
-        """Build a project with its own build system, detected from its files, or by `command`."""
+        """Build a project by its own build system, or by `command`."""
         return await self._steps("build", project, command=command, timeout_seconds=timeout_seconds)
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, structured=True)

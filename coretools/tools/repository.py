@@ -48,7 +48,7 @@ class Repository:
 
     @tool(Effect.READ, structured=True)
     async def git_status(self, repository: str = ".") -> GitStatus:
-        """Branch, distance to upstream, staged, unstaged, untracked and conflicting paths."""
+        """Branch, distance to upstream, and every path that changed."""
         async with self._opened(repository) as checkout:
             status = read_status(await self._git.output(checkout, *_STATUS))
             return GitStatus.of(status, checkout, most=self._limits.list_entries)
@@ -100,7 +100,7 @@ class Repository:
 
     @tool(Effect.READ)
     async def git_branches(self, repository: str = ".", remote: bool = False) -> GitText:
-        """Branches, last used first, the current one marked `*`, with commit and upstream."""
+        """Branches, last used first, with commit and upstream."""
         async with self._opened(repository) as checkout:
             spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
             words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH}", *spaces)
