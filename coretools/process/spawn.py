@@ -31,16 +31,24 @@ def check_words(argv: Sequence[str], environment: Mapping[str, str]) -> None:
     """
     if not argv:
         raise InvalidArguments("no program named: argv is empty")
-    for word in (*argv, *environment, *environment.values()):
-        if "\0" in word:
-            raise InvalidArguments(f"{word[:80]!r}: holds a NUL character, which no argument or variable can carry")
-        try:
-            os.fsencode(word)
-        except UnicodeEncodeError:
-            raise InvalidArguments(f"{word[:80]!r}: holds a lone surrogate, which has no bytes") from None
+    words = (*argv, *environment, *environment.values())
+    # One look at all of them together: a git call has a hundred words, nearly always plain ones.
+    together = "".join(words)
+    if "\0" in together or not together.isascii():
+        for word in words:
+            _check_word(word)
     for name in environment:
         if not name or "=" in name:
             raise InvalidArguments(f"environment variable {name!r}: not a name")
+
+
+def _check_word(word: str) -> None:
+    if "\0" in word:
+        raise InvalidArguments(f"{word[:80]!r}: holds a NUL character, which no argument or variable can carry")
+    try:
+        os.fsencode(word)
+    except UnicodeEncodeError:
+        raise InvalidArguments(f"{word[:80]!r}: holds a lone surrogate, which has no bytes") from None
 
 
 def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str], fed: bool) -> Child:
