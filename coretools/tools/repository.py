@@ -21,6 +21,7 @@ from coretools.tools.repository_checkout import Checkout, Checkouts
 from coretools.tools.repository_commit import commit
 from coretools.tools.repository_diff import Shape, difference
 from coretools.tools.repository_git import Git
+from coretools.tools.repository_outer import settled
 from coretools.tools.repository_paths import names_in
 from coretools.tools.repository_porcelain import read_records, read_status
 from coretools.tools.repository_references import HEADS, Head, Unreadable, head
@@ -146,7 +147,8 @@ class Repository:
         """A checkout, looked at in a worker thread: its file system may be slow."""
         with ExitStack() as stack:
             opening = self._checkouts.opened(repository, change=change, references=references)
-            yield await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            yield await settled(self._git, checkout, self._threads)
 
     async def _born(self, checkout: Checkout) -> str:
         """HEAD's commit, empty before the first one."""

@@ -1,11 +1,11 @@
 """The configuration of one repository, read through the sandbox and remembered until a file of it changes.
 
-Includes are followed as git follows them, but only beneath the roots: what we can't read, we can't switch off.
+Includes are followed as git follows them, but only beneath the roots. Files outside are listed for `repository_outer`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import time_ns
 
@@ -51,6 +51,8 @@ class _Reading:
     """Those of them whose last name is no link, so that `..` means the directory before it."""
     files: list[_File] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
+    outer: dict[str, str] = field(default_factory=dict)
+    """Files outside the roots, each once, and what includes them, in words."""
 
 
 class Configurations:
@@ -65,7 +67,7 @@ class Configurations:
         """What follows from `config` of the common directory and `config.worktree` of the work tree's own.
 
         Raises:
-            GitRefused: a file that git could not parse either, or an include that leads out of the roots.
+            GitRefused: a file that git could not parse either, or an include that leads out by a link or by `..`.
         """
         directories = {common.path: common, own.path: own}
         reading = _Reading(
@@ -79,6 +81,7 @@ class Configurations:
         for path, directory in directories.items():
             self._read(reading, path, "config.worktree", f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
         policy = policy_of(reading.settings, f"{common.shown}/config")
+        policy = replace(policy, outer=tuple(reading.outer), outer_shown=next(iter(reading.outer.values()), ""))
         self._remember(own.path, reading.files, policy)
         return policy
 
@@ -137,5 +140,9 @@ class Configurations:
         plain = target.removeprefix("../") if directory in reading.entries else target
         if ".." in plain.split("/") or not plain.rpartition("/")[2]:
             raise refused(shown, f"sets {setting.key} to a path that is not followed here")
+        by = f"{shown} ({setting.key})"
+        if target.startswith("/") and self._roots.split(target) is None:
+            reading.outer.setdefault(target, by)
+            return
         parent, _, name = (target if target.startswith("/") else f"{directory}/{target}").rpartition("/")
-        self._read(reading, parent, name, f"{shown} ({setting.key})", depth=depth)
+        self._read(reading, parent, name, by, depth=depth)

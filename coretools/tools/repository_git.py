@@ -6,9 +6,11 @@ The words of every call are built here and in `repository.py`; nothing that a ca
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
+from coretools.excerpt import Excerpt
 from coretools.process.runner import Completed, Order, Runner
 from coretools.settings import Limits
 from coretools.tools.repository_checkout import Checkout
@@ -58,6 +60,11 @@ REVISION_BYTES = 1_000
 MESSAGE_CHARACTERS = 500
 """Most of git's own words in an error."""
 
+_ASKED_STDIN = b"[coretools]\nstdin\n"
+"""Standard input where names are asked for: a path that leads there shows by a key that closes the repository."""
+
+_NOT_SHOWN = Excerpt(b"it failed; its words may quote configuration outside the roots and are not shown", b"", 0)
+
 _OBJECT_NAME = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 
 
@@ -96,7 +103,7 @@ class Git:
         completed = await self._runner.run(argv, cwd=checkout.directory, order=order)
         if completed.timed_out:
             raise GitRefused(f"git {words[0]} took longer than {self._limits.git_seconds:g} s and was stopped")
-        return completed
+        return _without_outer_words(completed, checkout)
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """What a command of git printed, whole.
@@ -144,9 +151,37 @@ class Git:
         completed = await self._runner.run(argv, cwd=checkout.directory, order=order)
         if completed.exit_code == 1:  # git-config(1): no key matches
             return {}
-        output = checked(completed, "config").stdout
+        output = checked(_without_outer_words(completed, checkout), "config").stdout
         pairs = (record.partition(b"\n") for record in (output.head + output.tail).split(b"\0") if record)
         return {_text(key): _text(value) for key, _, value in pairs}
+
+    async def names(self, checkout: Checkout, files: Sequence[str], *, timeout_seconds: float) -> list[str]:
+        """Names of the keys in configuration files outside the roots, and in what these include. No value is asked for.
+
+        `git config` acts on nothing that it reads. It runs in no repository here, so that it reads these files alone;
+        one that is missing has no keys. Nothing of the answer, and no word of git about it, may be shown.
+
+        Raises:
+            GitRefused: git can't read one, not in time, or says more than is kept.
+        """
+        order = Order(
+            timeout_seconds=min(timeout_seconds, self._limits.git_seconds),
+            stdin=_ASKED_STDIN,
+            environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
+            inherit=False,
+            keep_bytes=self._limits.git_output_bytes,
+        )
+        included = [word for file in files for word in ("-c", f"include.path={file}")]
+        argv = ("git", "--no-pager", *included, "config", "--includes", "--list", "-z", "--name-only", "--show-origin")
+        completed = await self._runner.run(argv, cwd=checkout.directory, order=order)
+        output = completed.stdout
+        records = (output.head + output.tail).split(b"\0")
+        pairs = list(zip(records[::2], records[1::2], strict=False))
+        # The words of our own are listed too: as many as files, or the format is not the one that we know.
+        ours = sum(origin == b"command line:" for origin, _ in pairs)
+        if not completed.ok or output.dropped_bytes or len(records) % 2 == 0 or ours != len(files):
+            raise GitRefused("git config: can't tell the names of keys", exit_code=completed.exit_code)
+        return [_text(name) for origin, name in pairs if origin != b"command line:"]
 
 
 def checked(completed: Completed, command: str) -> Completed:
@@ -160,6 +195,11 @@ def checked(completed: Completed, command: str) -> Completed:
     said = line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
     ending = completed.signal or f"exit code {completed.exit_code}"
     raise GitRefused(f"git {command}: {said or ending}", exit_code=completed.exit_code)
+
+
+def _without_outer_words(completed: Completed, checkout: Checkout) -> Completed:
+    """The run without git's own words, where they could quote a value of a file outside the roots."""
+    return replace(completed, stderr=_NOT_SHOWN) if checkout.policy.outer else completed
 
 
 def check_revision(revision: str) -> None:

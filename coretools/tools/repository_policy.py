@@ -96,6 +96,23 @@ _LOUD = frozenset({"core.fsmonitor", "core.hookspath", "core.editor", "sequence.
 _QUIET = frozenset({"required", "update", "proxy"})
 """Free keys that start nothing by themselves."""
 
+UNREAD = frozenset(
+    {"http", "credential", "url", "protocol", "ssh", "safe", "lfs"}  # other machines, and who may use what here
+    | {"fetch", "pull", "push", "transfer", "clone", "sendemail", "imap", "init", "alias"}  # other commands
+)
+"""Sections that no command of ours takes anything from, wherever they stand."""
+
+KEYS_TOLD = 50
+"""Most settings of a repository that an answer names as not used."""
+
+KEY_CHARACTERS = 120
+"""Most of the name of one."""
+
+OVERRIDES = 1_000
+"""Most keys of files outside the roots that are overridden; each is two words of every command."""
+
+_FIXED_NAMES = frozenset(key.lower() for key in FIXED) | {"core.worktree"}
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -107,6 +124,11 @@ class Policy:
     """Keys that wanted a program run or a file read and don't get it, sorted."""
     is_reftable: bool = False
     """References are kept in a format that GitPython does not read."""
+    outer: tuple[str, ...] = ()
+    """Files outside the roots that are included, absolute. git may run only when `repository_outer` has settled them,
+    and its words may quote them."""
+    outer_shown: str = ""
+    """What includes the first of them, in words."""
 
 
 def policy_of(settings: Iterable[Setting], shown: str) -> Policy:
@@ -129,7 +151,24 @@ def policy_of(settings: Iterable[Setting], shown: str) -> Policy:
         if setting.key == "extensions.refstorage":
             is_reftable = (setting.value or "").startswith("reftable")
     words = tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
-    return Policy(words, tuple(sorted(not_used)), is_reftable)
+    return Policy(words, tuple(_told(key) for key in sorted(not_used)[:KEYS_TOLD]), is_reftable)
+
+
+def outer_overrides(names: Iterable[str]) -> tuple[str, ...] | None:
+    """`-c` words after which keys of these names, whatever their values, mean nothing to the commands we run.
+
+    None when there are no such words: one name says something else to git, or leads further, or can't be said exactly.
+    """
+    overrides: dict[str, str] = {}
+    for setting in (Setting(name, None) for name in names):
+        override = None if setting.section == "alias" else _override(setting)
+        if not (_is_unread(setting) if override is None else _is_exact(override[0])):
+            return None
+        if override is not None:
+            overrides[override[0]] = override[1]
+    if len(overrides) > OVERRIDES:
+        return None
+    return tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
 
 
 def _override(setting: Setting) -> tuple[str, str] | None:
@@ -138,6 +177,18 @@ def _override(setting: Setting) -> tuple[str, str] | None:
         # Hooks out of the configuration: git 2.54 and later.
         return setting.key.rpartition(".")[0] + ".enabled", "false"
     return (setting.key, FREE[setting.variable]) if setting.variable in FREE else None
+
+
+def _told(key: str) -> str:
+    """A key as an answer names it: what a repository calls its sections must not fill the answer."""
+    return key if len(key) <= KEY_CHARACTERS else f"{key[:KEY_CHARACTERS]}..."
+
+
+def _is_unread(setting: Setting) -> bool:
+    """Whether no command of ours takes anything from this key, or only after a fixed word of ours for it."""
+    if "." not in setting.key:  # git 2.39 takes a key before any section, in a file that need not be configuration
+        return False
+    return setting.section in UNREAD or setting.key in _FIXED_NAMES
 
 
 def _is_told(setting: Setting) -> bool:
@@ -151,13 +202,19 @@ def _is_told(setting: Setting) -> bool:
 
 
 def _exact(key: str, shown: str) -> str:
-    """The key, if `-c KEY=VALUE` can say it.
-
-    git splits that word at its first `=`, and a subsection may hold one: `filter.a=b.clean=` would set `filter.a`.
-    """
-    name = key.partition(".")[2].rpartition(".")[0]
-    if "=" in name or not key.isprintable() or (key.count(".") > 1 and not name):
+    """The key, if it can be overridden by its exact name."""
+    if not _is_exact(key):
         raise GitRefused(
             f"{shown}: this repository is not used: its key {key!a} can't be switched off; remove that key"
         )
     return key
+
+
+def _is_exact(key: str) -> bool:
+    """Whether `-c KEY=VALUE` can say this key.
+
+    git splits that word at its first `=`, and a subsection may hold one: `filter.a=b.clean=` would set `filter.a`.
+    """
+    section, _, rest = key.partition(".")
+    name, dot, _ = rest.rpartition(".")
+    return bool(section and rest) and bool(name or not dot) and "=" not in name and key.isprintable()

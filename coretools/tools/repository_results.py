@@ -80,6 +80,8 @@ def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
     said = []
     if checkout.policy.not_used:
         said.append(f"[settings of this repository that are not used: {listed(checkout.policy.not_used)}]")
+    if checkout.policy.outer:
+        said.append("[configuration outside the roots that is included: looked at for names of keys, not used]")
     if hooks and checkout.hooks:
         said.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
     return said

@@ -80,15 +80,17 @@ def _set(*pairs: tuple[str, str], attributes: str = "", then: str = "cat") -> Ca
     return lay
 
 
-def _hooks(where: str) -> Callable[[World], None]:
+def hooks(where: str) -> Callable[[World], None]:
+    """Lay hooks, in the git directory or elsewhere."""
+
     def lay(world: World) -> None:
-        hooks = world.git_dir / "hooks" if where == "own" else world.outside / "hooks"
-        hooks.mkdir(exist_ok=True)
+        directory = world.git_dir / "hooks" if where == "own" else world.outside / "hooks"
+        directory.mkdir(exist_ok=True)
         for name in ("pre-commit", "commit-msg", "post-commit", "post-index-change", "reference-transaction"):
-            (hooks / name).write_text(f"#!/bin/sh\necho {name} >> {world.marker}\n")
-            (hooks / name).chmod(0o755)
+            (directory / name).write_text(f"#!/bin/sh\necho {name} >> {world.marker}\n")
+            (directory / name).chmod(0o755)
         if where != "own":
-            world.git("config", "core.hooksPath", str(hooks))
+            world.git("config", "core.hooksPath", str(directory))
 
     return lay
 
@@ -100,7 +102,8 @@ def _hook_settings(world: World) -> None:
         world.git("config", f"hook.my-{event}.event", event)
 
 
-def _signed(world: World) -> None:
+def signed(world: World) -> None:
+    """Lay a signature and the program that would check it."""
     world.git("config", "gpg.program", str(world.program()))
     world.git("config", "log.showSignature", "true")
     tree, parent = world.git("rev-parse", "HEAD^{tree}"), world.git("rev-parse", "HEAD")
@@ -160,8 +163,8 @@ def _submodule(world: World) -> None:
 
 PROGRAMS = (
     Trap("fsmonitor", _set(("core.fsmonitor", "PROGRAM")), (("status",),), "core.fsmonitor"),
-    Trap("hooks of the repository", _hooks("own"), (("status",), ("commit", "-m", "x")), "pre-commit"),
-    Trap("hooks elsewhere", _hooks("elsewhere"), (("status",), ("commit", "-m", "x")), "core.hookspath"),
+    Trap("hooks of the repository", hooks("own"), (("status",), ("commit", "-m", "x")), "pre-commit"),
+    Trap("hooks elsewhere", hooks("elsewhere"), (("status",), ("commit", "-m", "x")), "core.hookspath"),
     Trap("hooks in the configuration", _hook_settings, (), "hook.my-pre-commit.command"),
     Trap("external diff", _set(("diff.external", "PROGRAM")), (("diff",),), "diff.external"),
     Trap(
@@ -200,7 +203,7 @@ PROGRAMS = (
         (("commit", "-m", "x"),),
         "gpg.program",
     ),
-    Trap("signature of a commit", _signed, (("log", "-1"),), "log.showsignature"),
+    Trap("signature of a commit", signed, (("log", "-1"),), "log.showsignature"),
     Trap(
         "editor", _set(("core.editor", "PROGRAM"), ("commit.template", "OUTSIDE/canary")), (("commit",),), "core.editor"
     ),
@@ -318,11 +321,6 @@ def _fifo(name: str) -> Callable[[World], None]:
     return lay
 
 
-def _outer_include(world: World) -> None:
-    (world.outside / "settings").write_text(f"[core]\nfsmonitor = {world.program()}\n")
-    world.git("config", "include.path", str(world.outside / "settings"))
-
-
 def _home_include(world: World) -> None:
     (world.home / "settings").write_text(f"[core]\nfsmonitor = {world.program()}\n")
     world.git("config", "include.path", "~/settings")
@@ -353,7 +351,6 @@ REDIRECTIONS = (
     Trap("exclusions", _moved_out("info/exclude"), (), ".git/info/exclude"),
     Trap("a FIFO for the index", _fifo("index"), (), ".git/index"),
     Trap("a FIFO for the configuration", _fifo("config"), (), ".git/config"),
-    Trap("an included file outside", _outer_include, (("status",),), "include.path"),
     Trap("an included file at home", _home_include, (("status",),), "include.path"),
 )
 """No tool touches a repository like this."""

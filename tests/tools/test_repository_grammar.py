@@ -9,7 +9,7 @@ import pytest
 
 from coretools.errors import GitRefused
 from coretools.tools.repository_grammar import Setting, parse
-from coretools.tools.repository_policy import FIXED, policy_of
+from coretools.tools.repository_policy import FIXED, outer_overrides, policy_of
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,36 @@ def test_a_key_that_can_not_be_overridden_exactly_closes_the_repository(key: str
         policy_of([Setting(key, "program")], "config")
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param([], (), id="nothing"),
+        pytest.param(["http.https://x/.extraheader", "url.https://t@x/.insteadof"], (), id="credentials"),
+        pytest.param(["core.worktree", "safe.directory", "alias.clean"], (), id="without effect"),
+        pytest.param(["core.fsmonitor", "gpg.program"], ("-c", "gpg.program=false"), id="fixed"),
+        pytest.param(["filter.X y.clean"], ("-c", "filter.X y.clean="), id="free name"),
+        pytest.param(["hook.h.command", "hook.h.event"], ("-c", "hook.h.enabled=false"), id="hook"),
+        pytest.param(["filter.a=b.clean"], None, id="not exact"),
+        pytest.param(["include.path"], None, id="include"),
+        pytest.param(["includeif.gitdir:x.path"], None, id="conditional include"),
+        pytest.param(["user.email"], None, id="shown in a commit"),
+        pytest.param(["branch.main.merge"], None, id="shown in a status"),
+        pytest.param(["core.autocrlf"], None, id="with effect"),
+        pytest.param(["coretools.stdin"], None, id="standard input"),
+        pytest.param(["section-of-tomorrow.key"], None, id="unknown"),
+        pytest.param(["http"], None, id="no section"),
+        pytest.param(["clean"], None, id="no section, a word for programs"),
+        pytest.param(["hook"], None, id="no section, hook"),
+        pytest.param([f"filter.{number}.clean" for number in range(1001)], None, id="too many"),
+    ],
+)
+def test_keys_outside_the_roots_come_to_nothing_or_close_the_repository(
+    names: list[str], expected: tuple[str, ...] | None
+) -> None:
+    """repository-26: judged by their names alone."""
+    assert outer_overrides(names) == expected
+
+
 def test_ordinary_settings_are_left_alone() -> None:
     """repository-15: an honest repository has nothing to report."""
     ordinary = [
@@ -137,3 +167,11 @@ def test_what_wanted_a_program_is_named() -> None:
 def test_no_fixed_setting_is_written_twice() -> None:
     """repository-12: each is one word of the command."""
     assert len({key.lower() for key in FIXED}) == len(FIXED)
+
+
+def test_names_that_a_repository_made_up_do_not_fill_the_answer() -> None:
+    """repository-27: what was not used is told, with an end to each name and to the list."""
+    made_up = [(f"filter.f{number}{'x' * 6_000}.clean", "y") for number in range(200)]
+    told = policy_of([Setting(key, value) for key, value in made_up], ".git/config").not_used
+    assert len(told) == 50
+    assert all(len(name) <= 123 for name in told)

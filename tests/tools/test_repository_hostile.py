@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import GitRefused, NotFound
+from tests.tools.repository_outer_traps import OUTER_PROGRAMS, OUTER_REDIRECTIONS
 from tests.tools.repository_traps import PROGRAMS, REDIRECTIONS, WRITTEN_THROUGH, Trap, answers, laid, snapshot
 from tests.tools.repository_world import SECRET, World
 
-SPRINGING = [trap for trap in (*PROGRAMS, *REDIRECTIONS, *WRITTEN_THROUGH) if trap.springs]
+ALL_PROGRAMS = (*PROGRAMS, *OUTER_PROGRAMS)
+ALL_REDIRECTIONS = (*REDIRECTIONS, *OUTER_REDIRECTIONS)
+SPRINGING = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUGH) if trap.springs]
 
 
 @pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
@@ -20,7 +23,7 @@ def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
     assert snapshot(world) != before or SECRET in "".join(said)
 
 
-@pytest.mark.parametrize("trap", PROGRAMS, ids=lambda trap: trap.name)
+@pytest.mark.parametrize("trap", ALL_PROGRAMS, ids=lambda trap: trap.name)
 async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> None:
     """repository-12: whatever asks for it. repository-15: and what asked is named."""
     world = laid(trap, tmp_path)
@@ -35,7 +38,7 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
 
 
 @pytest.mark.parametrize("resolver", [None, "walk"])
-@pytest.mark.parametrize("trap", REDIRECTIONS, ids=lambda trap: trap.name)
+@pytest.mark.parametrize("trap", ALL_REDIRECTIONS, ids=lambda trap: trap.name)
 async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
     """repository-13: no tool runs git there, however paths are resolved; the sentence names what leads out."""
     world = laid(trap, tmp_path)
