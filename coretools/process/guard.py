@@ -5,6 +5,7 @@ pipe whose other end only the server has, and does nothing until that pipe ends.
 table that both share in memory: a run costs no system call for it and never wakes the guard.
 """
 
+import errno
 import mmap
 import os
 import subprocess
@@ -19,6 +20,9 @@ from coretools.process import survivors
 
 MOST_STARTS = 5
 """A guard that ends by itself this often can't live here; the protection is then named as missing."""
+
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""No descriptor, no process, no memory: it may be otherwise a moment later."""
 
 _LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that an interpreter may need of the environment to start; `-I` ignores the rest. No marker of an outer server:
@@ -51,7 +55,6 @@ class Guard:
             if self._process is not None and self._process.poll() is None:
                 return
             if self.is_possible:
-                self._starts += 1
                 self._start()
 
     def enter(self, group: int) -> int | None:
@@ -88,12 +91,14 @@ class Guard:
                 os.close(self._table)
 
     def _start(self) -> None:
-        if self._groups is None:
-            self._table = _memory_file()
-            os.ftruncate(self._table, self._slots * 4)
-            self._groups = memoryview(mmap.mmap(self._table, self._slots * 4)).cast("i")
+        self._process = None
         self._drop_pipe()
-        reading, self._pipe = os.pipe()
+        try:
+            self._make_table()
+            reading, self._pipe = os.pipe()
+        except OSError:  # no descriptor, no memory: the machine's fault, so it does not count as a start
+            return
+        self._starts += 1
         try:
             self._process = subprocess.Popen(
                 [
@@ -108,10 +113,22 @@ class Guard:
                 pass_fds=(self._table,),
                 start_new_session=True,
             )
-        except OSError:  # no process, no memory, no such interpreter: tried again with the next child
-            self._process = None
+        except OSError as error:  # tried again with the next child
+            self._starts -= error.errno in _PASSING
         finally:
             os.close(reading)
+
+    def _make_table(self) -> None:
+        if self._groups is not None:
+            return
+        table = _memory_file()
+        try:
+            os.ftruncate(table, self._slots * 4)
+            self._groups = memoryview(mmap.mmap(table, self._slots * 4)).cast("i")
+        except OSError:
+            os.close(table)
+            raise
+        self._table = table
 
     def _say_orderly(self) -> None:
         """Tell the guard that this end is no crash, so that it need not look twice (see `survivors.main`)."""

@@ -12,11 +12,11 @@ from coretools.registry import Registry
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Settings
-from coretools.tools.ci import Ci
+from coretools.tools.ci.tools import Ci
 from coretools.tools.diagnostics import Diagnostics
-from coretools.tools.filesystem import Filesystem
-from coretools.tools.repository import Repository
-from coretools.tools.search import Search
+from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.repository.tools import Repository
+from coretools.tools.search.tools import Search
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,16 @@ READ_BYTES = 256 * 1024
 
 UNSENT_BYTES = 1024 * 1024
 """A sender waits while more than this has not been taken by the client."""
+
+_END_BYTES = 256
+"""Kept of each end of a line that is too long: an id and what stands around it."""
+
+_ID = rb'"id"\s*:\s*(-?[0-9]{1,20}|"[^"\\\x00-\x1f\x80-\xff]{1,128}")\s*'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
+_ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",")
+_ID_LAST = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z")
+"""The two places where SDKs put it. A quote inside a string would be escaped, and an object inside another would end
+in two braces, so what matches belongs to the message itself."""
 
 LAST_WRITE_SECONDS = 1.0
 """How long answers that are already written may take to leave when the server ends."""
@@ -76,41 +87,56 @@ def standard_streams_claimed() -> Iterator[Wire]:
         os.close(wire.write_fd)
 
 
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """A line over the limit: what is left of it are its ends, where clients put the id."""
+
+    head: bytes
+    tail: bytes
+
+    @property
+    def request_id(self) -> str | int | None:
+        """The id, if it stands before all else but the version, or after all else; then it is the message's own."""
+        found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
+        return _usable_id(json.loads(found[1])) if found else None
+
+
 class Lines:
     """Cuts what is read into lines, never holding more than `most_bytes` of one."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._held = bytearray()
-        self._skipping = False
+        self._head: bytes | None = None
+        """Start of the line that is too long, None while it is not."""
 
-    def feed(self, data: bytes) -> Iterator[bytes | None]:
-        """The lines that are complete now, without their end; None stands for one that was too long."""
+    def feed(self, data: bytes) -> Iterator["bytes | TooLong"]:
+        """The lines that are complete now, without their end."""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             piece = data[start:end]
             start = end + 1
-            if self._skipping:
-                self._skipping = False
-                continue
-            if len(self._held) + len(piece) > self._most:
-                self._held.clear()
-                yield None
-                continue
-            line = bytes(self._held) + piece if self._held else piece
+            self._hold(piece)
+            if self._head is None:
+                # Most lines are one piece: not copied.
+                yield piece if len(self._held) == len(piece) else bytes(self._held)
+            else:
+                yield TooLong(self._head, bytes(self._held))
             self._held.clear()
-            yield line
-        if self._skipping:
-            return
-        self._held += data[start:]
-        if len(self._held) > self._most:
-            self._held = bytearray()
-            self._skipping = True
-            yield None
+            self._head = None
+        self._hold(data[start:])
 
     def rest(self) -> bytes:
         """What stands after the last line end."""
         return bytes(self._held)
+
+    def _hold(self, piece: bytes) -> None:
+        """Keep a part of a line; of one that is too long its two ends only."""
+        self._held += piece
+        if self._head is None and len(self._held) > self._most:
+            self._head = bytes(self._held[:_END_BYTES])
+        if self._head is not None:
+            self._held = self._held[-_END_BYTES:]
 
 
 class LineWriter:
@@ -207,7 +233,7 @@ class MessageReader:
         self._writer = writer
         self._line_bytes = line_bytes
         self._lines = Lines(line_bytes)
-        self._ready: list[bytes | None] = []
+        self._ready: list[bytes | TooLong] = []
         self._ended = False
         self._pollable = True
 
@@ -218,8 +244,9 @@ class MessageReader:
         while True:
             while self._ready:
                 line = self._ready.pop()
-                if line is None:
-                    await self._refuse(types.INVALID_REQUEST, f"line too long: {self._line_bytes} bytes at most", None)
+                if isinstance(line, TooLong):
+                    fault = f"line too long: {self._line_bytes} bytes at most"
+                    await self._refuse(types.INVALID_REQUEST, fault, line.request_id)
                 elif (message := await self._parsed(line)) is not None:
                     return message
             if self._ended:
@@ -314,12 +341,22 @@ def _what_is_wrong(line: bytes) -> tuple[str, str | int | None]:
         return "batches are not part of the protocol; send one message a line", None
     if not isinstance(value, dict):
         return "not a JSON-RPC message: must be an object", None
-    request_id = value.get("id")
-    if isinstance(request_id, bool) or not isinstance(request_id, str | int):
-        request_id = None
+    request_id = _usable_id(value.get("id"))
     if value.get("jsonrpc") != "2.0":
         return 'not a JSON-RPC message: jsonrpc must be "2.0"', request_id
     return "not a JSON-RPC message: needs a method as text and, if any, params as an object", request_id
+
+
+def _usable_id(value: object) -> str | int | None:
+    """An id that can be sent back, or None: half a surrogate pair is no text in UTF-8, and readers stop at it."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return None
+    return value
 
 
 @asynccontextmanager

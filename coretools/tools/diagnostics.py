@@ -15,7 +15,7 @@ from coretools.result import Result
 from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
-from coretools.tools.ci_output import plain
+from coretools.tools.ci.output import plain
 
 PACKAGES = ("mcp", "pydantic", "anyio", "GitPython")
 """Installed packages whose version decides how the server behaves."""

@@ -1,0 +1,1 @@
+"""Build, test, restore and run, and what their output says."""

@@ -1,0 +1,220 @@
+"""Which build system a project has, and what each would run. Pure over a listing and the text of a few files.
+
+Order of precedence, for each action the first that offers it: Python, Node, Rust, Go, .NET, Maven, Gradle, Make, CMake,
+then what may be Python. A language stands before the build tool that wraps it, because its output can be read; an
+outer language (Python, Node) before the inner one of its extension; a hand-written Makefile before the CMake it calls.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from coretools.tools.ci.detect_python import STRONG, WEAK, detect_python, detect_weak
+from coretools.tools.ci.project import Action, Argv, Project, Steps, System, first_of, matching
+
+_DOTNET = ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")
+_GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+_OTHERS = ("package.json", "Cargo.toml", "go.mod", *_DOTNET, "pom.xml", *_GRADLE, "Makefile", "CMakeLists.txt")
+
+LOOKED_FOR = ", ".join((*STRONG, WEAK, *_OTHERS))
+"""Every file that gives a build system away, for the sentence that says none was found."""
+
+
+def detect(project: Project) -> list[System]:
+    """The build systems of a project, in the order of precedence."""
+    return [system for detector in _DETECTORS if (system := detector(project)) is not None]
+
+
+def choose(systems: list[System], action: Action) -> System | None:
+    """The first system that offers the action."""
+    return next((system for system in systems if system.alternatives(action)), None)
+
+
+def _one(*argv: str) -> tuple[Steps, ...]:
+    """One command and no alternative."""
+    return ((argv,),)
+
+
+_LOCKS = {
+    "pnpm-lock.yaml": "pnpm",
+    "yarn.lock": "yarn",
+    "bun.lock": "bun",
+    "bun.lockb": "bun",
+    "package-lock.json": "npm",
+    "npm-shrinkwrap.json": "npm",
+}
+_INSTALL: Argv = ("install",)
+_FROZEN: dict[str, Argv] = {
+    "npm": ("ci",),
+    "pnpm": ("install", "--frozen-lockfile"),
+    "bun": ("install", "--frozen-lockfile"),
+}
+"""What installs exactly what the lock file says. yarn does so by itself when CI is set."""
+
+_NO_TEST = "no test specified"
+"""Stands in the script that `npm init` writes."""
+
+_NODE_TESTS = ("*.test.js", "*.test.mjs", "*.test.cjs", "*-test.js", "*_test.js", "test.js", "test.mjs")
+
+
+def detect_node(project: Project) -> System | None:
+    """package.json, its scripts, and the package manager whose lock file is there."""
+    if "package.json" not in project.names:
+        return None
+    package = _json(project.read("package.json"))
+    scripts = package.get("scripts")
+    scripts = scripts if isinstance(scripts, dict) else {}
+    lock = first_of(project.names, *_LOCKS)
+    named = str(package.get("packageManager", "")).partition("@")[0]
+    manager = named if named in _LOCKS.values() else _LOCKS.get(lock or "", "npm")
+    is_locked = lock is not None and _LOCKS[lock] == manager
+    return System(
+        name="node",
+        because=lock or "package.json",
+        restore=_one(manager, *(_FROZEN.get(manager, _INSTALL) if is_locked else _INSTALL)),
+        build=_one(manager, "run", "build") if "build" in scripts else (),
+        test=_node_test(project, manager, script=str(scripts.get("test", _NO_TEST))),
+    )
+
+
+def _node_test(project: Project, manager: str, *, script: str) -> tuple[Steps, ...]:
+    if _NO_TEST not in script:
+        return _one(manager, "run", "test")
+    own = matching(project.names, *_NODE_TESTS)
+    if own or matching(project.inside("test"), "*.js", "*.mjs", "*.cjs", "*.ts"):
+        return _one("bun", "test") if manager == "bun" else _one("node", "--test")
+    return ()
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def detect_rust(project: Project) -> System | None:
+    """Cargo.toml."""
+    if "Cargo.toml" not in project.names:
+        return None
+    return System(
+        name="rust",
+        because="Cargo.toml",
+        restore=_one("cargo", "fetch"),
+        build=_one("cargo", "build"),
+        # All test binaries run, or the report would end at the first that fails.
+        test=_one("cargo", "test", "--no-fail-fast"),
+    )
+
+
+def detect_go(project: Project) -> System | None:
+    """go.mod or go.work."""
+    marker = first_of(project.names, "go.mod", "go.work")
+    if marker is None:
+        return None
+    return System(
+        name="go",
+        because=marker,
+        restore=_one("go", "mod", "download"),
+        build=_one("go", "build", "./..."),
+        test=_one("go", "test", "-json", "./..."),
+    )
+
+
+def detect_dotnet(project: Project) -> System | None:
+    """A solution or, without one, a project file; named on the command line when there are several."""
+    found = next((names for pattern in _DOTNET if (names := matching(project.names, pattern))), None)
+    if found is None:
+        return None
+    chosen = (found[0],) if len(matching(project.names, *_DOTNET)) > 1 else ()
+    return System(
+        name="dotnet",
+        because=found[0],
+        restore=_one("dotnet", "restore", *chosen),
+        build=_one("dotnet", "build", *chosen, "--nologo"),
+        test=_one("dotnet", "test", *chosen, "--nologo"),
+    )
+
+
+def _wrapped(project: Project, wrapper: str, program: str) -> list[Argv]:
+    """The project's own wrapper script, started by sh where it is not executable, else the program of PATH."""
+    return [(f"./{wrapper}",), ("sh", wrapper)] if wrapper in project.names else [(program,)]
+
+
+def detect_maven(project: Project) -> System | None:
+    """pom.xml."""
+    if "pom.xml" not in project.names:
+        return None
+    runs = [(*run, "-B", "-ntp") for run in _wrapped(project, "mvnw", "mvn")]
+    return System(
+        name="maven",
+        because="pom.xml",
+        restore=tuple(((*run, "dependency:go-offline"),) for run in runs),
+        build=tuple(((*run, "-DskipTests", "package"),) for run in runs),
+        test=tuple(((*run, "--fail-at-end", "test"),) for run in runs),
+    )
+
+
+def detect_gradle(project: Project) -> System | None:
+    """build.gradle or settings.gradle, in either language. Without the daemon: nothing may outlive the call."""
+    marker = first_of(project.names, *_GRADLE)
+    if marker is None:
+        return None
+    runs = [(*run, "--no-daemon", "--console=plain") for run in _wrapped(project, "gradlew", "gradle")]
+    return System(
+        name="gradle",
+        because=marker,
+        restore=tuple(((*run, "dependencies"),) for run in runs),
+        build=tuple(((*run, "assemble"),) for run in runs),
+        test=tuple(((*run, "--continue", "test"),) for run in runs),
+    )
+
+
+_TARGETS = re.compile(r"^([A-Za-z0-9][^:=#\t\n]*):(?!=)", re.MULTILINE)
+
+
+def detect_make(project: Project) -> System | None:
+    """A Makefile with targets that are named for one of the actions."""
+    makefile = first_of(project.names, *_MAKEFILES)
+    if makefile is None:
+        return None
+    targets = {name for names in _TARGETS.findall(project.read(makefile)) for name in names.split()}
+    restore, build, test = (
+        next((target for target in wanted if target in targets), None)
+        for wanted in (("restore", "deps", "install-deps"), ("build", "all"), ("test", "tests", "check"))
+    )
+    if restore is build is test is None:
+        return None
+    return System(
+        name="make",
+        because=makefile,
+        restore=_one("make", restore) if restore else (),
+        build=_one("make", build) if build else (),
+        test=_one("make", test) if test else (),
+    )
+
+
+def detect_cmake(project: Project) -> System | None:
+    """CMakeLists.txt: configure and build into build/, then ctest."""
+    if "CMakeLists.txt" not in project.names:
+        return None
+    build: Steps = (("cmake", "-S", ".", "-B", "build"), ("cmake", "--build", "build"))
+    test: Steps = (*build, ("ctest", "--test-dir", "build", "--output-on-failure"))
+    return System(name="cmake", because="CMakeLists.txt", build=(build,), test=(test,))
+
+
+_DETECTORS: tuple[Callable[[Project], System | None], ...] = (
+    detect_python,
+    detect_node,
+    detect_rust,
+    detect_go,
+    detect_dotnet,
+    detect_maven,
+    detect_gradle,
+    detect_make,
+    detect_cmake,
+    detect_weak,
+)

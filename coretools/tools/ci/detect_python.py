@@ -1,0 +1,168 @@
+"""How a Python project is installed, built and tested.
+
+The project's own virtual environment wins, then the tool whose lock file is there, then the `python3` of PATH.
+"""
+
+import re
+import tomllib
+from typing import Any
+
+from coretools.tools.ci.project import Argv, Project, Steps, System, matching
+
+STRONG = ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "pytest.ini", "manage.py")
+"""Files that make a directory a Python project by themselves; the first and third only with one of `_SIGNS`."""
+
+_SIGNS = {
+    "pyproject.toml": ("[project]", "[build-system]", "[tool.poetry", "[tool.uv", "[tool.pdm", "[tool.hatch", "pytest"),
+    "setup.cfg": ("[metadata]", "[options", "pytest"),
+}
+"""Projects of other languages keep the settings of a Python linter in these files too."""
+
+WEAK = "requirements*.txt"
+"""Lists of packages: projects of other languages have one too, for their documentation."""
+
+_PYTEST_ARGUMENTS: Argv = ("-m", "pytest", "--verbosity=0", "--tb=short", "--color=no", "-rfE")
+"""Stand after the project's own `addopts`, so that a `-qq` or `--tb=no` there does not take the report away."""
+
+_PLAIN_TEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
+
+_EXTRAS = ("test", "tests", "testing", "dev")
+"""Names of optional dependencies that hold what tests need; those that are declared are installed."""
+
+_MOST_TEST_FILES = 20
+"""Test files that are looked at to tell pytest from unittest."""
+
+
+def detect_python(project: Project) -> System | None:
+    """A project by one of its strong files."""
+    marker = _strong(project)
+    return _system(project, marker) if marker else None
+
+
+def detect_weak(project: Project) -> System | None:
+    """A project that has only lists of packages, or settings that may be a linter's. Asked last."""
+    found = matching(project.names, *_SIGNS, WEAK)
+    return _system(project, found[0]) if found and not _strong(project) else None
+
+
+def _strong(project: Project) -> str | None:
+    found = (name for name in STRONG if name in project.names)
+    return next((name for name in found if name not in _SIGNS or _has_sign(project, name)), None)
+
+
+def _has_sign(project: Project, name: str) -> bool:
+    text = project.read(name)
+    return any(sign in text for sign in _SIGNS[name])
+
+
+def _system(project: Project, marker: str) -> System:
+    settings = _toml(project.read("pyproject.toml"))
+    packaged = bool(settings.keys() & {"project", "build-system"}) or "setup.py" in project.names
+    runs = _interpreters(project)
+    test = _test_arguments(project)
+    wheel = ("-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", ".")
+    build = [*_by_lock(project, uv=("uv", "build"), poetry=("poetry", "build")), *((((*run, *wheel),)) for run in runs)]
+    return System(
+        name="python",
+        because=marker,
+        restore=_restore(project, settings, packaged=packaged),
+        build=tuple(build) if packaged else (),
+        test=tuple(((*run, *test),) for run in runs),
+    )
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+
+
+def _environment(project: Project) -> str | None:
+    """The interpreter of the project's virtual environment. It is a link out of the project: only its name counts."""
+    folders = (folder for folder in (".venv", "venv") if folder in project.names)
+    return next((f"{folder}/bin/python" for folder in folders if "python" in project.inside(f"{folder}/bin")), None)
+
+
+def _interpreters(project: Project) -> list[Argv]:
+    own = _environment(project)
+    if own:
+        return [(own,)]
+    by_lock = _by_lock(project, uv=("uv", "run", "python"), poetry=("poetry", "run", "python"))
+    return [*(steps[0] for steps in by_lock), ("python3",), ("python",)]
+
+
+def _by_lock(project: Project, *, uv: Argv, poetry: Argv) -> list[Steps]:
+    """The commands of the tools whose lock file is there."""
+    locks = (("uv.lock", uv), ("poetry.lock", poetry))
+    return [(argv,) for lock, argv in locks if lock in project.names]
+
+
+def _restore(project: Project, settings: dict[str, Any], *, packaged: bool) -> tuple[Steps, ...]:
+    """Packages go into the virtual environment of the project, which is made first when there is none."""
+    by_lock = _by_lock(project, uv=("uv", "sync"), poetry=("poetry", "install"))
+    lists = [word for name in _requirements(project) for word in ("-r", name)]
+    if not lists and not packaged:
+        return tuple(by_lock)
+    words = (*lists, *(("-e", f".{_extras(settings)}") if packaged else ()))
+    own = _environment(project)
+    install = (own or ".venv/bin/python", "-m", "pip", "install", *words)
+    pip: list[Steps] = [(install,)] if own else [((name, "-m", "venv", ".venv"), install) for name in _SYSTEM]
+    return (*by_lock, *pip)
+
+
+_SYSTEM = ("python3", "python")
+
+
+def _requirements(project: Project) -> list[str]:
+    """The main list and those for tests and development; all of them when none is called so."""
+    found = matching(project.names, WEAK)
+    chosen = [name for name in found if name == "requirements.txt" or "dev" in name or "test" in name]
+    return chosen or found
+
+
+def _extras(settings: dict[str, Any]) -> str:
+    table = settings.get("project", {})
+    declared = table.get("optional-dependencies", {}) if isinstance(table, dict) else {}
+    found = [name for name in _EXTRAS if isinstance(declared, dict) and name in declared]
+    return f"[{','.join(found)}]" if found else ""
+
+
+def _test_arguments(project: Project) -> Argv:
+    if _names_pytest(project):
+        return _PYTEST_ARGUMENTS
+    if "manage.py" in project.names:
+        return ("manage.py", "test")
+    return _unittest_arguments(project) if _is_unittest(project) else _PYTEST_ARGUMENTS
+
+
+def _names_pytest(project: Project) -> bool:
+    names = project.names
+    if names & {"pytest.ini", ".pytest.ini", "conftest.py"}:
+        return True
+    if any("conftest.py" in project.inside(folder) for folder in _test_folders(project)):
+        return True
+    places = ["pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "Pipfile", *matching(names, WEAK)]
+    return any("pytest" in project.read(name) for name in places if name in names)
+
+
+def _test_folders(project: Project) -> list[str]:
+    return [folder for folder in ("tests", "test") if folder in project.names]
+
+
+def _is_unittest(project: Project) -> bool:
+    """Whether the tests are written for unittest and would miss nothing under it."""
+    folders = _test_folders(project)
+    files = [f"{folder}/{name}" for folder in folders for name in matching(project.inside(folder), "test*.py")]
+    texts = [project.read(path) for path in (matching(project.names, "test*.py") + files)[:_MOST_TEST_FILES]]
+    return any("unittest" in text for text in texts) and not any(_PLAIN_TEST.search(text) for text in texts)
+
+
+def _unittest_arguments(project: Project) -> Argv:
+    for folder in _test_folders(project):
+        inside = project.inside(folder)
+        if matching(inside, "test*.py"):
+            # unittest takes a start directory that is no package only as its own top level.
+            top = ("-t", ".") if "__init__.py" in inside else ()
+            return ("-m", "unittest", "discover", "-s", folder, *top)
+    return ("-m", "unittest", "discover")

@@ -1,0 +1,210 @@
+"""Reads what jest, vitest, mocha, node's own runner (spec form) and bun print.
+
+Each reader starts from the line of counts that only its runner prints, and does nothing when it is not there.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from coretools.tools.ci.report import Failure, Report, block, kept, message, place
+
+_COUNT = re.compile(r"(\d+) ([a-z]+)")
+_NOT_OURS = ("node_modules", "node:")
+"""Parts of a path that tell the runner's own stack lines."""
+
+_JEST_COUNTS = re.compile(r"Tests: +(\d.* total)$")
+_JEST_FILE = re.compile(r" ?FAIL +(\S+)")
+_JEST_TITLE = re.compile(r"  ● (\S.*)$")
+_JEST_END = re.compile(r"  ● | ?(?:FAIL|PASS) |Test Suites: ")
+_FRAME = re.compile(r"(?:> *)?(?:\d+ *)?\|(?: |$)")
+_NEVER_RAN = "Test suite failed to run"
+
+
+def read_jest(lines: Sequence[str]) -> Report | None:
+    """Read jest, all runs summed."""
+    report = _summed(lines, _JEST_COUNTS)
+    if report is None:
+        return None
+    failures = kept(_jest_failures(lines))
+    broken = sum(failure.name.startswith(_NEVER_RAN) for failure in failures)
+    return report + Report(errors=broken, failures=failures)
+
+
+def _jest_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    file = ""
+    for position, line in enumerate(lines):
+        if found := _JEST_FILE.match(line):
+            file = found[1].removeprefix("./")
+        elif (found := _JEST_TITLE.match(line)) and found[1] != "Console":
+            said = _until(block(lines, position + 1), _JEST_END)
+            where, number = _own_place(said) or (file, 0)
+            yield Failure(found[1], where, number, message(_before_stack(said)))
+
+
+_VITEST_COUNTS = re.compile(r" +Tests  +(\d.*|no tests)$")
+_VITEST_TITLE = re.compile(r" FAIL  (?:\|[^|]*\| )?(\S.*)$")
+_VITEST_END = re.compile(r" FAIL  |⎯")
+_VITEST_PLACE = re.compile(r" \u276f (?:\S+ )?(\S+:\d+:\d+)$")
+
+
+def read_vitest(lines: Sequence[str]) -> Report | None:
+    """Read vitest, all runs summed."""
+    report = _summed(lines, _VITEST_COUNTS)
+    if report is None:
+        return None
+    failures = kept(_vitest_failures(lines))
+    broken = sum(failure.name == failure.file for failure in failures)
+    return report + Report(errors=broken, failures=failures)
+
+
+def _vitest_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    for position, line in enumerate(lines):
+        found = _VITEST_TITLE.match(line)
+        if not found:
+            continue
+        said = _until(block(lines, position + 1), _VITEST_END)
+        places = (place(where[1]) for text in said if (where := _VITEST_PLACE.match(text)))
+        own = [one for one in places if not any(part in one[0] for part in _NOT_OURS)]
+        file, _, name = found[1].partition(" > ")
+        file = file.partition(" [ ")[0]
+        number = next((number for where, number in own if where == file), 0)
+        words = [text for text in _before_stack(said) if not text.startswith(" \u276f")]
+        yield Failure(name or file, file, number, message(words))
+
+
+_MOCHA_PASSING = re.compile(r"  (\d+) passing \([^)]*\)$")
+_MOCHA_OTHER = re.compile(r"  (\d+) (pending|failing)$")
+_MOCHA_TITLE = re.compile(r"  \d+\) (\S.*)$")
+
+
+def read_mocha(lines: Sequence[str]) -> Report | None:
+    """Read mocha and what prints like it (cypress), all runs summed."""
+    said = {"passing": 0, "pending": 0, "failing": 0}
+    seen = listing = False
+    failures: list[Failure] = []
+    for position, line in enumerate(lines):
+        if found := _MOCHA_PASSING.match(line):
+            said["passing"] += int(found[1])
+            seen, listing = True, False
+        elif seen and (found := _MOCHA_OTHER.match(line)):
+            said[found[2]] += int(found[1])
+            listing = found[2] == "failing"
+        elif listing and (found := _MOCHA_TITLE.match(line)):
+            failures.append(_mocha_failure(found[1], _until(block(lines, position + 1), _MOCHA_TITLE)))
+    if not seen:
+        return None
+    return Report(passed=said["passing"], failed=said["failing"], skipped=said["pending"], failures=kept(failures))
+
+
+def _mocha_failure(first: str, lines: Sequence[str]) -> Failure:
+    """The title runs over several lines, one for each suite, up to one that ends with a colon."""
+    title = [first]
+    while not title[-1].endswith(":") and len(title) <= min(len(lines), 10):
+        title.append(lines[len(title) - 1].strip())
+    rest = lines[len(title) - 1 :]
+    return Failure(" ".join(title).rstrip(":"), *(_own_place(rest) or ("", 0)), message(_before_stack(rest)))
+
+
+_SPEC_COUNT = re.compile(r"\u2139 (tests|pass|fail|skipped|todo|cancelled) (\d+)$")
+_SPEC_PLACE = re.compile(r"test at (\S.*:\d+:\d+)$")
+_SPEC_TITLE = re.compile(r"✖ (.*?)(?: \([\d.]+ms\))?$")
+_SUITE_ONLY = re.compile(r"'?\d+ subtests? failed'?$")
+
+
+def read_node_spec(lines: Sequence[str]) -> Report | None:
+    """Read node's runner when it prints for people."""
+    said: dict[str, int] = {}
+    for line in lines:
+        if found := _SPEC_COUNT.match(line):
+            said[found[1]] = said.get(found[1], 0) + int(found[2])
+    if "tests" not in said:
+        return None
+    return Report(
+        passed=said.get("pass", 0),
+        failed=said.get("fail", 0) + said.get("cancelled", 0),
+        skipped=said.get("skipped", 0) + said.get("todo", 0),
+        failures=kept(_spec_failures(lines)),
+    )
+
+
+def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    for position, line in enumerate(lines):
+        found = _SPEC_PLACE.match(line)
+        title = _SPEC_TITLE.match(lines[position + 1]) if found and position + 1 < len(lines) else None
+        if found and title:
+            said = message(_before_stack(_until(block(lines, position + 2), _SPEC_PLACE)))
+            if not _SUITE_ONLY.match(said):
+                yield Failure(title[1], *place(found[1]), said)
+
+
+_BUN_RAN = re.compile(r"Ran \d+ tests? across \d+ files?\.")
+_BUN_COUNT = re.compile(r" (\d+) (pass|fail|skip|todo|error)s?$")
+_BUN_FAIL = re.compile(r"(?:\(fail\)|✗) (.*?)(?: \[[\d.]+m?s\])?$")
+
+
+def read_bun(lines: Sequence[str]) -> Report | None:
+    """Read bun's own runner. A file that could not be loaded is in its counts both as failed and as error."""
+    if not any(_BUN_RAN.match(line) for line in lines):
+        return None
+    said: dict[str, int] = {}
+    failures: list[Failure] = []
+    start = 0
+    for position, line in enumerate(lines):
+        if found := _BUN_COUNT.match(line):
+            said[found[2]] = said.get(found[2], 0) + int(found[1])
+        elif found := _BUN_FAIL.match(line):
+            before = lines[max(start, position - 60) : position]
+            error = next((at for at, text in enumerate(before) if text.startswith("error: ")), 0)
+            failures.append(Failure(found[1], *(_own_place(before) or ("", 0)), message(_before_stack(before[error:]))))
+            start = position + 1
+    errors = said.get("error", 0)
+    return Report(
+        passed=said.get("pass", 0),
+        failed=max(0, said.get("fail", 0) - errors),
+        skipped=said.get("skip", 0) + said.get("todo", 0),
+        errors=errors,
+        failures=kept(failures),
+    )
+
+
+_WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped", "todo": "skipped", "pending": "skipped"}
+
+
+def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> Report | None:
+    """All lines of counts of one runner, in which a number stands before each word."""
+    found = [match[1] for line in lines if (match := counts.match(line))]
+    if not found:
+        return None
+    said = {"passed": 0, "failed": 0, "skipped": 0}
+    for text in found:
+        for number, word in _COUNT.findall(text):
+            if word in _WORDS:
+                said[_WORDS[word]] += int(number)
+    return Report(passed=said["passed"], failed=said["failed"], skipped=said["skipped"])
+
+
+def _until(lines: Sequence[str], end: re.Pattern[str]) -> Sequence[str]:
+    """The lines before the first that begins something else."""
+    stop = next((position for position, line in enumerate(lines) if end.match(line)), len(lines))
+    return lines[:stop]
+
+
+def _own_place(lines: Iterable[str]) -> tuple[str, int] | None:
+    """The first place in a stack that lies in the project, not in the runner or its packages."""
+    for line in lines:
+        text = line.strip()
+        if text.startswith("at ") and not any(part in text for part in _NOT_OURS):
+            file, number = place(text)
+            if file:
+                return file, number
+    return None
+
+
+def _before_stack(lines: Iterable[str]) -> Iterator[str]:
+    """What was said before the stack, without the excerpt of the source."""
+    for line in lines:
+        text = line.strip()
+        if text.startswith("at ") and (text.endswith(")") or place(text)[1]):
+            return
+        if not _FRAME.match(text):
+            yield line

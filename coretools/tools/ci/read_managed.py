@@ -1,0 +1,150 @@
+"""Reads what dotnet test, Maven Surefire and Gradle print."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from coretools.tools.ci.report import Failure, Report, block, kept, message
+
+_DOTNET_COUNTS = re.compile(
+    r"(?:Passed|Failed|Skipped)! +- Failed: +(\d+), Passed: +(\d+), Skipped: +(\d+), Total: +\d+"
+)
+_DOTNET_SUMMARY = re.compile(r"\s*Test summary: total: \d+, failed: (\d+), succeeded: (\d+), skipped: (\d+)")
+_DOTNET_RUN = re.compile(r"Test run summary: ")
+_DOTNET_COUNT = re.compile(r"\s+(failed|succeeded|skipped): (\d+)$")
+_DOTNET_FAILED = re.compile(r"\s*(?:Failed|failed) (\S.*) (?:\[[^\[\]]*\]|\([^()]*\))$")
+_DOTNET_END = re.compile(r"\s*(?:Failed|failed|Passed|passed|Skipped|skipped)(?: \S.* [\[(]|! +- )|Test run summary: ")
+_DOTNET_ERROR = re.compile(r"\s+(\S.*)\((\d+)\): error TESTERROR:")
+_DOTNET_STACK = re.compile(r"\s+at .* in (\S.*):(?:line )?(\d+)$")
+
+
+def read_dotnet(lines: Sequence[str]) -> Report | None:
+    """Read dotnet test: the classic console, the terminal logger and the testing platform."""
+    counts = [found for line in lines if (found := _DOTNET_COUNTS.match(line))]
+    counts = counts or [found for line in lines if (found := _DOTNET_SUMMARY.match(line))]
+    numbers = [(int(found[1]), int(found[2]), int(found[3])) for found in counts] or list(_dotnet_runs(lines))
+    if not numbers:
+        return None
+    failed, passed, skipped = (sum(column) for column in zip(*numbers, strict=True))
+    return Report(passed=passed, failed=failed, skipped=skipped, failures=kept(_dotnet_failures(lines)))
+
+
+def _dotnet_runs(lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    for position, line in enumerate(lines):
+        if _DOTNET_RUN.match(line):
+            found = (_DOTNET_COUNT.match(text) for text in lines[position + 1 : position + 12])
+            said = {match[1]: int(match[2]) for match in found if match}
+            yield said.get("failed", 0), said.get("succeeded", 0), said.get("skipped", 0)
+
+
+def _dotnet_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    for position, line in enumerate(lines):
+        if found := _DOTNET_FAILED.match(line):
+            yield _dotnet_failure(found[1], block(lines, position + 1))
+        elif found := _DOTNET_ERROR.match(line):
+            name, _, said = (lines[position + 1] if position + 1 < len(lines) else "").strip().partition(" (")
+            yield Failure(name, found[1], int(found[2][:9]), message([said.partition("): ")[2]]))
+
+
+def _dotnet_failure(name: str, lines: Sequence[str]) -> Failure:
+    said: list[str] = []
+    for line in lines:
+        text = line.strip()
+        if found := _DOTNET_STACK.match(line):
+            return Failure(name, found[1], int(found[2][:9]), message(said))
+        if _DOTNET_END.match(line):
+            break
+        if text not in ("Error Message:", "Stack Trace:") and not text.startswith("at "):
+            said.append(text)
+    return Failure(name, message=message(said))
+
+
+_MAVEN_COUNTS = re.compile(
+    r"(?:\[[A-Z]+\] +)?Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)(?:, Flakes: \d+)?$"
+)
+_MAVEN_HEADING = re.compile(r"(?:\[ERROR\] +)?(?:Failures:|Errors:|Failed tests:|Tests in error:) *(.*)$")
+_MAVEN_FAILED = re.compile(r"(?:\[ERROR\] +)?([\w$.]+)(?:>[\w$.]+)?\.([\w$\[\]{}]+):(\d+)(\S*) ?(.*)$")
+_MAVEN_OLD = re.compile(r"([\w$\[\]]+)\(([\w$.]+)\): ?(.*)$")
+_JAVA_STACK = re.compile(r"\s+at (?:\S+/)?([\w$.]+)\.([\w$<>]+)\(([\w$]+\.(?:java|kt|groovy|scala)):(\d+)\)")
+
+
+def read_maven(lines: Sequence[str]) -> Report | None:
+    """Read Maven Surefire and Failsafe, all modules summed."""
+    counts = [found for line in lines if (found := _MAVEN_COUNTS.match(line))]
+    if not counts:
+        return None
+    ran, failed, errors, skipped = (sum(int(found[column]) for found in counts) for column in range(1, 5))
+    passed = max(0, ran - failed - errors - skipped)
+    failures = kept(_maven_failures(lines, _stacks(lines)))
+    return Report(passed=passed, failed=failed, errors=errors, skipped=skipped, failures=failures)
+
+
+def _stacks(lines: Sequence[str]) -> Mapping[tuple[str, str], tuple[str, int]]:
+    """By class (without its package) and method: the file with the folders of its package, and the line."""
+    places: dict[tuple[str, str], tuple[str, int]] = {}
+    for line in lines:
+        if found := _JAVA_STACK.match(line):
+            package, _, name = found[1].rpartition(".")
+            file = f"{package.replace('.', '/')}/{found[3]}".lstrip("/")
+            places.setdefault((name, found[2]), (file, int(found[4][:9])))
+    return places
+
+
+def _maven_failures(lines: Sequence[str], stacks: Mapping[tuple[str, str], tuple[str, int]]) -> Iterator[Failure]:
+    listing = False
+    for line in lines:
+        text = line
+        if heading := _MAVEN_HEADING.match(line):
+            listing, text = True, heading[1]
+        elif _MAVEN_COUNTS.match(line):
+            listing = False
+        text = text.removeprefix("[ERROR]").strip()
+        if not listing or not text:
+            continue
+        if found := _MAVEN_OLD.match(text):
+            name = found[2].rpartition(".")[2]
+            yield Failure(f"{name}.{found[1]}", *stacks.get((name, found[1]), ("", 0)), message([found[3]]))
+        elif found := _MAVEN_FAILED.match(text):
+            name = found[1].rpartition(".")[2]
+            file = stacks.get((name, found[2]), (f"{name.partition('$')[0]}.java", 0))[0]
+            yield Failure(f"{found[1]}.{found[2]}", file, int(found[3][:9]), message([found[5]]))
+
+
+_GRADLE_COUNTS = re.compile(r"(\d+) tests? completed(?:, (\d+) failed)?(?:, (\d+) skipped)?$")
+_GRADLE_SHORT = re.compile(r"\s+(\S.*) at ([\w$]+\.(?:java|kt|groovy|scala)):(\d+)$")
+
+
+def read_gradle(lines: Sequence[str]) -> Report | None:
+    """Read Gradle, all projects summed. It says counts only when something failed."""
+    counts = [found for line in lines if (found := _GRADLE_COUNTS.match(line))]
+    if not counts:
+        return None
+    ran, failed, skipped = (sum(int(found[column] or 0) for found in counts) for column in range(1, 4))
+    return Report(
+        passed=max(0, ran - failed - skipped),
+        failed=failed,
+        skipped=skipped,
+        failures=kept(_gradle_failures(lines)),
+    )
+
+
+def _gradle_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    for position, line in enumerate(lines):
+        name = line.removesuffix(" FAILED")
+        if name != line and " > " in name and not name.startswith(("> ", " ")):
+            yield _gradle_failure(name, block(lines, position + 1, most=40))
+
+
+def _gradle_failure(name: str, lines: Sequence[str]) -> Failure:
+    said: list[str] = []
+    for line in lines:
+        if not line.strip() and said:
+            break
+        if found := _GRADLE_SHORT.match(line):
+            return Failure(name, found[2], int(found[3][:9]), message([*said, found[1]]))
+        if found := _JAVA_STACK.match(line):
+            file = f"{found[1].rpartition('.')[0].replace('.', '/')}/{found[3]}".lstrip("/")
+            if found[1].rpartition(".")[2].partition("$")[0] in name:
+                return Failure(name, file, int(found[4][:9]), message(said))
+        elif not line.strip().startswith("at "):
+            said.append(line)
+    return Failure(name, message=message(said))

@@ -1,0 +1,247 @@
+"""Reads what pytest and unittest print at their end, in every verbosity that prints a summary."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from coretools.tools.ci.report import MOST_FAILURES, Failure, Report, block, kept, message
+
+_HEADER = re.compile(r"=+ test session starts(?: \(.*\))? =+$")
+_SUMMARY = re.compile(r"(?:=+ )?(no tests ran|\d+ [a-z]+[a-z0-9, ]*) in [\d.]+(?:s| seconds)(?: \([\d:]+\))?(?: =+)?$")
+_COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed|xpassed)\b")
+_BANNER = re.compile(r"=+ ([A-Za-z][^=]*) =+$")
+_TITLE = re.compile(r"_+ (\S.*\S|\S) _+$")
+_ABOUT = re.compile(r"ERROR (?:at \w+ of|collecting) ")
+_CAPTURED = re.compile(r"-+ Captured .* -+$")
+_FRAME = re.compile(r"([^\s:][^:]*\.\w+):(\d+):(?: |$)")
+_SYNTAX = re.compile(r'E\s+File "([^"]+)", line (\d+)')
+_LISTED = re.compile(r"(?:FAILED|ERROR) (\S.*)$")
+_SUB_LISTED = re.compile(r"SUBFAILED(.*?) (\S+::.*)$")
+
+
+@dataclass(slots=True)
+class _Section:
+    """What pytest prints about one failure: its places, oldest first, and the lines of the last exception."""
+
+    title: str
+    frames: list[tuple[str, int]] = field(default_factory=list)
+    message: list[str] = field(default_factory=list)
+
+    def place(self, file: str) -> tuple[str, int]:
+        """The last place in `file`, the test's own, else the last of all."""
+        own = [frame for frame in self.frames if frame[0] == file]
+        return (own or self.frames or [(file, 0)])[-1]
+
+
+def read_pytest(lines: Sequence[str]) -> tuple[Report | None, Sequence[str]]:
+    """The sum of all sessions, and the lines that belong to none.
+
+    A session printed inside another (a test that runs pytest) is no session of its own: headers and summaries pair up
+    like brackets, and only the outermost count.
+    """
+    report: Report | None = None
+    rest: list[str] = []
+    depth, start = 0, 0
+    for position, line in enumerate(lines):
+        if _HEADER.match(line):
+            if depth == 0:
+                rest += lines[start:position]
+                start = position
+            depth += 1
+        elif _is_summary(line):
+            if depth <= 1:
+                session = _session(lines[start : position + 1])
+                report = session if report is None else report + session
+                start = position + 1
+            depth = max(0, depth - 1)
+    rest += lines[start:]
+    return report, rest
+
+
+def _is_summary(line: str) -> bool:
+    found = _SUMMARY.match(line)
+    if not found:
+        return False
+    said = found[1]
+    return said == "no tests ran" or bool(_COUNT.search(said)) or "deselected" in said or "warning" in said
+
+
+def _session(lines: Sequence[str]) -> Report:
+    counts = dict.fromkeys(("passed", "failed", "skipped", "error", "xfailed", "xpassed"), 0)
+    for number, what in _COUNT.findall(lines[-1]):
+        counts["error" if what == "errors" else what] += int(number)
+    sections = _sections(lines)
+    about = _by_test(sections)
+    failures = [_failure(name, said, sections=about) for name, said in _listed(lines)] or [
+        _unlisted(one) for one in sections
+    ]
+    return Report(
+        passed=counts["passed"] + counts["xpassed"],
+        failed=counts["failed"],
+        skipped=counts["skipped"] + counts["xfailed"],
+        errors=counts["error"],
+        failures=kept(failures),
+    )
+
+
+def _sections(lines: Sequence[str]) -> list[_Section]:
+    """The parts under the banners ERRORS and FAILURES, without what the tests printed."""
+    sections: list[_Section] = []
+    inside = captured = False
+    previous = ""
+    for line in lines:
+        if banner := _BANNER.match(line):
+            opens = banner[1] in ("ERRORS", "FAILURES")
+            inside, captured = inside or opens, not opens
+        elif inside and (title := _title(line)):
+            sections.append(_Section(title))
+            captured = False
+        elif _CAPTURED.match(line):
+            captured = True
+        elif sections and not captured:
+            _add(sections[-1], line, continued=_is_said(previous))
+        previous = line
+    return sections
+
+
+def _title(line: str) -> str | None:
+    found = _TITLE.match(line)
+    return found[1] if found and set(line) > set("_ ") else None
+
+
+def _is_said(line: str) -> bool:
+    """Whether a line belongs to an exception."""
+    return line == "E" or line.startswith("E ")
+
+
+def _add(section: _Section, line: str, *, continued: bool) -> None:
+    if _is_said(line):
+        if not continued:
+            section.message.clear()  # a later exception: the one before was its cause
+        section.message.append(line[1:])
+        if found := _SYNTAX.match(line):
+            section.frames.append((found[1], int(found[2])))
+    elif found := _FRAME.match(line):
+        section.frames.append((found[1], int(found[2])))
+
+
+def _listed(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Node id and message of each line of the last 'short test summary info'."""
+    start = len(lines)
+    for position, line in enumerate(lines):
+        banner = _BANNER.match(line)
+        if banner and banner[1] == "short test summary info":
+            start = position
+    listed = (node for line in lines[start:] if (node := _node(line)))
+    return list(islice(listed, MOST_FAILURES))
+
+
+def _node(line: str) -> tuple[str, str] | None:
+    """A node id and the message after ' - '. Parameters in brackets may hold that dash themselves."""
+    sub_test = ""
+    if found := _SUB_LISTED.match(line):
+        sub_test, text = f" {found[1].strip()}", found[2]
+    elif found := _LISTED.match(line):
+        text = found[1]
+    else:
+        return None
+    bracket, dash = text.find("["), text.find(" - ")
+    if 0 <= bracket < dash or dash < 0 <= bracket:
+        dash = text.find("] - ", bracket) + 1 or -1
+    if dash < 0:
+        return text + sub_test, ""
+    return text[:dash] + sub_test, text[dash + 3 :]
+
+
+def _failure(node: str, said: str, *, sections: Mapping[str, Sequence[_Section]]) -> Failure:
+    head, bracket, parameters = node.partition("[")
+    file, *names = head.split("::")
+    mine = sections.get((".".join(names) + bracket + parameters) or file, ())
+    section = next((one for one in mine if any(frame[0] == file for frame in one.frames)), mine[0] if mine else None)
+    if section is None:
+        return Failure(node, file, 0, message([said]))
+    return Failure(node, *section.place(file), message(section.message or [said]))
+
+
+def _by_test(sections: Iterable[_Section]) -> dict[str, list[_Section]]:
+    """Sections by the test they are about; a collection error is about its file."""
+    about: dict[str, list[_Section]] = {}
+    for section in sections:
+        found = _ABOUT.match(section.title)
+        about.setdefault(section.title[found.end() :] if found else section.title, []).append(section)
+    return about
+
+
+def _unlisted(section: _Section) -> Failure:
+    """A failure of a pytest that prints no list of them (before 6, or with -r N)."""
+    return Failure(section.title, *section.place(""), message(section.message))
+
+
+_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s$")
+_VERDICT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
+_DETAIL = re.compile(r"([a-z]+(?: [a-z]+)?)=(\d+)")
+_UNIT_TITLE = re.compile(r"(ERROR|FAIL|UNEXPECTED SUCCESS): (\S.*)$")
+_RULES = ("=" * 70, "-" * 70)
+_FIXTURES = ("setUpClass ", "tearDownClass ", "setUpModule ", "tearDownModule ")
+_UNIT_FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?$')
+
+
+def read_unittest(lines: Sequence[str]) -> Report | None:
+    """Read unittest and what prints like it (Django's runner, nose2, zope)."""
+    ran: int | None = None
+    said: Counter[str] = Counter()
+    for position, line in enumerate(lines):
+        found = _RAN.match(line)
+        if not found:
+            continue
+        ran = (ran or 0) + int(found[1])
+        verdict = next((v for text in lines[position + 1 : position + 4] if (v := _VERDICT.match(text))), None)
+        for name, number in _DETAIL.findall(verdict[1] or "" if verdict else ""):
+            said[name] += int(number)
+    if ran is None:
+        return None
+    failures = list(_unit_failures(lines))
+    failed = said["failures"] + said["unexpected successes"]
+    skipped = said["skipped"] + said["expected failures"]
+    others = failed + skipped + said["errors"] - _beside_tests(failures)
+    return Report(
+        passed=max(0, ran - others), failed=failed, skipped=skipped, errors=said["errors"], failures=kept(failures)
+    )
+
+
+def _beside_tests(failures: Sequence[Failure]) -> int:
+    """Failures that are not among the tests 'Ran' counts: further sub-tests of one test, and class fixtures."""
+    tests = Counter(failure.name.partition(")")[0] for failure in failures)
+    return sum(count if name.startswith(_FIXTURES) else count - 1 for name, count in tests.items())
+
+
+def _unit_failures(lines: Sequence[str]) -> Iterable[Failure]:
+    for position, line in enumerate(lines):
+        found = _UNIT_TITLE.match(line)
+        if found and position and set(lines[position - 1]) == {"="}:
+            yield _unit_failure(found, block(lines, position + 1))
+
+
+def _unit_failure(title: re.Match[str], lines: Sequence[str]) -> Failure:
+    """One block: the place is the last frame whose function is the test itself, else the last of all."""
+    name = title[2]
+    frames: list[tuple[str, int, str]] = []
+    said: list[str] = []
+    for line in _unit_block(lines):
+        if found := _UNIT_FRAME.match(line):
+            frames.append((found[1], int(found[2][:9]), found[3] or ""))
+            said = []
+        elif frames and not line.startswith("    "):
+            said.append(line)
+    own = [frame for frame in frames if frame[2] == name.partition(" ")[0]]
+    file, number, _ = (own or frames or [("", 0, "")])[-1]
+    return Failure(name, file, number, message(said) or title[1].lower())
+
+
+def _unit_block(lines: Sequence[str]) -> Sequence[str]:
+    """A block has one rule below its title and ends at the next."""
+    rules = (position for position, line in enumerate(lines) if line.startswith(_RULES))
+    end = next(islice(rules, 1, None), len(lines))
+    return lines[:end]

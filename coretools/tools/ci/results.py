@@ -1,0 +1,210 @@
+"""What the ci tools answer: how a command ended, what it printed, and for tests a report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coretools.command import join
+from coretools.process.runner import Completed
+from coretools.result import Result
+from coretools.tools.ci.output import plain, shortened
+from coretools.tools.ci.report import Failure, Report
+
+SHOWN_IF_OK = 2_000
+"""Characters of a build's output that are worth showing when it succeeded."""
+
+SHOWN_IF_FAILED = 12_000
+"""Characters of output when nothing else tells why: about 3,000 tokens, head and tail."""
+
+SHOWN_WITH_REPORT = 4_000
+"""Characters of output beside a list of failures that was read from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How one command, or several in a row, ended. A failure is a result, never an error."""
+
+    command: str
+    exit_code: int | None
+    """None when a signal ended it."""
+    signal: str | None
+    timed_out: bool
+    duration_seconds: float
+    peak_memory_bytes: int
+    stragglers_stopped: int
+    output: str
+    """Both streams, without terminal escapes."""
+    dropped_bytes: int
+    """Of what the runs printed, not kept."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Completed], output: str) -> Self:
+        """Several runs in a row as one; the last one decides."""
+        last = runs[-1]
+        return cls(
+            command="; ".join(join(run.argv) for run in runs),
+            exit_code=None if last.signal else last.exit_code,
+            signal=last.signal,
+            timed_out=last.timed_out,
+            duration_seconds=round(sum(run.duration_seconds for run in runs), 3),
+            peak_memory_bytes=max(run.peak_memory_bytes for run in runs),
+            stragglers_stopped=sum(run.stragglers_stopped for run in runs),
+            output=output,
+            dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended otherwise than by itself with exit code 0."""
+        return self.exit_code != 0 or self.timed_out
+
+    def verdict(self) -> str:
+        """How it ended, in words."""
+        if self.timed_out:
+            return f"timed out after {self.duration_seconds:.1f} s and was stopped"
+        if self.signal is not None:
+            return f"ended by {self.signal}"
+        return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
+
+
+class EndedResult(Result):
+    """What every answer about a command that ran has in common."""
+
+    ended: Annotated[Ended, Field(exclude=True)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command failed."""
+        return self.ended.failed
+
+    def facts(self) -> dict[str, object]:
+        """What a program may want beside the text."""
+        return {
+            "exit_code": self.ended.exit_code,
+            "signal": self.ended.signal,
+            "timed_out": self.ended.timed_out,
+            "duration_seconds": self.ended.duration_seconds,
+            "peak_memory_bytes": self.ended.peak_memory_bytes,
+            "stragglers_stopped": self.ended.stragglers_stopped,
+        }
+
+
+class CommandResult(EndedResult):
+    """What `run_command` answers."""
+
+    def text(self) -> str:
+        """Output; before it, unless the exit code is 0, how the command ended."""
+        lines = [f"[{self.ended.verdict()}]"] if self.failed else []
+        if self.ended.stragglers_stopped:
+            lines.append(f"[{self.ended.stragglers_stopped} left-over processes stopped]")
+        if self.ended.output:
+            lines.append(self.ended.output)
+        return "\n".join(lines) or "[exit code 0, no output]"
+
+
+class StepsResult(EndedResult):
+    """What `ci_build` and `ci_restore` answer."""
+
+    chosen: str
+    """Which build systems were found and which was taken."""
+
+    def text(self) -> str:
+        """Verdict and command; what was detected; the output, most of it only when something failed."""
+        shown = shortened(self.ended.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
+        head = f"{self.ended.verdict()} in {self.ended.duration_seconds:.1f} s ({self.ended.command})"
+        dropped = f"[{self.ended.dropped_bytes} bytes of output not kept]" if self.ended.dropped_bytes else ""
+        return "\n".join(part for part in (head, self.chosen, dropped, shown) if part)
+
+
+_SHORT_SCHEMA = ConfigDict(frozen=True, extra="ignore")
+"""Without `additionalProperties: false`: the schema goes to every client, and we alone fill these models."""
+
+
+class FailedTest(BaseModel):
+    """One failure as a program reads it. `line` is 0 and `file` empty when the output does not tell."""
+
+    model_config = _SHORT_SCHEMA
+
+    name: str
+    file: str
+    line: int
+    message: str
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """A failure with its control characters made visible."""
+        said = (plain(text).replace("\n", " ") for text in (failure.name, failure.file, failure.message))
+        name, file, message = said
+        return cls(name=name, file=file, line=failure.line, message=message)
+
+    def sentence(self) -> str:
+        """`file:line: name: message`, without what is not known."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (where, self.name, self.message) if part)
+
+
+class SuiteReport(EndedResult):
+    """What `ci_test` answers. Without `counts` no test runner was recognised in the output."""
+
+    model_config = _SHORT_SCHEMA
+
+    command: str
+    exit_code: int
+    """-1 when a signal ended the command."""
+    timed_out: bool
+    seconds: float
+    counts: dict[str, int]
+    """passed, failed, skipped, errors, total."""
+    failures: list[FailedTest]
+    chosen: Annotated[str, Field(exclude=True)]
+
+    @classmethod
+    def of(cls, ended: Ended, report: Report | None, *, chosen: str) -> Self:
+        """The report beside how the command ended. Its counts prove nothing against the exit code."""
+        return cls(
+            ended=ended,
+            chosen=chosen,
+            command=ended.command,
+            exit_code=-1 if ended.exit_code is None else ended.exit_code,
+            timed_out=ended.timed_out,
+            seconds=ended.duration_seconds,
+            counts=_counts(report) if report else {},
+            failures=[FailedTest.of(failure) for failure in report.failures] if report else [],
+        )
+
+    def text(self) -> str:
+        """Counts, failures one per line, and the end of the output when something failed or nothing was read."""
+        lines = [self._headline()]
+        if self.failed:
+            lines[0] += f": {self.ended.verdict()}"
+        lines += [self.chosen] if self.chosen else []
+        if self.ended.dropped_bytes:
+            lines.append(f"[{self.ended.dropped_bytes} bytes of output not kept; counts in them are missing]")
+        lines += [failure.sentence() for failure in self.failures]
+        unlisted = self.counts.get("failed", 0) + self.counts.get("errors", 0) - len(self.failures)
+        if unlisted > 0 and self.failures:
+            lines.append(f"[... {unlisted} more failures not listed ...]")
+        if self.failed or not self.counts:
+            most = SHOWN_WITH_REPORT if self.failures else SHOWN_IF_FAILED
+            lines += ["[output]", shortened(self.ended.output, most)]
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        seconds = f"in {self.seconds:.1f} s ({self.command})"
+        if not self.counts:
+            return f"no test counts found in the output, {seconds}"
+        errors = f", {self.counts['errors']} errors" if self.counts["errors"] else ""
+        said = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
+        return f"{said}{errors} {seconds}"
+
+
+def _counts(report: Report) -> dict[str, int]:
+    return {
+        "passed": report.passed,
+        "failed": report.failed,
+        "skipped": report.skipped,
+        "errors": report.errors,
+        "total": report.total,
+    }

@@ -1,0 +1,226 @@
+"""Exact replacements in a text: every match unique or refused, all edits or none, every other character as it was.
+
+Pure: text in, text out. Works on decoded text whose line endings are untouched, so that a file with CRLF, with mixed
+endings or without a newline at its end keeps them.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from coretools.errors import EditRefused, TooLarge
+from coretools.tools.filesystem.edit_hint import closest
+
+LINES_NAMED = 20
+"""So many line numbers stand in a refusal; the rest are counted."""
+
+MATCHES_MOST = 1_000_000
+"""More matches of one edit are refused: their positions alone would fill memory."""
+
+
+class Edit(BaseModel):
+    """One exact replacement."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    old: str
+    new: str
+    all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`text[start:end]` becomes `new`."""
+
+    start: int
+    end: int
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """`before[a0:a1]` became `after[b0:b1]`; between hunks both are the same."""
+
+    a0: int
+    a1: int
+    b0: int
+    b1: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The text after all edits, how many matches were replaced, and where."""
+
+    text: str
+    replaced: int
+    hunks: tuple[Hunk, ...]
+
+
+def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters: int) -> Edited:
+    """Apply `edits` in their order; each sees what those before it left.
+
+    Raises:
+        EditRefused: an edit matches nothing, or more than once without `all`.
+        TooLarge: the result would pass `most_characters`.
+    """
+    hunks: tuple[Hunk, ...] = ()
+    replaced = 0
+    for number, edit in enumerate(edits, 1):
+        label = shown if len(edits) == 1 else f"{shown}: edit {number} of {len(edits)}"
+        changes = _changes(text, edit, label, most_characters)
+        text = _spliced(text, changes)
+        hunks = _composed(hunks, changes)
+        replaced += len(changes)
+    return Edited(text, replaced, hunks)
+
+
+def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[Change]:
+    _check_meaning(edit, label)
+    spans = _spans(text, edit.old, every=edit.all)
+    if not spans and "\r\n" in edit.old:
+        # The caller wrote CRLF for a file that has LF there: its own ending wins, on both sides.
+        edit = edit.model_copy(update={"old": edit.old.replace("\r\n", "\n"), "new": edit.new.replace("\r\n", "\n")})
+        spans = _spans(text, edit.old, every=edit.all)
+    if not spans:
+        raise EditRefused(f"{label}: old matches nothing{closest(text, edit.old)}")
+    if len(spans) > 1 and not edit.all:
+        raise _ambiguous(text, spans, label)
+    if len(spans) > MATCHES_MOST:
+        raise TooLarge(f"{label}: old matches more than {MATCHES_MOST} times; edit in smaller steps")
+    if len(text) + len(spans) * len(edit.new) > most_characters:
+        raise TooLarge(f"{label}: the result could pass {most_characters} characters; edit in smaller steps")
+    return [Change(start, end, _replacement(text, start, end, edit)) for start, end in spans]
+
+
+def _check_meaning(edit: Edit, label: str) -> None:
+    if not edit.old:
+        raise EditRefused(f"{label}: old is empty; name the text to replace, or use write_file")
+    if edit.old == edit.new:
+        raise EditRefused(f"{label}: old and new are the same; nothing would change")
+
+
+def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefused:
+    lines: list[int] = []
+    line, position = 1, 0
+    for start, _ in spans[:LINES_NAMED]:
+        line += text.count("\n", position, start)
+        position = start
+        lines.append(line)
+    named = ", ".join(str(line) for line in lines)
+    more = len(spans) - len(lines)
+    count = f"more than {MATCHES_MOST}" if len(spans) > MATCHES_MOST else str(len(spans))
+    rest = f" and {more} more" if more else ""
+    return EditRefused(
+        f"{label}: old matches {count} times, on lines {named}{rest}; add the text around the one you mean, or set all",
+        lines=lines,
+        matches=len(spans),
+    )
+
+
+def _spans(text: str, old: str, *, every: bool) -> list[tuple[int, int]]:
+    """Where `old` stands: exactly, or else with its newlines read as CRLF where the text has CRLF."""
+    # For uniqueness matches may overlap ("aa" stands twice in "aaa"); replacing goes from left to right.
+    step = len(old) if every else 1
+    exact = [
+        (start, start + len(old)) for start in _positions(text, old, step) if not _splits_an_ending(text, old, start)
+    ]
+    if exact or "\r" in old or "\n" not in old or "\r\n" not in text:
+        return exact
+    plain = text.replace("\r\n", "\n")
+    spans: list[tuple[int, int]] = []
+    near = (0, 0)
+    for start in _positions(plain, old, step):
+        first = near = _raw_offset(text, start, near)
+        last = _raw_offset(text, start + len(old), near)
+        spans.append((first[1], last[1]))
+    return spans
+
+
+def _positions(text: str, old: str, step: int) -> Iterator[int]:
+    """Starts of the matches, at most one more than MATCHES_MOST."""
+    at = text.find(old)
+    for _ in range(MATCHES_MOST + 1):
+        if at < 0:
+            return
+        yield at
+        at = text.find(old, at + step)
+
+
+def _splits_an_ending(text: str, old: str, start: int) -> bool:
+    """Whether a match begins between the CR and the LF of one line ending, which nobody means."""
+    return old[0] == "\n" and start > 0 and text[start - 1] == "\r"
+
+
+def _raw_offset(text: str, plain: int, near: tuple[int, int]) -> tuple[int, int]:
+    """(plain, raw): where the offset `plain` of the text with LF only stands in `text`.
+
+    `near` is such a pair from before. Each round counts the CRLF passed so far, which comes closer from below and is
+    right when it stays; a table of all line ends would cost more memory than the file.
+    """
+    known_plain, known_raw = near
+    raw = known_raw + plain - known_plain
+    while (better := known_raw + plain - known_plain + text.count("\r\n", known_raw, raw)) != raw:
+        raw = better
+    if raw > known_raw and text[raw - 1 : raw + 1] == "\r\n":
+        raw += 1
+    return plain, raw
+
+
+def _replacement(text: str, start: int, end: int, edit: Edit) -> str:
+    """`new` as it belongs here: with the line ending of the place, unless the caller wrote CR itself."""
+    old, new = edit.old, edit.new
+    if "\r" in old or "\r" in new or "\n" not in new:
+        return new
+    raw = text[start:end]
+    if raw == old:
+        return new if "\n" in old else new.replace("\n", _ending_at(text, start))
+    # Mixed endings inside the match: what old and new share at both ends keeps the endings that it has.
+    most = min(len(old), len(new))
+    head = next((at for at in range(most) if old[at] != new[at]), most)
+    tail = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
+    kept_head = raw[: _raw_offset(raw, head, (0, 0))[1]]
+    kept_tail = raw[_raw_offset(raw, len(old) - tail, (0, 0))[1] :]
+    middle = new[head : len(new) - tail]
+    return kept_head + middle.replace("\n", _ending_at(text, start + len(kept_head))) + kept_tail
+
+
+def _ending_at(text: str, position: int) -> str:
+    """The line ending of the line at `position`, or of the line before when it is the last one."""
+    at = text.find("\n", position)
+    if at < 0:
+        at = text.rfind("\n", 0, position)
+    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def _spliced(text: str, changes: list[Change]) -> str:
+    pieces: list[str] = []
+    position = 0
+    for change in changes:
+        pieces += (text[position : change.start], change.new)
+        position = change.end
+    pieces.append(text[position:])
+    return "".join(pieces)
+
+
+def _composed(hunks: tuple[Hunk, ...], changes: list[Change]) -> tuple[Hunk, ...]:
+    """The hunks from the first text to the one after `changes`, which speak of the text after `hunks`."""
+    # Both kinds as intervals of the text between, with what each does to the length on its side.
+    earlier = ((hunk.b0, hunk.b1, (hunk.a1 - hunk.a0) - (hunk.b1 - hunk.b0), 0) for hunk in hunks)
+    later = ((change.start, change.end, 0, len(change.new) - (change.end - change.start)) for change in changes)
+    composed: list[Hunk] = []
+    shift_a = shift_c = 0
+    end = -1
+    for start, stop, grow_a, grow_c in heapq.merge(earlier, later):
+        if start <= end:  # touches the one before: one hunk
+            last = composed.pop()
+            first_a, first_c = last.a0, last.b0
+        else:
+            first_a, first_c = start + shift_a, start + shift_c
+        end = max(end, stop)
+        shift_a += grow_a
+        shift_c += grow_c
+        composed.append(Hunk(first_a, end + shift_a, first_c, end + shift_c))
+    return tuple(composed)

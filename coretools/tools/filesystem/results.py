@@ -1,0 +1,105 @@
+"""What the file tools answer, as models and as text."""
+
+from typing import Any
+
+from pydantic import Field
+
+from coretools.result import Result
+from coretools.sandbox.listing import Entry, Listing
+from coretools.tools.search.one_line import one_line
+
+_MARKS = {"directory": "/", "link": "@"}
+
+_ENDINGS = {"\r\n": "CRLF", "\r": "CR", "mixed": "mixed line endings"}
+"""Line endings that are worth a word."""
+
+
+class FileText(Result):
+    """Text of a file, exactly as it stands there, with what is left out said in brackets."""
+
+    content: str
+    encoding: str
+    newline: str
+    lines: int
+    size: int
+
+    def text(self) -> str:
+        """The text; a last line in brackets says so if it is not plain UTF-8 with LF."""
+        kinds = [self.encoding] if self.encoding != "utf-8" else []
+        kinds += [_ENDINGS[self.newline]] if self.newline in _ENDINGS else []
+        if not kinds:
+            return self.content
+        gap = "" if self.content.endswith("\n") or not self.content else "\n"
+        return f"{self.content}{gap}[{', '.join(kinds)}]\n"
+
+    def facts(self) -> dict[str, object]:
+        """Of the whole file."""
+        return {"encoding": self.encoding, "newline": self.newline, "lines": self.lines, "bytes": self.size}
+
+
+class FileEdit(Result):
+    """An edit that was made, or would be."""
+
+    path: str
+    replaced: int
+    dry_run: bool
+    diff: str
+
+    def text(self) -> str:
+        """One line, then the diff."""
+        times = "1 replacement" if self.replaced == 1 else f"{self.replaced} replacements"
+        if not self.diff:
+            return f"{self.path}: {times}, and the text is what it was; nothing written"
+        return f"{'would edit' if self.dry_run else 'edited'} {self.path}: {times}\n{self.diff}"
+
+    def facts(self) -> dict[str, object]:
+        """How many matches were replaced."""
+        return {"replaced": self.replaced, "dry_run": self.dry_run}
+
+
+class Done(Result):
+    """A change that was made, in one sentence."""
+
+    said: str
+    details: dict[str, Any] = Field(default_factory=dict)
+
+    def text(self) -> str:
+        """The sentence."""
+        return self.said
+
+    def facts(self) -> dict[str, object]:
+        """What a program may want of it."""
+        return self.details
+
+
+class Listed(Result):
+    """Entries of a directory, sorted by name."""
+
+    path: str
+    entries: list[str]
+    total: int
+
+    @classmethod
+    def of(cls, listing: Listing) -> "Listed":
+        """From what the sandbox saw."""
+        return cls(path=listing.shown, entries=[_line(entry) for entry in listing.entries], total=listing.total)
+
+    def text(self) -> str:
+        """One entry a line; what is left out is counted."""
+        left_out = self.total - len(self.entries)
+        notes = [f"[{left_out} of {self.total} entries left out]"] if left_out else []
+        if not self.total:
+            notes = ["[empty]"]
+        return "\n".join([*self.entries, *notes])
+
+    def facts(self) -> dict[str, object]:
+        """How many there are."""
+        return {"entries": self.total}
+
+
+def _line(entry: Entry) -> str:
+    name = one_line(entry.name)
+    if entry.kind == "file":
+        return name if entry.size is None else f"{name}\t{entry.size}"
+    mark = _MARKS.get(entry.kind)
+    return f"{name}{mark}" if mark else f"{name}\t{entry.kind}"

@@ -1,0 +1,150 @@
+"""The file tools: read, write, edit, list, move and delete what lies beneath the roots.
+
+Each is a few lines between its arguments and the sandbox, which is the only way to a file from here. The pure parts
+stand beside it: which lines an answer shows, what an edit changes, how a change is shown.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Annotated
+
+from pydantic import Field
+
+from coretools.call import check_cancelled
+from coretools.declare import Effect, tool
+from coretools.errors import InvalidArguments, TooLarge
+from coretools.sandbox.listing import list_directory
+from coretools.sandbox.reading import exists, open_file, read_bytes
+from coretools.sandbox.roots import Roots
+from coretools.sandbox.text import decode
+from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
+from coretools.settings import Limits
+from coretools.tools.filesystem.edit_diff import unified_diff
+from coretools.tools.filesystem.edits import Edit, apply_edits
+from coretools.tools.filesystem.line_window import Lines, count_lines, window
+from coretools.tools.filesystem.results import Done, FileEdit, FileText, Listed
+
+_CHANGES = threading.Lock()
+"""One for the process, whatever the number of roots and callers: two edits of one file both land, also when they name
+it differently. Other processes are noticed by the file's version."""
+
+_LOOK_SECONDS = 0.1
+"""Between two looks whether a call that waits for another change was cancelled."""
+
+LineCount = Annotated[int | None, Field(ge=1)]
+
+
+class Filesystem:
+    """Tools that read and change files beneath the roots."""
+
+    def __init__(self, roots: Roots, limits: Limits) -> None:
+        self._roots = roots
+        self._limits = limits
+
+    @tool(Effect.READ)
+    def read_file(
+        self,
+        path: str,
+        *,
+        offset: Annotated[int | None, Field(ge=1)] = None,
+        limit: Annotated[int | None, Field(ge=1)] = None,
+        head: Annotated[int | None, Field(ge=1)] = None,
+        tail: Annotated[int | None, Field(ge=1)] = None,
+    ) -> FileText:
+        """Read a text file: all, `limit` lines from line `offset` (from 1), the first (head) or last (tail) lines."""
+        lines = Lines(offset=offset, limit=limit, head=head, tail=tail)
+        lines.check()
+        with open_file(self._roots, path) as file:
+            data = file.read(self._limits.file_bytes)
+            shown = file.shown
+        text = decode(data, shown)
+        seen = window(text.text, lines, shown=shown, budget_bytes=self._limits.read_bytes)
+        return FileText(
+            content=seen.text(),
+            encoding=text.encoding,
+            newline=text.newline,
+            lines=count_lines(text.text),
+            size=len(data),
+        )
+
+    @tool(Effect.CHANGE, idempotent=True)
+    def write_file(self, path: str, content: str, *, create_parents: bool = False) -> Done:
+        """Create a text file or replace all of it, as UTF-8."""
+        try:
+            data = content.encode()
+        except UnicodeEncodeError:
+            raise InvalidArguments("content: must be valid Unicode text (no lone surrogates)") from None
+        if len(data) > self._limits.write_bytes:
+            raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
+        with _alone():
+            written = write_bytes(self._roots, path, data, parents=create_parents)
+        did = "created" if written.created else "replaced"
+        return Done(said=f"{did} {written.shown}, {written.size} bytes", details={"created": written.created})
+
+    @tool(Effect.CHANGE)
+    def edit_file(
+        self,
+        path: str,
+        edits: Annotated[list[Edit], Field(min_length=1)],
+        *,
+        dry_run: bool = False,
+    ) -> FileEdit:
+        """Replace exact text, all edits or none. Each `old` must match once, unless `all` is set."""
+        with nullcontext() if dry_run else _alone():
+            content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
+            text = decode(content.data, content.shown)
+            most = self._limits.file_bytes
+            edited = apply_edits(text.text, edits, shown=content.shown, most_characters=most)
+            changed = edited.text != text.text
+            if changed and not dry_run:
+                data = text.encode(edited.text)
+                write_bytes(self._roots, path, data, expected=content.version)
+        diff = unified_diff(text.text, edited.text, edited.hunks, shown=content.shown) if changed else ""
+        return FileEdit(path=content.shown, replaced=edited.replaced, dry_run=dry_run, diff=diff)
+
+    @tool(Effect.READ)
+    def list_directory(self, path: str = ".") -> Listed:
+        """Names in a directory: directories end with /, links with @, files have a size."""
+        listing = list_directory(self._roots, path, limit=self._limits.list_entries)
+        return Listed.of(listing)
+
+    @tool(Effect.CHANGE)
+    def delete_file(self, path: str) -> Done:
+        """Delete a file, or a link itself."""
+        with _alone():
+            return Done(said=f"deleted {delete_file(self._roots, path)}")
+
+    @tool(Effect.ADD, idempotent=True)
+    def create_directory(self, path: str) -> Done:
+        """Create a directory and its parents."""
+        created = create_directory(self._roots, path)
+        return Done(said=f"created {path}" if created else f"{path} was there already", details={"created": created})
+
+    @tool(Effect.READ)
+    def file_exists(self, path: str) -> str:
+        """Whether a file is at the path."""
+        return "true" if exists(self._roots, path) == "file" else "false"
+
+    @tool(Effect.READ)
+    def directory_exists(self, path: str) -> str:
+        """Whether a directory is at the path."""
+        return "true" if exists(self._roots, path) == "directory" else "false"
+
+    @tool(Effect.CHANGE)
+    def move_path(self, source: str, destination: str, *, overwrite: bool = False) -> Done:
+        """Move or rename. Never replaces, unless `overwrite` is set."""
+        with _alone():
+            old, new = move(self._roots, source, destination, overwrite=overwrite)
+        return Done(said=f"moved {old} to {new}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One change at a time; a call that was cancelled stops waiting."""
+    while not _CHANGES.acquire(timeout=_LOOK_SECONDS):
+        check_cancelled()
+    try:
+        yield
+    finally:
+        _CHANGES.release()

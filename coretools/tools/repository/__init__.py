@@ -1,0 +1,1 @@
+"""git in repositories that are not trusted."""

@@ -1,0 +1,155 @@
+"""Find the work tree that a call means, and look at its repository before git does.
+
+A hostile repository redirects git with links and pointer files. So its structure is checked first, by handles opened
+beneath a root, and git is then told where everything is (GIT_DIR, GIT_WORK_TREE) instead of looking for it. What is
+read on the way is never shown to the caller.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from coretools.errors import NotFound, ReadOnly
+from coretools.sandbox import inside
+from coretools.sandbox.reading import Directory, open_directory
+from coretools.sandbox.roots import Roots
+from coretools.tools.repository.configuration import Configurations
+from coretools.tools.repository.policy import Policy
+from coretools.tools.repository.structure import (
+    GitDirectory,
+    examine,
+    examine_references,
+    examine_shared,
+    followed,
+    read_pointer,
+    refused,
+)
+
+_UNDER_WAY = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+"""Entries of a git directory that say what was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A work tree whose repository was looked at. Open as long as the call runs."""
+
+    directory: Directory
+    """The work tree; git runs in it."""
+    environment: Mapping[str, str]
+    """Where git finds everything, so that it looks for nothing."""
+    git_path: str
+    """Absolute path of the git directory."""
+    common_path: str
+    """Absolute path of what all work trees of the repository share."""
+    policy: Policy
+    hooks: tuple[str, ...]
+    """Hooks that are installed, and don't run here. Only looked for before a change."""
+    under_way: str
+    """What waits to be finished: "merge", "rebase", ...; empty mostly."""
+
+    def to_root(self, name: str) -> str:
+        """The path, relative to the root, of a name in the work tree."""
+        top = self.directory.place.relative
+        return name if top == "." else f"{top}/{name}"
+
+
+class Checkouts:
+    """Opens work trees beneath the roots; remembers what each repository's configuration comes to."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._configurations = Configurations(roots)
+
+    @contextmanager
+    def opened(self, repository: str, *, change: bool = False, references: bool = False) -> Iterator[Checkout]:
+        """The work tree that holds the directory `repository`: the nearest one upwards, never above the root.
+
+        `references` looks at every reference as well, for what opens them without git. `change` does so too, since a
+        link among them would be written through, and asks for a writable root.
+
+        Raises:
+            NotFound: no repository there. GitRefused: one that is left alone, and why. ReadOnly: `change` there.
+        """
+        with ExitStack() as stack:
+            directory = stack.enter_context(self._work_tree(repository))
+            own, environment = self._git_directory(stack, directory)
+            entries = shared = examine(own)
+            common = own
+            if "commondir" in entries:
+                pointer = read_pointer(own.handle, "commondir", own.shown)
+                common = stack.enter_context(followed(self._roots, f"{own.shown}/commondir", pointer, own.path))
+                environment["GIT_COMMON_DIR"] = common.path
+                shared = examine(common)
+            examine_shared(self._roots, common, shared)
+            if change:
+                _require_writable(directory, own, common)
+            if change or references:
+                examine_references(own, entries, change=change)
+                if common is not own:
+                    examine_references(common, shared, change=change)
+            yield Checkout(
+                directory=directory,
+                environment=environment,
+                git_path=own.path,
+                common_path=common.path,
+                policy=self._configurations.policy(own, common),
+                hooks=_hooks(common, shared) if change else (),
+                under_way=next((word for name, word in _UNDER_WAY.items() if name in entries), ""),
+            )
+
+    @contextmanager
+    def _work_tree(self, repository: str) -> Iterator[Directory]:
+        with open_directory(self._roots, repository) as start:
+            place = start.place
+            if inside.kind(start.fd, ".git") is not None:
+                yield start
+                return
+        relative = place.relative
+        while relative != ".":
+            relative = relative.rpartition("/")[0] or "."
+            with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
+                if inside.kind(above.fd, ".git") is not None:
+                    yield above
+                    return
+        raise NotFound(
+            f"{repository}: no git work tree here, nor above it up to the root; "
+            "a repository that begins above the root can't be used"
+        )
+
+    def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
+        """The git directory, and the environment that names it."""
+        shown = f"{directory.shown}/.git".removeprefix("./")
+        kind = inside.kind(directory.fd, ".git")
+        if kind == "directory":
+            handle = stack.enter_context(inside.opened(directory.fd, ".git"))
+            own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
+            # Relative to the handle that git runs in: a work tree that is renamed meanwhile is still the one looked at.
+            return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
+        if kind != "file":
+            raise refused(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
+        pointer = read_pointer(directory.fd, ".git", directory.shown)
+        if not pointer.startswith("gitdir: "):
+            raise refused(shown, "is a file that names no git directory")
+        target = pointer.removeprefix("gitdir: ")
+        own = stack.enter_context(followed(self._roots, shown, target, directory.path))
+        return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
+
+
+def _require_writable(directory: Directory, *places: GitDirectory) -> None:
+    for root in (directory.place.root, *(place.root for place in places)):
+        if not root.writable:
+            raise ReadOnly(f"{directory.shown}: the root {root.name} is read-only, so nothing is staged or committed")
+
+
+def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
+    if entries.get("hooks") != "directory":
+        return ("hooks",) if "hooks" in entries else ()
+    with inside.opened(common.handle, "hooks") as hooks:
+        return tuple(sorted(name for name in inside.kinds(hooks) if not name.endswith(".sample")))

@@ -1,0 +1,169 @@
+"""The git tools: what a work tree holds, what changed, and commits.
+
+git runs through the runner, in repositories that were looked at first; see `checkout` for what is looked at
+and `policy` for what a repository may not ask of git.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Annotated
+
+from anyio import CapacityLimiter, to_thread
+from pydantic import Field
+
+from coretools.declare import Effect, tool
+from coretools.errors import GitRefused, InvalidArguments
+from coretools.process.runner import Runner
+from coretools.sandbox.roots import Roots
+from coretools.settings import Limits
+from coretools.tools.repository.add import add
+from coretools.tools.repository.checkout import Checkout, Checkouts
+from coretools.tools.repository.commands import Git
+from coretools.tools.repository.commit import commit
+from coretools.tools.repository.diff import Shape, difference
+from coretools.tools.repository.outer import settled
+from coretools.tools.repository.paths import names_in
+from coretools.tools.repository.porcelain import read_records, read_status
+from coretools.tools.repository.references import HEADS, Head, Unreadable, head
+from coretools.tools.repository.results import GitStatus, GitText, answer, branch_lines, log_lines
+
+COUNTED = 10_000
+"""Commits that are counted beyond the ones shown; "10000 or more" says as much as the exact figure."""
+
+_STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+
+_LOG = "%h%x00%aI%x00%an%x00%D%x00%s"
+_BRANCH = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
+_BRANCH += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
+
+
+class Repository:
+    """Tools for the git repositories beneath the roots."""
+
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits) -> None:
+        self._roots = roots
+        self._limits = limits
+        self._git = Git(runner, limits)
+        self._checkouts = Checkouts(roots)
+        self._threads = CapacityLimiter(limits.threads)
+
+    @tool(Effect.READ, structured=True)
+    async def git_status(self, repository: str = ".") -> GitStatus:
+        """Branch, distance to upstream, and every path that changed."""
+        async with self._opened(repository) as checkout:
+            status = read_status(await self._git.output(checkout, *_STATUS))
+            return GitStatus.of(status, checkout, most=self._limits.list_entries)
+
+    @tool(Effect.READ)
+    async def git_log(
+        self,
+        repository: str = ".",
+        revision: str = "",
+        *,
+        path: str = "",
+        limit: Annotated[int, Field(ge=1, le=200)] = 20,
+    ) -> GitText:
+        """Commits, newest first: id, date, author, summary, references."""
+        async with self._opened(repository) as checkout:
+            names = names_in(checkout, [path] if path else [])
+            start = await self._git.resolved(checkout, revision) if revision else await self._born(checkout)
+            if not start:
+                return answer(checkout, ["no commits yet"], details={"commits": 0})
+            shape = (f"--format=tformat:{_LOG}", "-z", f"--max-count={limit + 1}", "--abbrev=10", "--no-show-signature")
+            words = ("log", *shape, "--no-color", "--decorate=short", "--no-mailmap", "--no-notes", start, "--", *names)
+            records = read_records(await self._git.output(checkout, *words), 5)
+            lines = log_lines(records[:limit]) or ["no commits touch this path"]
+            if len(records) > limit:
+                more = await self._more_commits(checkout, start, names, shown=limit)
+                lines.append(f"[{more} more commits; use a greater limit, or an older revision]")
+            return answer(checkout, lines, details={"commits": min(len(records), limit)})
+
+    @tool(Effect.READ)
+    async def git_diff(
+        self,
+        repository: str = ".",
+        paths: list[str] = [],  # noqa: B006 - never changed; a tuple would be another schema
+        *,
+        staged: bool = False,
+        base: str = "",
+        target: str = "",
+        stat: bool = False,
+    ) -> GitText:
+        """Unstaged changes; `staged`: the index; `base`: since it, or from it to `target`."""
+        async with self._opened(repository) as checkout:
+            if target and (staged or not base):
+                raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
+            revisions = [await self._git.resolved(checkout, revision) for revision in (base, target) if revision]
+            what = [*(["--cached"] if staged else []), *revisions]
+            shape = Shape(is_summary=stat, most_bytes=self._limits.output_bytes)
+            names = names_in(checkout, paths)
+            return await difference(self._roots, self._git, checkout, what=what, names=names, shape=shape)
+
+    @tool(Effect.READ)
+    async def git_branches(self, repository: str = ".", remote: bool = False) -> GitText:
+        """Branches, last used first, with commit and upstream."""
+        async with self._opened(repository) as checkout:
+            spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
+            words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH}", *spaces)
+            # One record a line, and a line has no other newline: every field is a name, a number or a summary.
+            output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
+            records = read_records(output, 7)
+            most = self._limits.list_entries
+            lines = branch_lines(records[:most]) or ["no branches yet"]
+            if len(records) > most:
+                lines.append(f"[{len(records) - most} more branches]")
+            return answer(checkout, lines, details={"branches": len(records)})
+
+    @tool(Effect.READ)
+    async def git_current_branch(self, repository: str = ".") -> GitText:
+        """Branch that is checked out, or the commit when HEAD is detached."""
+        async with self._opened(repository, references=True) as checkout:
+            try:
+                found = await to_thread.run_sync(head, checkout, limiter=self._threads)
+            except Unreadable:
+                found = await self._asked_head(checkout)
+            if not found.branch:
+                text = f"HEAD detached at {found.commit[:10]}"
+            else:
+                text = found.branch if found.commit else f"{found.branch} (no commits yet)"
+            return answer(checkout, [text], details={"branch": found.branch, "commit": found.commit})
+
+    @tool(Effect.CHANGE, idempotent=True)
+    async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> GitText:
+        """Stage files or directories (`.` for all), deletions too."""
+        async with self._opened(repository, change=True) as checkout:
+            return await add(self._roots, self._git, checkout, names_in(checkout, paths))
+
+    @tool(Effect.ADD)
+    async def git_commit(self, message: str, repository: str = ".") -> GitText:
+        """Commit what is staged. Hooks do not run, nothing is signed."""
+        async with self._opened(repository, change=True) as checkout:
+            return await commit(self._git, checkout, message)
+
+    @asynccontextmanager
+    async def _opened(
+        self, repository: str, *, change: bool = False, references: bool = False
+    ) -> AsyncIterator[Checkout]:
+        """A checkout, looked at in a worker thread: its file system may be slow."""
+        with ExitStack() as stack:
+            opening = self._checkouts.opened(repository, change=change, references=references)
+            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            yield await settled(self._git, checkout, self._threads)
+
+    async def _born(self, checkout: Checkout) -> str:
+        """HEAD's commit, empty before the first one."""
+        completed = await self._git.run(checkout, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return completed.stdout.text().strip() if completed.ok else ""
+
+    async def _more_commits(self, checkout: Checkout, start: str, names: list[str], *, shown: int) -> str:
+        words = ("rev-list", "--count", f"--max-count={shown + COUNTED}", start, "--", *names)
+        more = int(await self._git.output(checkout, *words)) - shown
+        return str(more) if more < COUNTED else f"{COUNTED} or more"
+
+    async def _asked_head(self, checkout: Checkout) -> Head:
+        completed = await self._git.run(checkout, "symbolic-ref", "--quiet", "HEAD")
+        branch = completed.stdout.text().strip() if completed.ok else ""
+        commit = await self._born(checkout)
+        if not branch and not commit:
+            raise GitRefused("HEAD points to nothing that git can read")
+        return Head(branch.removeprefix(HEADS), commit)

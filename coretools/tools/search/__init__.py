@@ -1,0 +1,1 @@
+"""Find text and names beneath the roots."""

@@ -1,0 +1,209 @@
+"""Which files of a tree a text search looks into: by ripgrep where it is installed, by our own walk where not.
+
+Both only name files; what is shown is read and matched by `Findings`, through handles beneath a root. So a file that
+was swapped for a link to the outside while ripgrep walked is never shown, and both give the same answer.
+"""
+
+import re
+import time
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from coretools.errors import CannotStart, CoreError
+from coretools.process.runner import Completed, Order, Runner
+from coretools.sandbox.reading import open_directory
+from coretools.sandbox.roots import Roots
+from coretools.settings import Limits
+from coretools.tools.search.findings import Findings, Query
+from coretools.tools.search.globs import expand_braces
+from coretools.tools.search.ignore import IgnoreRules
+from coretools.tools.search.tree import beneath, entries_beneath, ignore_rules
+
+NAMES_MOST = 200_000
+"""Names from ripgrep that wait to be read. It is a hundred times faster than we are; this bounds the memory."""
+
+STDERR_BYTES = 1_024
+"""Kept of what ripgrep says; nobody reads it but a person with a debugger."""
+
+_OPTIONS = (
+    # Nothing but the options here decides: no file of options, no program in front of the files.
+    *("--no-config", "--no-messages", "--color=never"),
+    # Everything beneath the directory but what its own ignore files and `.git` leave out, in a repository or not.
+    *("--hidden", "--glob=!.git", "--no-require-git"),
+    *("--no-ignore-global", "--no-ignore-parent", "--no-ignore-exclude"),
+    # A mapped file that is cut short meanwhile ends ripgrep by SIGBUS.
+    *("--no-mmap", "--sort=path", "--regex-size-limit=100M", "--files-with-matches", "--null"),
+)
+
+_PLAIN_NAME = re.compile(r"[\w.*?-]+", re.ASCII)
+"""A glob of one name that means the same everywhere."""
+
+
+class Engine(Protocol):
+    """A way to find the files that a search looks into."""
+
+    @property
+    def name(self) -> str:
+        """For the caller: `ripgrep` or `walk`."""
+        ...
+
+    async def search(self, findings: Findings) -> bool:
+        """Fill `findings` in the order of the paths. False when this way is not possible here."""
+        ...
+
+
+class Walking:
+    """Our own walk: every file that is not ignored, one by one."""
+
+    def __init__(self, roots: Roots, limiter: CapacityLimiter) -> None:
+        self._roots = roots
+        self._limiter = limiter
+
+    @property
+    def name(self) -> str:
+        """For the caller."""
+        return "walk"
+
+    async def search(self, findings: Findings) -> bool:
+        """Fill `findings` in the order of the paths. Always possible."""
+        await anyio.to_thread.run_sync(self._search, findings, limiter=self._limiter)
+        return True
+
+    def _search(self, findings: Findings) -> None:
+        query = findings.query
+        for relative, entry in entries_beneath(self._roots, query.top, include_ignored=query.include_ignored):
+            if entry.kind == "file" and query.wanted(relative):
+                findings.take(relative)
+            findings.late = findings.late or time.monotonic() >= query.deadline
+            if findings.full:
+                return
+
+
+class Ripgrep:
+    """ripgrep names the files in which something matches: a few more than we mean, never one less."""
+
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, limiter: CapacityLimiter) -> None:
+        self._roots = roots
+        self._runner = runner
+        self._limits = limits
+        self._limiter = limiter
+
+    @property
+    def name(self) -> str:
+        """For the caller."""
+        return "ripgrep"
+
+    async def search(self, findings: Findings) -> bool:
+        """Fill `findings` in the order of the paths. False when ripgrep is missing or could not do it."""
+        names = _Names()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._list_files, findings.query, names)
+            try:
+                await self._read_files(findings, names)
+            except CoreError as error:
+                names.failure = error
+            group.cancel_scope.cancel()
+        if names.failure is not None:
+            raise names.failure
+        if findings.full or names.completed is None:
+            return findings.full
+        findings.late = names.completed.timed_out
+        return findings.late or _went_well(names.completed, names)
+
+    async def _list_files(self, query: Query, names: "_Names") -> None:
+        """Run ripgrep; its names arrive in `names` as it finds them."""
+        order = Order(
+            timeout_seconds=max(0.0, query.deadline - time.monotonic()),
+            keep_bytes=STDERR_BYTES,
+            on_stdout=names.feed,
+        )
+        ignored = ("--no-ignore",) if query.include_ignored else ()
+        size = f"--max-filesize={self._limits.file_bytes}"
+        pattern = f"--regexp={query.pattern.ripgrep}"
+        argv = ("rg", *_OPTIONS, *ignored, size, *_types(query.glob), pattern, "--", "./")
+        path = self._roots.shown(query.top)
+        try:
+            directory = await anyio.to_thread.run_sync(open_directory, self._roots, path, limiter=self._limiter)
+            with directory:
+                names.completed = await self._runner.run(argv, cwd=directory, order=order)
+        except CannotStart:
+            pass  # it is not installed here: `completed` stays None
+        except CoreError as error:
+            names.failure = error
+        finally:
+            names.end()
+
+    async def _read_files(self, findings: Findings, names: "_Names") -> None:
+        query = findings.query
+        rules = None if query.include_ignored else ignore_rules(self._roots, query.top)
+        while not findings.full and (batch := await names.following()):
+            await anyio.to_thread.run_sync(_take, findings, rules, batch, limiter=self._limiter)
+
+
+def _take(findings: Findings, rules: IgnoreRules | None, batch: list[bytes]) -> None:
+    query = findings.query
+    for name in batch:
+        relative = name.removeprefix(b"./").decode("utf-8", "surrogateescape")
+        # What it can't know: rules from above the directory searched, and globs that go beyond the name.
+        if query.wanted(relative) and not (rules and rules.covers_any(beneath(query.top, relative))):
+            findings.take(relative)
+        if findings.full:
+            return
+
+
+def _went_well(completed: Completed, names: "_Names") -> bool:
+    if names.too_many:
+        return False
+    # 2 with names: some file could not be read. 2 without any: perhaps it refuses the pattern, perhaps every file was
+    # ignored (measured with 13.0.0, which calls that an error); our own walk tells.
+    return completed.exit_code in (0, 1) or (completed.exit_code == 2 and names.seen > 0)
+
+
+def _types(glob: str) -> list[str]:
+    """Options that keep ripgrep to the names that a glob can match; none when that is not plain.
+
+    Its own `--glob` would bring back files that are ignored.
+    """
+    globs = [one.rstrip("/").rpartition("/")[2] for one in expand_braces(glob)]
+    if glob.startswith("!") or not all(_PLAIN_NAME.fullmatch(one) and "**" not in one for one in globs):
+        return []
+    return [f"--type-add=wanted:{one}" for one in globs] + ["--type=wanted"]
+
+
+class _Names:
+    """The names that ripgrep writes, between the task that runs it and the one that reads the files."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.too_many = False
+        self.completed: Completed | None = None
+        self.failure: CoreError | None = None
+        self._rest = b""
+        self._waiting: list[bytes] = []
+        self._ended = False
+        self._news = anyio.Event()
+
+    def feed(self, piece: bytes) -> bool:
+        """Take a piece of output; True when no more is wanted."""
+        *whole, self._rest = (self._rest + piece).split(b"\0")
+        self.seen += len(whole)
+        self._waiting += whole
+        self.too_many = self.too_many or len(self._waiting) > NAMES_MOST
+        self._news.set()
+        return self.too_many
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        self._news.set()
+
+    async def following(self) -> list[bytes]:
+        """The next names; none at the end."""
+        while not self._waiting and not self._ended:
+            await self._news.wait()
+            self._news = anyio.Event()
+        batch, self._waiting = self._waiting, []
+        return batch

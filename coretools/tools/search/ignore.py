@@ -1,0 +1,133 @@
+"""Ignore files: which files a search leaves out because the repository says so.
+
+`.gitignore`, `.ignore` and `.rgignore` beneath a root, with the rules and the precedence that ripgrep gives them, so
+that a search with and without ripgrep sees the same files. Pure but for the function that it is given to look at
+directories; nothing above the root is consulted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coretools.errors import InvalidArguments
+from coretools.tools.search.globs import ComponentTest, component_tests, components_fit, expand_braces
+
+KINDS = (".rgignore", ".ignore", ".gitignore")
+"""Names of ignore files; what an earlier kind decides holds, wherever the file stands."""
+
+REPOSITORY = ".git"
+"""Never searched."""
+
+Look = Callable[[str], tuple[str | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of an ignore file."""
+
+    ignored: bool
+    directories_only: bool
+    alternatives: tuple[list[ComponentTest], ...]
+
+    def fits(self, names: list[str], *, is_directory: bool) -> bool:
+        """Whether it speaks of this entry itself, named from the directory of the ignore file on."""
+        if self.directories_only and not is_directory:
+            return False
+        return any(components_fit(names, tests) for tests in self.alternatives)
+
+
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """The rules of an ignore file (gitignore(5), and braces as ripgrep takes them), last first: the last one wins."""
+    rules = (_rule(line) for line in text.removeprefix("\ufeff").split("\n"))
+    return tuple(rule for rule in rules if rule is not None)[::-1]
+
+
+class IgnoreRules:
+    """Decides what lies beneath `start`; all paths are relative to one root, `.` for the root itself.
+
+    `look` gives the texts of a directory's ignore files, as in KINDS; it is asked once for each. The entry at `start`
+    is what the caller named, so it and what it stands in are never ignored; but rules from above it hold for what lies
+    beneath it.
+    """
+
+    def __init__(self, start: str, look: Look) -> None:
+        self._depth = 0 if start == "." else start.count("/") + 1
+        self._look = look
+        self._chains: dict[tuple[str, ...], tuple[tuple[int, tuple[Rule, ...]], ...]] = {}
+        self._loaded: dict[tuple[str, ...], tuple[tuple[Rule, ...], ...]] = {}
+        self._directories: dict[tuple[str, ...], bool] = {}
+
+    def covers(self, path: str, *, is_directory: bool) -> bool:
+        """Whether this entry is ignored itself; the directories that it stands in are not asked."""
+        names = path.split("/")
+        if names[-1] == REPOSITORY:
+            return True
+        for depth, rules in self._chain(tuple(names[:-1])):
+            beneath = names[depth:]
+            for rule in rules:
+                if rule.fits(beneath, is_directory=is_directory):
+                    return rule.ignored
+        return False
+
+    def covers_any(self, path: str) -> bool:
+        """Whether this file, or a directory between it and `start`, is ignored."""
+        names = tuple(path.split("/"))
+        for length in range(self._depth + 1, len(names)):
+            above = names[:length]
+            if above not in self._directories:
+                self._directories[above] = self.covers("/".join(above), is_directory=True)
+            if self._directories[above]:
+                return True
+        return self.covers(path, is_directory=False)
+
+    def _chain(self, directory: tuple[str, ...]) -> tuple[tuple[int, tuple[Rule, ...]], ...]:
+        """The rules that may speak of the entries of a directory, first to decide first, with their files' depth."""
+        if directory not in self._chains:
+            depths = range(len(directory), -1, -1)
+            # What stands at or beneath `start` decides first, of whatever kind: it is all that ripgrep sees.
+            first = len(directory) - self._depth + 1
+            self._chains[directory] = tuple(
+                (depth, rules)
+                for some in (depths[:first], depths[first:])
+                for kind in range(len(KINDS))
+                for depth in some
+                if (rules := self._load(directory[:depth])[kind])
+            )
+        return self._chains[directory]
+
+    def _load(self, directory: tuple[str, ...]) -> tuple[tuple[Rule, ...], ...]:
+        if directory not in self._loaded:
+            texts = self._look("/".join(directory) or ".")
+            self._loaded[directory] = tuple(parse_rules(text) if text else () for text in texts)
+        return self._loaded[directory]
+
+
+def _rule(line: str) -> Rule | None:
+    line = line.removesuffix("\r")
+    if line.startswith("#"):
+        return None
+    if not line.endswith("\\ "):
+        line = line.rstrip()
+    ignored = not line.startswith("!")
+    glob = _without_escapes(line if ignored else line[1:])
+    directories_only = glob.endswith("/")
+    try:
+        globs = expand_braces(glob)
+    except InvalidArguments:
+        return None
+    parts = [tuple(part for part in one.split("/") if part) for one in globs]
+    anchored = "/" in glob.rstrip("/")
+    tests = tuple(component_tests(some if anchored else ("**", *some)) for some in parts if some)
+    return Rule(ignored, directories_only, tests) if tests else None
+
+
+def _without_escapes(line: str) -> str:
+    r"""The same glob with `[*]` for `\*`: a character by itself needs no escape."""
+    out: list[str] = []
+    characters = iter(line)
+    for character in characters:
+        if character == "\\":
+            meant = next(characters, "\\")
+            out.append(f"[{meant}]" if meant in "*?[{}," else meant)
+        else:
+            out.append(character)
+    return "".join(out)

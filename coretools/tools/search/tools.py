@@ -1,0 +1,193 @@
+"""The search tools: text in files, and names of files. Ignore files are respected, answers are bounded and sorted."""
+
+import time
+from typing import Annotated
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from pydantic import BaseModel, Field
+
+from coretools.declare import Effect, tool
+from coretools.errors import CannotStart
+from coretools.process.runner import Runner
+from coretools.result import Result
+from coretools.sandbox.reading import open_directory, status
+from coretools.sandbox.roots import Place, Roots
+from coretools.settings import Limits
+from coretools.tools.search.engines import Engine, Ripgrep, Walking
+from coretools.tools.search.findings import Findings, Query
+from coretools.tools.search.globs import glob_matcher
+from coretools.tools.search.lines import Line
+from coretools.tools.search.one_line import one_line
+from coretools.tools.search.pattern import parse_pattern
+from coretools.tools.search.tree import beneath, entries_beneath
+
+
+class FoundLine(BaseModel):
+    """A line of an answer; `match` is False for one that only stands around."""
+
+    number: int
+    text: str
+    match: bool
+
+
+class FoundFile(BaseModel):
+    """The lines of one file, in groups of neighbours."""
+
+    path: str
+    groups: list[list[FoundLine]]
+
+
+class FoundText(Result):
+    """What `search_text` found."""
+
+    files: list[FoundFile]
+    matches: int
+    notes: list[str]
+    engine: str
+
+    def text(self) -> str:
+        """`path:line:text` for a match, `path-line-text` for a line around it, `--` between groups."""
+        groups = [self._group(file.path, group) for file in self.files for group in file.groups]
+        around = any(not line.match for file in self.files for group in file.groups for line in group)
+        body = ("\n--\n" if around else "\n").join(groups)
+        return "\n".join([*([body] if body else []), *(f"[{note}]" for note in self.notes)])
+
+    def facts(self) -> dict[str, object]:
+        """Counts, and which engine named the files (none when the caller did)."""
+        counts: dict[str, object] = {"matches": self.matches, "files": len(self.files)}
+        return counts | ({"engine": self.engine} if self.engine else {})
+
+    def _group(self, path: str, group: list[FoundLine]) -> str:
+        name = one_line(path)
+        return "\n".join(
+            f"{name}:{line.number}:{line.text}" if line.match else f"{name}-{line.number}-{line.text}" for line in group
+        )
+
+
+class FoundNames(Result):
+    """What `search_files` found."""
+
+    paths: list[str]
+    total: int
+    notes: list[str]
+
+    def text(self) -> str:
+        """One path a line."""
+        return "\n".join([*map(one_line, self.paths), *(f"[{note}]" for note in self.notes)])
+
+    def facts(self) -> dict[str, object]:
+        """How many are shown, and how many there are."""
+        return {"paths": len(self.paths), "total": self.total}
+
+
+class Search:
+    """Tools that find text and names beneath the roots."""
+
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, engines: tuple[Engine, ...] = ()) -> None:
+        """`engines` are tried in their order; by default ripgrep, then our own walk."""
+        self._roots = roots
+        self._limits = limits
+        self._limiter = CapacityLimiter(limits.threads)
+        self._engines: tuple[Engine, ...] = engines or (
+            Ripgrep(roots, runner, limits, self._limiter),
+            Walking(roots, self._limiter),
+        )
+
+    @tool(Effect.READ)
+    async def search_text(
+        self,
+        pattern: str,
+        *,
+        path: str = ".",
+        glob: str = "",
+        literal: bool = False,
+        ignore_case: bool = False,
+        context: Annotated[int, Field(ge=0, le=50)] = 0,
+        limit: Annotated[int, Field(ge=1)] = 100,
+        include_ignored: bool = False,
+    ) -> FoundText:
+        """Lines that match a regular expression. Skips what .gitignore names."""
+        matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
+        wanted = glob_matcher(glob or "*")
+        top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
+        query = Query(
+            top=top or self._roots.place(path),
+            pattern=matcher,
+            glob=glob or "*",
+            wanted=wanted,
+            context=context,
+            limit=min(limit, self._limits.search_results),
+            include_ignored=include_ignored,
+            deadline=time.monotonic() + self._limits.search_seconds,
+        )
+        return await self._searched(query, path if top is None else None)
+
+    @tool(Effect.READ)
+    def search_files(
+        self,
+        glob: str,
+        *,
+        path: str = ".",
+        limit: Annotated[int, Field(ge=1)] = 500,
+        include_ignored: bool = False,
+    ) -> FoundNames:
+        """Paths that match a glob (*.py, src/**/*.{js,ts}). Skips what .gitignore names."""
+        wanted = glob_matcher(glob)
+        with open_directory(self._roots, path) as directory:
+            top = directory.place
+        deadline = time.monotonic() + self._limits.search_seconds
+        limit = min(limit, self._limits.search_results)
+        paths: list[str] = []
+        total = 0
+        notes: list[str] = []
+        for relative, entry in entries_beneath(self._roots, top, include_ignored=include_ignored):
+            mark = "/" if entry.kind == "directory" else ""
+            if wanted(relative + mark):
+                total += 1
+                if total <= limit:
+                    paths.append(self._roots.shown(Place(top.root, beneath(top, relative))) + mark)
+            if time.monotonic() >= deadline:
+                notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
+                break
+        if total > len(paths):
+            notes.append(f"{len(paths)} of {total} paths; narrow glob or path")
+        elif not paths:
+            notes.append("no path matches")
+        return FoundNames(paths=paths, total=total, notes=notes)
+
+    def _top(self, path: str) -> Place | None:
+        """Where a directory really is, links followed; None for a file."""
+        if status(self._roots, path).kind == "file":
+            return None
+        with open_directory(self._roots, path) as directory:
+            return directory.place
+
+    async def _searched(self, query: Query, file: str | None) -> FoundText:
+        if file is not None:
+            findings = Findings(self._roots, self._limits, query)
+            await anyio.to_thread.run_sync(findings.take_only, file, limiter=self._limiter)
+            return self._found(findings, "")
+        for engine in self._engines:
+            findings = Findings(self._roots, self._limits, query)
+            if await engine.search(findings):
+                return self._found(findings, engine.name)
+        raise CannotStart("no engine for text searches works here; install ripgrep (rg)")
+
+    def _found(self, findings: Findings, engine: str) -> FoundText:
+        notes = []
+        if findings.more:
+            notes.append(
+                f"{findings.matches} matches shown, more exist; narrow pattern, path or glob, "
+                f"or raise limit (at most {self._limits.search_results})"
+            )
+        if findings.late:
+            notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
+        if not findings.matches and not notes:
+            notes.append("no line matches")
+        files = [FoundFile(path=file.path, groups=[_lines(group) for group in file.groups]) for file in findings.files]
+        return FoundText(files=files, matches=findings.matches, notes=notes, engine=engine)
+
+
+def _lines(group: list[Line]) -> list[FoundLine]:
+    return [FoundLine(number=line.number, text=line.text, match=line.column is not None) for line in group]

@@ -1,0 +1,75 @@
+"""The files of a tree that a search looks at: everything beneath a directory but what its ignore files leave out."""
+
+from collections.abc import Callable, Iterator
+
+from coretools.errors import CoreError
+from coretools.sandbox import inside
+from coretools.sandbox.listing import Walked, walk
+from coretools.sandbox.reading import open_directory
+from coretools.sandbox.roots import Place, Roots, joined
+from coretools.tools.search.ignore import KINDS, REPOSITORY, IgnoreRules
+
+RULES_BYTES = 1024 * 1024
+"""A larger ignore file is none."""
+
+ENTRIES_MOST = 2_000_000
+"""Entries of one walk. The deadline comes first on any disk."""
+
+Skip = Callable[[str, bool], bool]
+"""Whether an entry, named from its root on, is left out; True beside it for a directory."""
+
+
+def ignore_rules(roots: Roots, top: Place) -> IgnoreRules:
+    """The ignore files that speak of what lies beneath `top`, read beneath its root as they are needed."""
+
+    def look(relative: str) -> tuple[str | None, ...]:
+        try:
+            with open_directory(roots, roots.shown(Place(top.root, relative))) as directory:
+                return tuple(_text(directory.fd, kind) for kind in KINDS)
+        except CoreError:
+            return (None,) * len(KINDS)
+
+    return IgnoreRules(top.relative, look)
+
+
+def _text(directory: int, name: str) -> str | None:
+    """The text of an ignore file. A link is none, and nothing waits on a FIFO."""
+    if inside.kind(directory, name) != "file":
+        return None
+    try:
+        return inside.read(directory, name, limit_bytes=RULES_BYTES).decode("utf-8", "replace")
+    except CoreError:
+        return None
+
+
+def entries_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator[tuple[str, Walked]]:
+    """Every entry beneath `top` with its path from there, sorted. `.git` never."""
+    skip: Skip
+    if include_ignored:
+
+        def skip(path: str, is_directory: bool) -> bool:  # noqa: ARG001 - the walk asks so
+            return path.rpartition("/")[2] == REPOSITORY
+
+    else:
+        rules = ignore_rules(roots, top)
+
+        def skip(path: str, is_directory: bool) -> bool:
+            return rules.covers(path, is_directory=is_directory)
+
+    above = 0 if top.relative == "." else len(top.relative) + 1
+    for entry in walk(roots, roots.shown(top), skip=skip, most=ENTRIES_MOST):
+        yield entry.relative[above:], entry
+
+
+def is_text_path(path: str) -> bool:
+    """Whether a name from the file system can be said, and so asked for again."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def beneath(top: Place, relative: str) -> str:
+    """A path from `top` on as a path from its root on."""
+    return joined(top.relative, relative)

@@ -1,0 +1,118 @@
+"""run_command with real children: output, ends of every kind, and what is refused before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import CannotStart, CommandSyntax, InvalidArguments, NotFound, WrongType
+from coretools.settings import Limits
+from tests.tools.ci.test_tools import ci_in
+
+
+async def test_the_output_of_a_command_is_the_answer(tmp_path: Path) -> None:
+    """ci-8: no decoration when it went well."""
+    (tmp_path / "a b.txt").write_text("content\n")
+    async with ci_in(tmp_path) as ci:
+        result = await ci.run_command("cat 'a b.txt'")
+    assert result.text() == "content"
+    assert not result.failed
+
+
+async def test_silence_is_said(tmp_path: Path) -> None:
+    """ci-8: an empty answer would look like a fault."""
+    async with ci_in(tmp_path) as ci:
+        assert (await ci.run_command("true")).text() == "[exit code 0, no output]"
+
+
+async def test_a_command_that_fails_is_a_result(tmp_path: Path) -> None:
+    """ci-8: exit code first, then both streams, and the same in the facts."""
+    async with ci_in(tmp_path) as ci:
+        result = await ci.run_command("sh -c 'echo out; echo err >&2; exit 3'")
+    assert result.failed
+    assert result.text() == "[exit code 3]\nout\n[stderr]\nerr"
+    facts = result.facts()
+    assert facts["exit_code"] == 3
+    assert facts["signal"] is None
+    assert facts["timed_out"] is False
+    assert set(facts) == {
+        "exit_code",
+        "signal",
+        "timed_out",
+        "duration_seconds",
+        "peak_memory_bytes",
+        "stragglers_stopped",
+    }
+
+
+async def test_a_signal_is_named(tmp_path: Path) -> None:
+    """ci-8: a command that was killed has no exit code."""
+    async with ci_in(tmp_path) as ci:
+        result = await ci.run_command("sh -c 'kill -TERM $$'")
+    assert result.failed
+    assert result.text() == "[ended by SIGTERM]"
+    assert result.facts()["exit_code"] is None
+
+
+async def test_a_command_past_its_deadline_is_stopped_and_what_it_wrote_is_kept(tmp_path: Path) -> None:
+    """ci-16: a deadline is a result too."""
+    async with ci_in(tmp_path) as ci:
+        result = await ci.run_command("sh -c 'echo started; exec tail -f /dev/null'", timeout_seconds=1)
+    assert result.failed
+    assert result.facts()["timed_out"] is True
+    assert result.text().startswith("[timed out after ")
+    assert result.text().endswith("started")
+
+
+async def test_standard_input_is_what_the_caller_gives_and_empty_otherwise(tmp_path: Path) -> None:
+    """ci-16: a command never waits for somebody to type."""
+    async with ci_in(tmp_path) as ci:
+        assert (await ci.run_command("cat", stdin="first\nsecond é\n")).text() == "first\nsecond é"
+        assert (await ci.run_command("cat")).text() == "[exit code 0, no output]"
+
+
+async def test_escape_sequences_do_not_reach_the_client(tmp_path: Path) -> None:
+    """ci-13: on both streams."""
+    async with ci_in(tmp_path) as ci:
+        result = await ci.run_command(r"printf '\033[31mred\033[0m\033]0;title\007 \007bell\r\n'")
+    assert result.text() == "red \u2407bell"
+
+
+async def test_what_is_dropped_of_a_long_output_is_counted(tmp_path: Path) -> None:
+    """ci-14: head and tail stay, each stream within its limit."""
+    async with ci_in(tmp_path, limits=Limits(output_bytes=1000)) as ci:
+        result = await ci.run_command("seq 1 100000")
+    assert result.text().startswith("1\n2\n")
+    assert result.text().endswith("\n100000")
+    assert "[... 587895 bytes left out ...]" in result.text()
+
+
+async def test_the_program_runs_in_the_directory_that_is_named(tmp_path: Path) -> None:
+    """ci-15: relative to the first root."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/here").write_text("")
+    async with ci_in(tmp_path) as ci:
+        assert (await ci.run_command("ls", "sub")).text() == "here"
+
+
+@pytest.mark.parametrize("command", ["ls | wc", "a && b", "echo > file", "echo $(id)", "echo 'open", "", "   "])
+async def test_what_only_a_shell_would_understand_is_refused(tmp_path: Path, command: str) -> None:
+    """ci-2: with the position, and nothing is started."""
+    async with ci_in(tmp_path) as ci:
+        with pytest.raises(CommandSyntax) as refused:
+            await ci.run_command(command)
+    assert refused.value.position <= len(command)
+    assert not (tmp_path / "file").exists()
+
+
+async def test_other_faults_are_errors_that_say_what_would_work(tmp_path: Path) -> None:
+    """ci-6, ci-15, ci-16: the program, the directory, the deadline."""
+    (tmp_path / "file").write_text("")
+    async with ci_in(tmp_path, limits=Limits(run_seconds_most=60)) as ci:
+        with pytest.raises(CannotStart, match="no-such-program"):
+            await ci.run_command("no-such-program")
+        with pytest.raises(NotFound):
+            await ci.run_command("true", "absent")
+        with pytest.raises(WrongType):
+            await ci.run_command("true", "file")
+        with pytest.raises(InvalidArguments, match="timeout_seconds: at most 60"):
+            await ci.run_command("true", timeout_seconds=61)

@@ -1,0 +1,337 @@
+"""The file tools on real files: read, write, list, delete, move (docs/specs/filesystem.md)."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import (
+    AlreadyExists,
+    CoreError,
+    DeniedPath,
+    InvalidArguments,
+    NotFound,
+    NotText,
+    OutsideRoot,
+    ReadOnly,
+    TooLarge,
+    WrongType,
+)
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.filesystem.tools import Filesystem
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+@pytest.fixture(params=["openat2", "walk"])
+def roots(top: Path, request: pytest.FixtureRequest) -> Iterator[Roots]:
+    try:
+        opened = Roots([RootSpec(str(top))], deny=DenyRules(DEFAULT_DENY), resolver=request.param)
+    except CoreError:
+        pytest.skip("openat2")
+    with opened:
+        yield opened
+
+
+@pytest.fixture
+def files(roots: Roots) -> Filesystem:
+    return Filesystem(roots, Limits(read_bytes=1_000, write_bytes=2_000, file_bytes=100_000, list_entries=5))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "text\n", "no newline", "é\U0001f600\n", "\u2028\x0c\x85\n"],
+    ids=["empty", "text", "bare", "é", "odd"],
+)
+def test_a_file_is_read_exactly_as_it_is(files: Filesystem, top: Path, content: str) -> None:
+    """filesystem-2."""
+    (top / "a").write_bytes(content.encode())
+    answer = files.read_file("a")
+    assert answer.text() == content
+    assert answer.facts()["bytes"] == len(content.encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "answer", "encoding"),
+    [
+        (b"a\r\nb\r\n", "a\r\nb\r\n[CRLF]\n", "utf-8"),
+        (b"a\r\nb\n", "a\r\nb\n[mixed line endings]\n", "utf-8"),
+        (b"\xef\xbb\xbfa\n", "a\n[utf-8-sig]\n", "utf-8-sig"),
+        (b"\xff\xfea\x00\n\x00", "a\n[utf-16-le-bom]\n", "utf-16-le-bom"),
+        (b"caf\xe9 au lait", "café au lait\n[iso-8859-1]\n", "iso-8859-1"),
+    ],
+)
+def test_what_is_not_plain_utf8_with_lf_is_said(
+    files: Filesystem, top: Path, data: bytes, answer: str, encoding: str
+) -> None:
+    """filesystem-7."""
+    (top / "a").write_bytes(data)
+    found = files.read_file("a")
+    assert found.text() == answer
+    assert found.facts()["encoding"] == encoding
+
+
+def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: Filesystem, top: Path) -> None:
+    """filesystem-3: the table stands in test_line_window."""
+    (top / "a").write_text("1\n2\n3\n4\n")
+    assert files.read_file("a", offset=2, limit=2).text() == "2\n3\n[lines 2 to 3 of 4; offset=4 reads on]\n"
+    assert files.read_file("a", head=1).text() == "1\n[line 1 of 4; offset=2 reads on]\n"
+    assert files.read_file("a", tail=1).text() == "4\n[line 4 of 4]\n"
+    assert files.read_file("a", tail=1).facts()["lines"] == 4
+
+
+def test_a_contradiction_is_refused_before_the_file_is_looked_at(files: Filesystem) -> None:
+    """filesystem-4."""
+    with pytest.raises(InvalidArguments, match="head and tail together"):
+        files.read_file("missing", head=1, tail=1)
+
+
+def test_a_long_file_comes_as_head_and_tail(files: Filesystem, top: Path) -> None:
+    """filesystem-5."""
+    (top / "a").write_text("".join(f"{number}\n" for number in range(1, 10_001)))
+    answer = files.read_file("a").text()
+    assert answer.startswith("1\n2\n")
+    assert answer.endswith("9999\n10000\n")
+    assert "left out" in answer
+    assert len(answer) < 1_100
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"\x7fELF" + bytes(range(256))], ids=["png", "elf"]
+)
+def test_a_binary_file_is_refused_with_its_type_and_size(files: Filesystem, top: Path, data: bytes) -> None:
+    """filesystem-8."""
+    (top / "a").write_bytes(data)
+    with pytest.raises(NotText) as caught:
+        files.read_file("a")
+    assert caught.value.facts["size"] == len(data)
+    assert "/" in str(caught.value.facts["type"])
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_is_refused_without_waiting_for_a_writer(files: Filesystem, top: Path) -> None:
+    """filesystem-9."""
+    os.mkfifo(top / "pipe")
+    with pytest.raises(WrongType, match="fifo"):
+        files.read_file("pipe")
+
+
+def test_a_directory_is_no_file(files: Filesystem, top: Path) -> None:
+    """filesystem-9."""
+    (top / "d").mkdir()
+    with pytest.raises(WrongType, match="directory"):
+        files.read_file("d")
+
+
+def test_a_sparse_file_of_200_megabytes_is_refused_by_its_size(files: Filesystem, top: Path) -> None:
+    """filesystem-10."""
+    with (top / "sparse").open("wb") as file:
+        file.truncate(200_000_000)
+    with pytest.raises(TooLarge) as caught:
+        files.read_file("sparse", tail=1)
+    assert caught.value.facts["size"] == 200_000_000
+
+
+def test_a_file_is_created_and_replaced_and_keeps_its_mode(files: Filesystem, top: Path) -> None:
+    """filesystem-11."""
+    assert files.write_file("a", "é\n").text() == "created a, 3 bytes"
+    (top / "a").chmod(0o750)
+    assert files.write_file("a", "two\n").text() == "replaced a, 4 bytes"
+    assert (top / "a").read_text() == "two\n"
+    assert stat.S_IMODE((top / "a").stat().st_mode) == 0o750
+    assert sorted(path.name for path in top.iterdir()) == ["a"]
+
+
+def test_content_is_written_byte_for_byte(files: Filesystem, top: Path) -> None:
+    """filesystem-11."""
+    files.write_file("a", "a\r\nb\rc\n\x00")
+    assert (top / "a").read_bytes() == b"a\r\nb\rc\n\x00"
+
+
+def test_parents_are_created_only_when_asked_for(files: Filesystem, top: Path) -> None:
+    """filesystem-12."""
+    with pytest.raises(NotFound):
+        files.write_file("x/y/a", "1")
+    assert not (top / "x").exists()
+    files.write_file("x/y/a", "1", create_parents=True)
+    assert (top / "x/y/a").read_text() == "1"
+
+
+def test_content_over_the_limit_is_refused(files: Filesystem, top: Path) -> None:
+    """filesystem-13."""
+    with pytest.raises(TooLarge, match="2002 bytes; the most is 2000"):
+        files.write_file("a", "é" * 1_001)
+    assert not (top / "a").exists()
+
+
+def test_content_that_no_file_can_hold_is_refused(files: Filesystem) -> None:
+    """filesystem-13."""
+    with pytest.raises(InvalidArguments, match="surrogates"):
+        files.write_file("a", "\ud800")
+
+
+def test_a_listing_is_sorted_and_says_what_each_entry_is(files: Filesystem, top: Path) -> None:
+    """filesystem-14."""
+    (top / "b").write_text("12345")
+    (top / "a").mkdir()
+    (top / "c").symlink_to("nowhere")
+    os.mkfifo(top / "d")
+    assert files.list_directory().text() == "a/\nb\t5\nc@\nd\tfifo"
+
+
+def test_a_long_listing_is_cut_and_the_rest_counted(files: Filesystem, top: Path) -> None:
+    """filesystem-14."""
+    for number in range(8):
+        (top / f"f{number}").touch()
+    answer = files.list_directory(".").text()
+    assert answer.splitlines() == ["f0\t0", "f1\t0", "f2\t0", "f3\t0", "f4\t0", "[3 of 8 entries left out]"]
+
+
+def test_an_empty_directory_is_said_to_be_empty(files: Filesystem) -> None:
+    """filesystem-14."""
+    assert files.list_directory().text() == "[empty]"
+
+
+def test_a_name_that_could_pass_for_two_is_shown_with_escapes(files: Filesystem, top: Path) -> None:
+    """filesystem-14."""
+    (top / "a\nb\x1b[2J\u00a0é").touch()
+    assert files.list_directory().text() == "a\\nb\\x1b[2J\u00a0é\t0"
+
+
+def test_a_file_is_deleted_and_of_a_link_only_the_link(files: Filesystem, top: Path) -> None:
+    """filesystem-15."""
+    (top / "a").touch()
+    (top / "link").symlink_to("a")
+    assert files.delete_file("link").text() == "deleted link"
+    assert (top / "a").exists()
+    files.delete_file("a")
+    assert list(top.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["d", ".", "d/.."])
+def test_no_directory_is_deleted_and_never_the_root(files: Filesystem, top: Path, path: str) -> None:
+    """filesystem-15."""
+    (top / "d").mkdir()
+    with pytest.raises(CoreError):
+        files.delete_file(path)
+    assert (top / "d").is_dir()
+
+
+def test_a_directory_is_created_with_its_parents_and_may_be_there(files: Filesystem, top: Path) -> None:
+    """filesystem-16."""
+    assert files.create_directory("x/y").text() == "created x/y"
+    assert (top / "x/y").is_dir()
+    assert files.create_directory("x/y").text() == "x/y was there already"
+
+
+def test_a_file_in_the_way_of_a_directory_is_an_error(files: Filesystem, top: Path) -> None:
+    """filesystem-16."""
+    (top / "a").touch()
+    with pytest.raises(AlreadyExists):
+        files.create_directory("a")
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "directory"),
+    [("a", "true", "false"), ("d", "false", "true"), ("none", "false", "false"), ("to-a", "true", "false")],
+)
+def test_whether_something_exists_is_true_or_false(
+    files: Filesystem, top: Path, path: str, file: str, directory: str
+) -> None:
+    """filesystem-17."""
+    (top / "a").touch()
+    (top / "d").mkdir()
+    (top / "to-a").symlink_to("a")
+    assert files.file_exists(path) == file
+    assert files.directory_exists(path) == directory
+
+
+def test_a_move_never_replaces_what_is_there_unless_asked_to(files: Filesystem, top: Path) -> None:
+    """filesystem-18."""
+    (top / "a").write_text("a")
+    (top / "b").write_text("b")
+    with pytest.raises(AlreadyExists):
+        files.move_path("a", "b")
+    assert (top / "b").read_text() == "b"
+    assert files.move_path("a", "b", overwrite=True).text() == "moved a to b"
+    assert (top / "b").read_text() == "a"
+    assert not (top / "a").exists()
+
+
+def test_a_directory_moves_with_what_is_in_it(files: Filesystem, top: Path) -> None:
+    """filesystem-18."""
+    (top / "d").mkdir()
+    (top / "d/a").write_text("a")
+    files.move_path("d", "e")
+    assert (top / "e/a").read_text() == "a"
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "out/secret", "out-file"])
+def test_nothing_outside_is_read_listed_or_changed(files: Filesystem, top: Path, tmp_path: Path, path: str) -> None:
+    """filesystem-1: neither by `..`, nor by an absolute path, nor by a link."""
+    (tmp_path / "secret").write_text("canary")
+    (top / "out").symlink_to(tmp_path)
+    (top / "out-file").symlink_to(tmp_path / "secret")
+    (top / "a").touch()
+    for attempt in (
+        lambda: files.read_file(path),
+        lambda: files.write_file(path, "x"),
+        lambda: files.list_directory(path),
+        lambda: files.file_exists(path),
+    ):
+        with pytest.raises(OutsideRoot):
+            attempt()
+    with pytest.raises(CoreError):
+        files.move_path("a", "out/a" if path.startswith("out") else path)
+    assert (tmp_path / "secret").read_text() == "canary"
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_a_deny_glob_covers_is_closed_for_every_tool(files: Filesystem, top: Path) -> None:
+    """filesystem-29: but its name may be seen."""
+    (top / ".env").write_text("secret")
+    (top / "a").touch()
+    for attempt in (
+        lambda: files.read_file(".env"),
+        lambda: files.write_file(".env", "x"),
+        lambda: files.delete_file(".env"),
+        lambda: files.move_path(".env", "b"),
+        lambda: files.move_path("a", ".env", overwrite=True),
+        lambda: files.write_file(".git/hooks/pre-commit", "x", create_parents=True),
+        lambda: files.file_exists(".env"),
+    ):
+        with pytest.raises(DeniedPath):
+            attempt()
+    assert (top / ".env").read_text() == "secret"
+    assert files.list_directory().text().startswith(".env")
+
+
+def test_in_a_read_only_root_nothing_is_changed(top: Path) -> None:
+    """filesystem-30."""
+    (top / "a").write_text("a")
+    with Roots([RootSpec(str(top), writable=False)], deny=DenyRules(())) as roots:
+        files = Filesystem(roots, Limits())
+        for attempt in (
+            lambda: files.write_file("b", "x"),
+            lambda: files.delete_file("a"),
+            lambda: files.create_directory("d"),
+            lambda: files.move_path("a", "b"),
+        ):
+            with pytest.raises(ReadOnly):
+                attempt()
+        assert files.read_file("a").text() == "a"
+    assert [path.name for path in top.iterdir()] == ["a"]
+
+
+def test_an_absolute_path_beneath_the_root_is_accepted(files: Filesystem, top: Path) -> None:
+    """filesystem-1."""
+    (top / "a").write_text("a\n")
+    assert files.read_file(str(top / "a")).text() == "a\n"

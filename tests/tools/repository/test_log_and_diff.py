@@ -1,0 +1,196 @@
+"""git_log and git_diff on real repositories."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot
+from coretools.settings import Limits
+from tests.tools.repository.world import World
+
+
+async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path) -> None:
+    """repository-6: id, date, author, summary, references."""
+    world = World(tmp_path).filled()
+    world.git("tag", "v1", "HEAD~1")
+    second, first = world.git("log", "--format=%h", "--abbrev=10").split()
+    async with world.tools() as tools:
+        answer = await tools.git_log("work")
+    assert answer.text().splitlines() == [
+        f"{second} 2026-03-01T12:00:00+00:00 Ada Lovelace: second (HEAD -> main)",
+        f"{first} 2026-03-01T12:00:00+00:00 Ada Lovelace: first (tag: v1)",
+    ]
+
+
+async def test_a_cut_log_counts_the_rest(tmp_path: Path) -> None:
+    """repository-6: what is left out is counted."""
+    world = World(tmp_path).created()
+    for number in range(5):
+        world.git("commit", "--quiet", "--allow-empty", "-m", f"commit {number}")
+    async with world.tools() as tools:
+        lines = (await tools.git_log("work", limit=2)).text().splitlines()
+        assert [line.partition(": ")[2][:8] for line in lines[:2]] == ["commit 4", "commit 3"]
+        assert lines[2] == "[3 more commits; use a greater limit, or an older revision]"
+        assert len((await tools.git_log("work", limit=5)).text().splitlines()) == 5
+
+
+async def test_the_log_of_a_path_and_of_a_revision(tmp_path: Path) -> None:
+    """repository-6: both narrow it."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        assert "second" not in (await tools.git_log("work", path="folder")).text()
+        assert "second" in (await tools.git_log("work", path=str(world.repository / "b.txt"))).text()
+        assert "second" not in (await tools.git_log("work", "main~1")).text()
+        assert (await tools.git_log("work", path="nowhere")).text() == "no commits touch this path"
+
+
+async def test_no_text_of_a_commit_repaints_the_answer(tmp_path: Path) -> None:
+    """repository-3: escapes and line ends in names and summaries are shown, not sent."""
+    world = World(tmp_path).created()
+    world.git("-c", "user.name=Eve \x1b[2J", "commit", "--quiet", "--allow-empty", "-m", "sum\x07mary\x1b[31m")
+    async with world.tools() as tools:
+        text = (await tools.git_log("work")).text()
+    assert "Eve \\x1b[2J: sum\\x07mary\\x1b[31m" in text
+    assert "\x1b" not in text
+
+
+async def test_the_three_differences(tmp_path: Path) -> None:
+    """repository-7: unstaged, staged, since a revision, between two."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        unstaged = (await tools.git_diff("work")).text()
+        staged = (await tools.git_diff("work", staged=True)).text()
+        since = (await tools.git_diff("work", base="HEAD")).text()
+        between = (await tools.git_diff("work", base="HEAD~1", target="HEAD")).text()
+        staged_since = (await tools.git_diff("work", staged=True, base="HEAD~1")).text()
+    assert unstaged.splitlines()[0] == "diff --git a/a.txt b/a.txt"
+    assert ("+unstaged" in unstaged, "+staged" in unstaged) == (True, False)
+    assert ("+unstaged" in staged, "-two\n+staged" in staged) == (False, True)
+    assert ("+unstaged" in since, "-two\n+staged" in since) == (True, True)
+    assert ("-one\n+two" in between, "staged" in between) == (True, False)
+    assert "-one\n+staged" in staged_since
+
+
+async def test_a_difference_of_paths_and_its_summary(tmp_path: Path) -> None:
+    """repository-7: paths narrow it; `stat` says only which files."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        assert (await tools.git_diff("work", ["folder", "new.txt"])).text() == "no differences"
+        assert "+unstaged" in (await tools.git_diff("work", ["a.txt"])).text()
+        assert "+unstaged" in (await tools.git_diff("work", [str(world.repository / "a.txt")])).text()
+        stat = (await tools.git_diff("work", base="HEAD", stat=True)).text()
+    assert stat.splitlines()[-1] == " 2 files changed, 2 insertions(+), 2 deletions(-)"
+
+
+async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
+    """repository-7: what is left out is counted."""
+    world = World(tmp_path).filled()
+    world.write("a.txt", "".join(f"line {number}\n" for number in range(5000)))
+    async with world.tools(limits=Limits(output_bytes=1000)) as tools:
+        answer = await tools.git_diff("work")
+    assert "bytes left out ...]" in answer.text()
+    assert "+line 4999" in answer.text()
+    assert answer.text().startswith("diff --git a/a.txt b/a.txt")
+    assert 50_000 < int(str(answer.facts()["dropped_bytes"])) < 100_000
+
+
+async def test_denied_content_is_in_no_difference(tmp_path: Path) -> None:
+    """repository-8: neither staged, committed, renamed, deleted, nor beneath a name that looks harmless."""
+    world = World(tmp_path).filled()
+    world.write(".env", "KEY=hidden-1\n")
+    world.write("sub/.env.local", "KEY=hidden-2\n")
+    world.write("thing", "harmless\n")
+    world.git("add", ".")
+    world.git("commit", "--quiet", "-m", "secrets")
+    world.write(".env", "KEY=hidden-3\n")
+    world.git("rm", "--quiet", "--cached", "thing")
+    (world.repository / "thing").unlink()
+    world.write("thing/id_rsa", "hidden-4\n")
+    world.git("add", "thing")
+    world.git("mv", "sub/.env.local", "sub/plain")
+    async with world.tools() as tools:
+        answers = [
+            await tools.git_diff("work"),
+            await tools.git_diff("work", staged=True),
+            await tools.git_diff("work", base="HEAD"),
+            await tools.git_diff("work", base="HEAD~1", target="HEAD"),
+            await tools.git_diff("work", ["sub", "thing"], staged=True),
+            await tools.git_log("work"),
+        ]
+        for name in (".env", "sub/.env.local", "thing/id_rsa"):
+            with pytest.raises(DeniedPath, match="deny glob"):
+                await tools.git_diff("work", [name])
+    texts = "\n".join(answer.text() for answer in answers).replace("+KEY=hidden-2", "", 3)
+    assert "hidden" not in texts.replace("covered", "")
+    assert "[not shown, covered by deny globs: .env]" in answers[0].text()
+    assert "+harmless" in answers[3].text()
+    # Renamed to an open name, the content is open: the file itself can be read there.
+    assert "+KEY=hidden-2" in answers[1].text()
+
+
+@pytest.mark.parametrize(
+    "revision", ["--output=x", "-p", "--", "", "a\nb", "a\0b", "\ud800", "\x1b[2J", "x" * 2000], ids=ascii
+)
+async def test_text_that_is_no_revision_is_refused(tmp_path: Path, revision: str) -> None:
+    """repository-14: no revision can be an option."""
+    world = World(tmp_path).filled()
+    before = sorted(os.listdir(world.repository))
+    async with world.tools() as tools:
+        for call in (
+            lambda: tools.git_log("work", revision or "-"),
+            lambda: tools.git_diff("work", base=revision or "-"),
+            lambda: tools.git_diff("work", base="HEAD", target=revision or "-"),
+        ):
+            with pytest.raises(InvalidArguments, match="revision"):
+                await call()
+    assert sorted(os.listdir(world.repository)) == before
+
+
+@pytest.mark.parametrize(
+    "revision",
+    ["nowhere", "HEAD~1..HEAD", "HEAD:a.txt", "HEAD^{tree}", ":a.txt", "@{upstream}", "refs/heads/", "deadbeef"],
+)
+async def test_a_revision_that_names_no_commit_says_so(tmp_path: Path, revision: str) -> None:
+    """repository-14: a revision is resolved to one commit before any other command gets it."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        with pytest.raises(NotFound, match="names no commit"):
+            await tools.git_log("work", revision)
+
+
+async def test_a_range_is_two_arguments(tmp_path: Path) -> None:
+    """repository-7: target without base, or with staged, is refused."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        with pytest.raises(InvalidArguments, match="target"):
+            await tools.git_diff("work", target="HEAD")
+        with pytest.raises(InvalidArguments, match="target"):
+            await tools.git_diff("work", base="HEAD", target="HEAD", staged=True)
+
+
+async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
+    """repository-14: `diff -- /dev/null SECRET` would compare files outside."""
+    world = World(tmp_path).filled()
+    (world.root / "beside").write_text("beside\n")
+    async with world.tools() as tools:
+        for path in ("/dev/null", str(world.canary), str(world.root / "beside")):
+            with pytest.raises(OutsideRoot, match="not in the work tree"):
+                await tools.git_diff("work", [path, "a.txt"])
+        for path in ("../beside", "folder/../../beside", ".."):
+            with pytest.raises(InvalidPath):
+                await tools.git_log("work", path=path)
+        for path in ("", "a\0b", "\ud800"):
+            with pytest.raises(InvalidPath):
+                await tools.git_diff("work", [path])
+        for path in (":(top)", ":/", ":!a.txt", "*", "--output=x", "-"):
+            assert (await tools.git_diff("work", [path])).text() == "no differences"
+
+
+async def test_git_s_own_reason_is_told(tmp_path: Path) -> None:
+    """repository-25: an error of git is one sentence, without escapes."""
+    world = World(tmp_path).filled()
+    (world.git_dir / "index").write_bytes(b"no index")
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match=r"^git status: .*index"):
+            await tools.git_status("work")

@@ -1,0 +1,59 @@
+"""A tree to search, and the two engines that must find the same in it."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from anyio import CapacityLimiter
+
+from coretools.process.environment import child_environment
+from coretools.process.runner import Runner
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.search.engines import Engine, Ripgrep, Walking
+from coretools.tools.search.tools import Search
+
+ENGINES = [
+    pytest.param("walk", id="walk"),
+    pytest.param("ripgrep", id="ripgrep", marks=pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep")),
+]
+LIMITS = Limits()
+needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep")
+
+
+def planted(top: Path, files: dict[str, str | bytes]) -> None:
+    """Write these files and the directories that they stand in; a path with `/` at its end is a directory."""
+    for name, content in files.items():
+        path = top / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@asynccontextmanager
+async def searching(
+    *tops: Path,
+    engine: str = "",
+    limits: Limits = LIMITS,
+    deny: tuple[str, ...] = DEFAULT_DENY,
+    environment: dict[str, str] | None = None,
+) -> AsyncIterator[Search]:
+    """The search tools on these roots, with one engine only if it is named."""
+    runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
+    with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
+        limiter = CapacityLimiter(4)
+        engines: dict[str, tuple[Engine, ...]] = {
+            "": (),
+            "walk": (Walking(roots, limiter),),
+            "ripgrep": (Ripgrep(roots, runner, limits, limiter),),
+        }
+        try:
+            yield Search(roots, runner, limits, engines=engines[engine])
+        finally:
+            await runner.close()
