@@ -1,0 +1,159 @@
+"""A client written by hand: JSON lines over pipes, so that what is timed is the server.
+
+The SDK's client costs more than the servers it would measure. Lines are built before the clock starts and read as JSON
+after it has stopped.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.failure import NotMeasured
+
+TREE = Path(__file__).parent.parent
+
+ANSWER_MILLISECONDS = 60_000
+READ_BYTES = 1 << 20
+
+CLIENT = {"name": "benchmarks", "version": "1"}
+HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": CLIENT,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""Goes with every request of the stateless revision, under `_meta` (2026-07-28, basic/lifecycle)."""
+
+
+class Era(Enum):
+    """How the connection is opened; its first request decides."""
+
+    HANDSHAKE = "handshake"
+    STATELESS = "stateless"
+
+
+class Peer:
+    """One server process and the two pipes to it, started by the constructor. What it logs goes to our stderr."""
+
+    def __init__(self, words: Sequence[str], era: Era, *, bytecode: str) -> None:
+        self._era = era
+        self._held = b""
+        self._last_id = 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(bytecode),
+            bufsize=0,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input = self._process.stdin.fileno()
+        self._output = self._process.stdout.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._output, select.POLLIN)
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    def open(self) -> None:
+        """Do what stands before the first call."""
+        if self._era is Era.HANDSHAKE:
+            self.ask("initialize", HANDSHAKE)
+            os.write(self._input, b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        else:
+            self.ask("server/discover", {})
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """One request and its result."""
+        results: list[dict[str, Any]] = []
+        self._exchange(method, params, count=1, results=results)
+        return results[0]
+
+    def time_call(self, tool: str, arguments: dict[str, Any], *, count: int = 1) -> float:
+        """Seconds from the first byte written to the last answer read, with `count` calls in flight at once.
+
+        Raises:
+            NotMeasured: a call was refused.
+        """
+        results: list[dict[str, Any]] = []
+        seconds = self._exchange("tools/call", {"name": tool, "arguments": arguments}, count=count, results=results)
+        for result in results:
+            if result.get("isError") or not result["content"]:
+                raise NotMeasured(f"{tool}: {result}")
+        return seconds
+
+    def close(self) -> None:
+        """Close the server's input and wait for its end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(ANSWER_MILLISECONDS / 1000)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _exchange(self, method: str, params: dict[str, Any], *, count: int, results: list[dict[str, Any]]) -> float:
+        lines = b"".join(self._line(method, params) for _ in range(count))
+        started = time.perf_counter()
+        # One write: a client with many calls in flight has them all on the wire before it reads.
+        os.write(self._input, lines)
+        answers = self._answers(count)
+        seconds = time.perf_counter() - started
+        results += [_result(answer) for answer in answers]
+        return seconds
+
+    def _line(self, method: str, params: dict[str, Any]) -> bytes:
+        self._last_id += 1
+        if self._era is Era.STATELESS:
+            params = {**params, "_meta": ENVELOPE}
+        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+    def _answers(self, count: int) -> list[bytes]:
+        pieces = [self._held]
+        missing = count
+        while missing > 0:
+            if not self._poll.poll(ANSWER_MILLISECONDS):
+                raise NotMeasured(f"no answer within {ANSWER_MILLISECONDS / 1000:.0f} s: {self._process.args!r}")
+            data = os.read(self._output, READ_BYTES)
+            if not data:
+                raise NotMeasured(f"the server has ended: {self._process.args!r}")
+            missing -= data.count(b"\n")
+            pieces.append(data)
+        *lines, self._held = b"".join(pieces).split(b"\n")
+        return lines
+
+
+def _environment(bytecode: str) -> dict[str, str]:
+    """Ours, with bytecode kept in a directory of the run; the warm-up fills it."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(TREE), "PYTHONPYCACHEPREFIX": bytecode}
+
+
+def _result(line: bytes) -> dict[str, Any]:
+    message = json.loads(line)
+    if "result" not in message:
+        raise NotMeasured(f"refused: {line[:500]!r}")
+    result: dict[str, Any] = message["result"]
+    return result

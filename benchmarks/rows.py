@@ -1,0 +1,61 @@
+"""Every figure that is printed: what is measured, against what, and what it may cost at most.
+
+A row's name starts with its group; the two figures of a row are measured in turns within one run of that group.
+"""
+
+from dataclasses import dataclass
+
+IN_FLIGHT = 64
+"""Calls at once in the rows that say so."""
+
+BARE_ECHO = "bare SDK echo"
+OWN_TRANSPORT = "bare echo, our transport"
+BARE_FLOOD = f"{BARE_ECHO} x{IN_FLIGHT}"
+OWN_FLOOD = f"{OWN_TRANSPORT} x{IN_FLIGHT}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One ratio. `bar` is the most that it may be; `target` is where it should be; None: for information."""
+
+    name: str
+    subject: str
+    baseline: str
+    unit: str = "ms"
+    bar: float | None = None
+    target: float | None = None
+
+    @property
+    def group(self) -> str:
+        """The run that measures both figures."""
+        return self.name.partition("/")[0]
+
+
+START = (
+    Row(name="start/initialize", subject="server initialize", baseline="bare initialize", bar=1.15),
+    Row(name="start/tools-list", subject="server tools/list", baseline="bare tools/list"),
+    Row(name="start/memory", subject="server memory", baseline="bare memory", unit="MB"),
+)
+
+
+def _calls(group: str) -> tuple[Row, ...]:
+    """What a call costs, in one era."""
+    return (
+        Row(name=f"{group}/read_file", subject="read_file", baseline=BARE_ECHO, bar=2.0, target=1.2),
+        Row(name=f"{group}/read_file/own-transport", subject="read_file", baseline=OWN_TRANSPORT),
+        Row(name=f"{group}/read_file/direct", subject="read_file", baseline="open, read, close"),
+        Row(name=f"{group}/list_directory", subject="list_directory", baseline=BARE_ECHO),
+        Row(name=f"{group}/list_directory/direct", subject="list_directory", baseline="scandir, stat"),
+        Row(name=f"{group}/git_status", subject="git_status", baseline="git status process", bar=1.5),
+        Row(name=f"{group}/run_command", subject="run_command true", baseline="true process"),
+        Row(name=f"{group}/in-flight", subject=f"read_file x{IN_FLIGHT}", baseline=BARE_FLOOD),
+        Row(name=f"{group}/in-flight/own-transport", subject=f"read_file x{IN_FLIGHT}", baseline=OWN_FLOOD),
+    )
+
+
+ROWS = (*START, *_calls("handshake"), *_calls("stateless"))
+
+
+def selected(text: str) -> tuple[Row, ...]:
+    """The rows whose name holds the text."""
+    return tuple(row for row in ROWS if text in row.name)

@@ -1,0 +1,70 @@
+"""The benchmarks run and print what they promise (docs/specs/benchmarks.md). Never what they measured."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rows import ROWS, selected
+
+TREE = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")
+
+
+def benchmarks(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A run from any directory, as with an installed checkout."""
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", *words],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(TREE), "TMPDIR": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_smoke_run_prints_every_row_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """benchmarks-1, benchmarks-5, benchmarks-6: the table has a line for each row; the workplace is gone."""
+    done = benchmarks(tmp_path, "--smoke")
+    assert done.returncode == 0, done.stderr
+    printed = [line.split()[0] for line in done.stdout.splitlines() if line]
+    assert printed[1 : 1 + len(ROWS)] == [row.name for row in ROWS]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_row_alone_is_measured_as_json(tmp_path: Path) -> None:
+    """benchmarks-3, benchmarks-7: both figures with their spread, the ratio and the bar."""
+    done = benchmarks(tmp_path, "--smoke", "--json", "--only", "handshake/git_status")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["name"] == "handshake/git_status"
+    assert row["bar"] == 1.5
+    assert row["ratio"] == pytest.approx(row["subject"]["median"] / row["baseline"]["median"])
+    for side in ("subject", "baseline"):
+        assert row[side]["min"] <= row[side]["median"] <= row[side]["max"]
+
+
+def test_a_name_that_no_row_has_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    """benchmarks-7: nothing is measured for a misspelt name."""
+    done = benchmarks(tmp_path, "--only", "reed_file")
+    assert done.returncode == 1
+    assert "reed_file" in done.stderr
+    assert ROWS[0].name in done.stderr
+
+
+def test_the_bars_of_the_project_stand_in_the_rows() -> None:
+    """benchmarks-4: a bar is written once."""
+    bars = {row.name: (row.bar, row.target) for row in ROWS if row.bar is not None}
+    assert bars == {
+        "start/initialize": (1.15, None),
+        "handshake/read_file": (2.0, 1.2),
+        "stateless/read_file": (2.0, 1.2),
+        "handshake/git_status": (1.5, None),
+        "stateless/git_status": (1.5, None),
+    }
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert selected("") == ROWS
