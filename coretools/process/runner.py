@@ -28,12 +28,8 @@ MARKER = "CORETOOLS_RUN_ID"
 """Variable that every child gets: `SERVER-NUMBER-`. What carries it is ours to end, wherever it went. The number is
 closed by a character of its own, so that no run's mark is the start of another's."""
 
-SPAWN_THREADS = 2
-"""Starts at once. A start holds the interpreter's lock until its child has reached exec (vfork), so more are not faster
-(250 runs of `true` at once, 2 cores: 1.1 ms each with 1, 2, 4 and 8)."""
-
 LOOK_THREADS = 2
-"""Readings of /proc at once; apart from the starts, so that a start that hangs holds up no end."""
+"""Readings of /proc at once."""
 
 CLOSE_GUARD_SECONDS = 10.0
 """The guard is not waited for any longer; it goes on by itself."""
@@ -86,7 +82,7 @@ class Completed:
 
 
 class _Run:
-    """One run from its admission to its end: what the start's thread and `close` have to agree on."""
+    """One run from its admission to its end: what its task and `close` have to agree on."""
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
@@ -94,21 +90,6 @@ class _Run:
         self.scope = CancelScope()
         self.is_closing = False
         self.slot: int | None = None
-        self._lock = threading.Lock()
-        self.child: Child | None = None
-        self._is_abandoned = False
-
-    def hand_over(self, child: Child) -> bool:
-        """Called by the thread that started the child; False when nobody waits for it any more."""
-        with self._lock:
-            self.child = child
-            return not self._is_abandoned
-
-    def abandon(self) -> Child | None:
-        """Stop waiting for the start; the child, if it was handed over already."""
-        with self._lock:
-            self._is_abandoned = True
-            return self.child
 
 
 class Runner:
@@ -119,7 +100,6 @@ class Runner:
         self._environment = dict(environment)
         self._id = secrets.token_hex(8)
         self._guard = Guard(f"{MARKER}={self._id}-", slots=limits.processes, grace_seconds=limits.grace_seconds)
-        self._starts = CapacityLimiter(SPAWN_THREADS)
         self._looks = CapacityLimiter(LOOK_THREADS)
         self._numbers = count(1)
         self._runs: set[_Run] = set()
@@ -165,7 +145,7 @@ class Runner:
         run = _Run(f"{self._id}-{next(self._numbers)}-")
         self._runs.add(run)
         try:
-            child = await self._start(run, argv, cwd, order)
+            child = self._start(run, argv, cwd, order)
             return await self._follow(run, child, argv, order)
         finally:
             self._runs.remove(run)
@@ -187,30 +167,16 @@ class Runner:
             with anyio.move_on_after(CLOSE_GUARD_SECONDS):
                 await to_thread.run_sync(self._guard.close, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 
-    async def _start(self, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child:
+    def _start(self, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child:
+        # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
+        # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
+        # the start and the first wait for the child.
         environment = {**self._environment, **order.environment} if order.inherit else dict(order.environment)
         environment[MARKER] = run.mark
-
-        def start() -> Child:
-            if run.is_closing:
-                raise _ending(argv)
-            self._guard.ensure()
-            child = spawn(argv, cwd=cwd, environment=environment, fed=order.stdin is not None)
-            run.slot = self._guard.enter(child.pid)
-            if not run.hand_over(child):
-                self._end_unseen(run, child)
-            return child
-
-        try:
-            return await to_thread.run_sync(start, limiter=self._starts)
-        except BaseException:
-            # anyio does not interrupt a worker thread, but asyncio's own Task.cancel() interrupts the wait for it: then
-            # a child may be there, or come, that nobody knows of.
-            child = run.abandon()
-            if child is not None:
-                with CancelScope(shield=True):
-                    await to_thread.run_sync(self._end_unseen, run, child, limiter=self._starts)
-            raise
+        self._guard.ensure()
+        child = spawn(argv, cwd=cwd, environment=environment, fed=order.stdin is not None)
+        run.slot = self._guard.enter(child.pid)
+        return child
 
     async def _follow(self, run: _Run, child: Child, argv: tuple[str, ...], order: Order) -> Completed:
         limits = self._limits
