@@ -6,6 +6,7 @@ A flag wins over its variable, a variable over the default. What can't be used i
 import argparse
 import logging
 import os
+import select
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
@@ -59,9 +60,40 @@ def settings_from(
 
 def configure_logging(level: str) -> None:
     """Send the log to stderr, one line a record, whatever the text of a record holds."""
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _StandardError(logging.Handler):
+    """Writes to fd 2 what its reader takes at once; what it does not take is dropped and counted.
+
+    A client may give a server a pipe for its log and never read it. A write that waits would stop every call: 575
+    refused lines filled a pipe of 64 KiB.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = f"\n[{self._lost} records of the log were lost: nobody read it]\n" if self._lost else ""
+        try:
+            is_whole = _taken_at_once(f"{lost}{self.format(record)}\n".encode("utf-8", "backslashreplace"))
+        except (OSError, TypeError, ValueError):  # nobody reads any more, or a record that can't be formatted
+            is_whole = False
+        self._lost = 0 if is_whole else self._lost + 1
+
+
+def _taken_at_once(data: bytes) -> bool:
+    """Write to fd 2 without waiting; False when not all of it was taken."""
+    for start in range(0, len(data), select.PIPE_BUF):
+        # A pipe that select(2) calls writable takes so many bytes without a wait (pipe(7)). The descriptor is not made
+        # non-blocking instead: the flag would hold for whoever shares it, a shell on its terminal too.
+        if not select.select([], [2], [], 0)[1]:
+            return False
+        os.write(2, data[start : start + select.PIPE_BUF])
+    return True
 
 
 class _OneLine(logging.Formatter):

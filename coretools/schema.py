@@ -16,6 +16,12 @@ from coretools.errors import BadSetting, InvalidArguments
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
+_MOST_FAULTS = 10
+"""Faults that one error names. A list of 100,000 wrong items has as many, and made an error of 7 MB."""
+
+_NAME_LENGTH = 100
+"""Characters that are shown of where a fault is: the caller chose the name of an unknown argument."""
+
 _EXPECTED = {
     "string_type": "must be text",
     "int_type": "must be a whole number",
@@ -60,20 +66,26 @@ class Arguments:
         """The arguments as the function takes them.
 
         Raises:
-            InvalidArguments: says every fault by the name of its argument, and what would be accepted.
+            InvalidArguments: says the first faults by the name of their argument, what would be accepted, and how many
+                more there are.
         """
         try:
             model = self._model.model_validate(dict(given))
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=True)
-            raise InvalidArguments(f"{self._name}: " + "; ".join(self._fault(fault) for fault in faults)) from None
+            said = [self._fault(fault) for fault in faults[:_MOST_FAULTS]]
+            if len(faults) > _MOST_FAULTS:
+                said.append(f"and {len(faults) - _MOST_FAULTS} more")
+            raise InvalidArguments(f"{self._name}: " + "; ".join(said)) from None
         return {name: getattr(model, name) for name in self.names}
 
     def _fault(self, fault: Any) -> str:
-        where = ".".join(str(part) for part in fault["loc"]) or "arguments"
+        where = ".".join(str(part) for part in fault["loc"])[:_NAME_LENGTH] or "arguments"
         kind: str = fault["type"]
         if kind == "missing":
             return f"{where}: is required"
+        if kind == "extra_forbidden" and len(fault["loc"]) > 1:
+            return f"{where}: unknown name"
         if kind == "extra_forbidden":
             close = difflib.get_close_matches(where, self.names, n=1)
             meant = f", did you mean {close[0]}?" if close else ""

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from coretools.command import Rules, join, split
+from coretools.command import LONGEST, Rules, join, split
 from coretools.errors import CommandSyntax
 
 AWKWARD = [
@@ -94,6 +94,7 @@ def test_a_line_is_split_as_sh_quotes_and_nothing_is_expanded(line: str, words: 
         ("echo 'a\0b'", 7),
         ("", 0),
         ("  \t\n", 0),
+        pytest.param("$ " * LONGEST, LONGEST, id="longer than any system takes"),
     ],
 )
 def test_what_is_no_command_line_is_refused_with_its_position(line: str, position: int) -> None:

@@ -77,6 +77,17 @@ def test_arguments_that_do_not_fit_are_refused_by_name(
     assert "https://" not in str(caught.value)
 
 
+def test_an_error_names_the_first_faults_and_counts_the_others(arguments: Arguments) -> None:
+    """declarations-3: a list of 100,000 wrong items is no error of 7 MB, and a name of 1 MB is not sent back."""
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.accept({"path": "a", "items": [{"zzz": 1}] * 10_000})
+    assert "items.0.old: is required; items.0.zzz: unknown name; items.1" in str(caught.value)
+    assert str(caught.value).endswith("; and 19990 more")
+    with pytest.raises(InvalidArguments) as caught:
+        arguments.accept({"path": "a", "n" * 1_000_000: 1})
+    assert len(str(caught.value)) < 500
+
+
 @pytest.mark.parametrize("text", ["null", '{"a": 1}', "[1, 2]", "true", "5", "", "\n", "é"])
 def test_text_that_looks_like_json_stays_text(arguments: Arguments, text: str) -> None:
     """declarations-4: a tool that writes JSON gets it as it was sent, in `str` and in `str | None`."""

@@ -126,9 +126,9 @@ class Lines:
             self._head = None
         self._hold(data[start:])
 
-    def rest(self) -> bytes:
+    def rest(self) -> "bytes | TooLong":
         """What stands after the last line end."""
-        return bytes(self._held)
+        return bytes(self._held) if self._head is None else TooLong(self._head, bytes(self._held))
 
     def _hold(self, piece: bytes) -> None:
         """Keep a part of a line; of one that is too long its two ends only."""
@@ -283,7 +283,7 @@ class MessageReader:
             self._ended = True
             self._on_end()
             rest = self._lines.rest()
-            self._ready = [rest] if rest.strip() else []
+            self._ready = [rest] if isinstance(rest, TooLong) or rest.strip() else []
             return
         # Last first, so that pop() takes them in order.
         self._ready = list(self._lines.feed(data))[::-1]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from coretools.errors import InputOutput
 from coretools.process import survivors
 from coretools.process.runner import Runner
 from coretools.sandbox.reading import Directory
@@ -131,6 +133,26 @@ async def test_a_guard_that_ended_is_replaced_and_knows_who_lives(tmp_path: Path
         assert guards_of(process.pid) != [guard]
         process.kill()
         await until(lambda: not is_alive(pid))
+
+
+@NEEDS_PROC
+async def test_a_lack_of_descriptors_that_passes_does_not_cost_the_guard(here: Directory) -> None:
+    """process-22: refused as what it is, however often, and the next child is guarded again."""
+    runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first_free = os.dup(0)
+    os.close(first_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+    try:
+        for _ in range(10):
+            with pytest.raises(InputOutput, match="no file descriptors left"):
+                await runner.run(["true"], cwd=here)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert runner.protections["guard"]
+    await runner.run(["true"], cwd=here)
+    assert len(guards_of(os.getpid())) == 1
+    await runner.close()
 
 
 @NEEDS_PROC

@@ -13,7 +13,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.message import SessionMessage
 
-from coretools.serving.stdio import Lines, LineWriter, MessageReader
+from coretools.serving.stdio import Lines, LineWriter, MessageReader, TooLong
 
 
 @dataclass
@@ -52,7 +52,8 @@ def answers(ends: Ends) -> list[dict[str, object]]:
 
 def cut(pieces: list[bytes], most: int) -> list[bytes | None]:
     lines = Lines(most)
-    return [line for piece in pieces for line in lines.feed(piece)]
+    cut = [line for piece in pieces for line in lines.feed(piece)]
+    return [None if isinstance(line, TooLong) else line for line in cut]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,40 @@ def test_a_line_over_the_limit_is_not_kept_in_memory() -> None:
     lines = Lines(1024)
     for _ in range(1000):
         assert len(list(lines.feed(b"x" * 65536))) <= 1
-        assert len(lines.rest()) <= 1024
+    rest = lines.rest()
+    assert isinstance(rest, TooLong)
+    assert len(rest.head) + len(rest.tail) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("line", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"x":"%s"}}', 7),
+        (b'{ "jsonrpc": "2.0", "id": "a-b", "method": "m", "params": {"x": "%s"}}\r', "a-b"),
+        (b'{"id":8,"method":"m","params":{"x":"%s"}}', 8),
+        (b'{"method":"m","params":{"x":"%s"},"jsonrpc":"2.0","id":9}', 9),
+        (b'{"method":"m","params":{"x":"%s"},"id":-1,"jsonrpc":"2.0"}', -1),
+        (b'{"method":"m","params":{"x":"%s","id":3}}', None),
+        (b'{"method":"m","params":{"x":"%s,\\"id\\":3}"}}', None),
+        (b'{"method":"m","params":{"id":3,"x":"%s"}}', None),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"m","params":{"x":"%s"}}', None),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"m","params":{"x":"%s"}}', None),
+    ],
+)
+@pytest.mark.parametrize("ending", [b"\n", b""], ids=["line end", "end of input"])
+async def test_a_request_that_is_too_long_gets_its_own_answer(
+    ends: Ends, line: bytes, request_id: object, ending: bytes
+) -> None:
+    """serving-4: its sender would wait for ever for an answer without the id; ids within the message are not taken."""
+    os.write(ends.send_fd, line.replace(b"%s", b"x" * 5000) + ending)
+    os.close(ends.send_fd)
+    with anyio.fail_after(20):
+        async with LineWriter(ends.write_fd) as writer:
+            with pytest.raises(anyio.EndOfStream):
+                await MessageReader(ends.read_fd, writer, line_bytes=4096).receive()
+    [answer] = answers(ends)
+    assert answer["id"] == request_id
+    assert "line too long" in str(answer["error"])
 
 
 @pytest.mark.parametrize(
@@ -90,6 +124,7 @@ def test_a_line_over_the_limit_is_not_kept_in_memory() -> None:
         (b"\xff\xfe", -32700, None),
         (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"\xff"}}', -32700, 7),
         (b'{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":"\\ud800"}}', -32700, 8),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', -32700, None),
         (b"[" * 100_000, -32700, None),
         (b"5", -32600, None),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, None),

@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from tests.serving.peer import (
     ENVELOPE,
     HANDSHAKE,
+    TREE,
     Peer,
     peer,
     processes_with,
@@ -344,6 +347,30 @@ def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
     assert b"missing protections" in said
     assert b"\x1b" not in said
     assert not [line for line in said.splitlines() if line.startswith(b"2026-01-01")]
+
+
+def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:
+    """serving-12: what the pipe does not take is lost and counted; every line is answered all the same."""
+    with peer(project) as client:
+        client.start_session()
+        for _ in range(1500):
+            client.send_line(b"none")
+            assert client.receive()["error"]["code"] == -32700
+        assert client.process.stderr is not None
+        os.read(client.process.stderr.fileno(), 1 << 20)
+        client.send_line(b"none")
+        client.receive()
+        assert b"records of the log were lost" in os.read(client.process.stderr.fileno(), 1 << 20)
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 78), (">&-", 78), ("2>&-", 0), ("<&- >&- 2>&-", 78)])
+def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: str, code: int) -> None:
+    """serving-3: without the wire there is no server; without a log there is. No file gets the number of either."""
+    script = f'exec "$1" -m servers.workstation "$2" {closed}'
+    words = ["sh", "-c", script, "sh", sys.executable, project]
+    ended = subprocess.run(words, cwd=TREE, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (code, b"")
+    assert b"Traceback" not in ended.stderr
 
 
 def test_requests_piped_from_a_file_do_not_break_the_server(project: Path) -> None:

@@ -26,6 +26,11 @@ _PYTEST_ARGUMENTS: Argv = ("-m", "pytest", "--verbosity=0", "--tb=short", "--col
 
 _PLAIN_TEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
 
+_MOST_DOTS = 100
+"""In one line, strings left out. A key of 100,000 parts (200 KB) keeps tomllib busy for minutes (CPython 3.11)."""
+
+_STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
+
 _EXTRAS = ("test", "tests", "testing", "dev")
 """Names of optional dependencies that hold what tests need; those that are declared are installed."""
 
@@ -72,6 +77,8 @@ def _system(project: Project, marker: str) -> System:
 
 
 def _toml(text: str) -> dict[str, Any]:
+    if any(_STRING.sub("", line).count(".") > _MOST_DOTS for line in text.split("\n")):
+        return {}
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -122,9 +122,9 @@ def _add(section: _Section, line: str, *, continued: bool) -> None:
             section.message.clear()  # a later exception: the one before was its cause
         section.message.append(line[1:])
         if found := _SYNTAX.match(line):
-            section.frames.append((found[1], int(found[2])))
+            section.frames.append((found[1], int(found[2][:9])))
     elif found := _FRAME.match(line):
-        section.frames.append((found[1], int(found[2])))
+        section.frames.append((found[1], int(found[2][:9])))
 
 
 def _listed(lines: Sequence[str]) -> list[tuple[str, str]]:

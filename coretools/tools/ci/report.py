@@ -24,6 +24,10 @@ MOST_LINES = 200_000
 """Lines that are looked at: the first quarter and the end. Larger suites print their counts at the end."""
 
 
+MOST_COUNTED = 10**9
+"""Tests of one kind; the sum of all still is a number that every JSON reader takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One test that failed. `line` is 0 and `file` is empty when the output does not tell."""
@@ -44,6 +48,11 @@ class Report:
     errors: int = 0
     """What could not run at all: a broken fixture, a file that can't be imported, a package that does not build."""
     failures: tuple[Failure, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Keep the counts within what programs can read: 2,000 digits are printed as easily as two."""
+        for name in ("passed", "failed", "skipped", "errors"):
+            object.__setattr__(self, name, min(max(0, getattr(self, name)), MOST_COUNTED))
 
     @property
     def total(self) -> int:

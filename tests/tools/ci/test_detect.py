@@ -298,6 +298,24 @@ def test_a_directory_without_any_of_the_files_has_no_build_system() -> None:
     assert all(name in LOOKED_FOR for name in ("pyproject.toml", "package.json", "*.csproj", "CMakeLists.txt"))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "line",
+    ["a." * 100_000 + "b = 1", "x = { " + "a." * 100_000 + "b = 1 }", ("a." * 99 + "b%d = 1\n") * 1000, "[" * 100_000],
+    ids=["a key of 100,000 parts", "the same in a table", "many long keys", "brackets"],
+)
+def test_hostile_settings_do_not_hold_up_detection(line: str) -> None:
+    """ci-1: a repository can't keep a call busy by a line of its settings."""
+    assert [system.name for system in detect(Files({"pyproject.toml": f"[project]\n{line}\n"}))] == ["python"]
+
+
+def test_dots_in_strings_are_no_parts_of_a_key() -> None:
+    """ci-1: a long list of versions on one line is read."""
+    wanted = ", ".join(f'"p{number}>=1.2.3"' for number in range(100))
+    files = {"pyproject.toml": f'[project]\nname = "a"\noptional-dependencies = {{ test = [{wanted}] }}\n'}
+    assert "[test]" in first(files, "restore")
+
+
 @pytest.mark.parametrize("text", ["", "[", "{}", '{"scripts": 1}', "\x00", "a = 1\n" * 3, "[project]\n", "project = 1"])
 def test_settings_that_can_not_be_read_do_not_stop_detection(text: str) -> None:
     """ci-1: a broken file is a file all the same."""

@@ -4,7 +4,7 @@ import pytest
 
 from coretools.tools.ci.output import plain, shortened, streams
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.report import LINE_LENGTH, MESSAGE_LENGTH, MOST_FAILURES, lines_of, message
+from coretools.tools.ci.report import LINE_LENGTH, MESSAGE_LENGTH, MOST_COUNTED, MOST_FAILURES, lines_of, message
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,28 @@ from coretools.tools.ci.report import LINE_LENGTH, MESSAGE_LENGTH, MOST_FAILURES
 def test_nothing_that_a_terminal_acts_on_gets_through(printed: str, expected: str) -> None:
     """ci-13: escape sequences are taken out, other control characters are made visible."""
     assert plain(printed) == expected
+
+
+@pytest.mark.parametrize("digits", [12, 600, 1900])
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "===== {} failed, {} passed in 0.1s =====",
+        "Tests: {} failed, {} passed, {} total",
+        "test result: FAILED. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s",
+        "TAP version 13\n1..{}\nok 1 - a",
+        "# tests {}\n# pass {}\n# fail {}",
+        "Ran {} tests in 1s\n\nFAILED (failures={})",
+        "[==========] {} tests ran.\n[  PASSED  ] 1 test.\n[  FAILED  ] {} tests",
+        "Tests run: {}, Failures: {}, Errors: 1, Skipped: 0",
+    ],
+)
+def test_a_count_that_no_program_could_read_is_bounded(printed: str, digits: int) -> None:
+    """ci-12: 2,000 digits make no JSON that common readers take."""
+    report = parse(printed.replace("{}", "9" * digits))
+    assert report is None or all(
+        0 <= count <= MOST_COUNTED for count in (report.passed, report.failed, report.skipped, report.errors)
+    )
 
 
 def test_a_long_text_keeps_its_head_and_its_tail_and_counts_what_is_missing() -> None:
