@@ -63,8 +63,8 @@ def _scalar(name: str, text: str, kind: object) -> object:
 def _json(word: str, text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError as error:
-        raise InvalidArguments(f"{word}: the value must be JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"{word[:100]}: the value must be JSON: {error}") from None
 
 
 def _content(name: str, source: str) -> str:

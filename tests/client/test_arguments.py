@@ -46,7 +46,12 @@ def test_words_become_what_the_schema_asks_for(words: list[str], arguments: dict
 
 
 @pytest.mark.parametrize(
-    "words", [["path"], ["=x"], ["limit=x"], ["deep=yes"], ["path:={"], ["path=a", "path=b"], ["path@=/no/such/file"]]
+    "words",
+    [
+        *(["path"], ["=x"], ["limit=x"], ["deep=yes"], ["path:={"], ["path=a", "path=b"], ["path@=/no/such/file"]),
+        pytest.param(["path:=" + "[" * 20_000], id="brackets"),
+        pytest.param(["limit=" + "9" * 5_000], id="digits"),
+    ],
 )
 def test_words_that_do_not_fit_are_refused(words: list[str]) -> None:
     """client-2: the sentence names the argument."""

@@ -78,6 +78,28 @@ def test_the_exit_code_says_the_kind_of_failure(project: Path, words: list[str],
         assert said in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_takes_nothing_is_named_in_the_exit_code(project: Path) -> None:
+    """client-4: 1 would say that the command failed."""
+    words = [sys.executable, "-m", "coretools.client.main", "call", "file_exists", "path=README.md"]
+    with Path("/dev/full").open("w") as full:
+        environment = {**os.environ, "PYTHONPATH": str(TREE)}
+        done = subprocess.run(
+            words, cwd=project, stdout=full, stderr=subprocess.PIPE, timeout=SECONDS, env=environment, check=False
+        )
+    assert (done.returncode, done.stderr) == (74, b"coretools: standard output: No space left on device\n")
+
+
+def test_who_stops_reading_has_seen_enough(project: Path) -> None:
+    """client-4: `coretools call ... | head -1` is no failure."""
+    (project / "long").write_text("line\n" * 40_000)
+    script = '"$1" -m coretools.client.main call read_file path=long | head -c 4; exit ${PIPESTATUS[0]}'
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    words = ["bash", "-c", script, "bash", sys.executable]
+    done = subprocess.run(words, cwd=project, capture_output=True, timeout=SECONDS, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"line", b"")
+
+
 def test_arguments_are_read_by_the_schema(project: Path) -> None:
     """client-2: lists, JSON, files and standard input."""
     (project / "notes.txt").write_text("from a file\n")

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from coretools.call import check_cancelled
 from coretools.errors import EditRefused, TooLarge
 from coretools.tools.filesystem.edit_hint import closest
 
@@ -19,6 +20,14 @@ LINES_NAMED = 20
 
 MATCHES_MOST = 1_000_000
 """More matches of one edit are refused: their positions alone would fill memory."""
+
+
+EDITS_MOST = 1_000
+"""Edits of one call. Each looks through the whole text, so their time adds up."""
+
+CHARACTERS_MOST = 2 * 1024**3
+"""Edits times characters of the text: 1,000 edits of 1.1 MB took 1.1 s (CPython 3.11), and no other change can be made
+meanwhile."""
 
 
 class Edit(BaseModel):
@@ -64,11 +73,15 @@ def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters
 
     Raises:
         EditRefused: an edit matches nothing, or more than once without `all`.
-        TooLarge: the result would pass `most_characters`.
+        TooLarge: the result would pass `most_characters`, or there are too many edits.
     """
+    if len(edits) > EDITS_MOST or len(edits) * len(text) > CHARACTERS_MOST:
+        most = min(EDITS_MOST, CHARACTERS_MOST // max(1, len(text)))
+        raise TooLarge(f"{shown}: {len(edits)} edits; {most} of a text of this size can be made in one call")
     hunks: tuple[Hunk, ...] = ()
     replaced = 0
     for number, edit in enumerate(edits, 1):
+        check_cancelled()
         label = shown if len(edits) == 1 else f"{shown}: edit {number} of {len(edits)}"
         changes = _changes(text, edit, label, most_characters)
         text = _spliced(text, changes)

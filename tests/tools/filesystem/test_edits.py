@@ -189,3 +189,13 @@ def test_line_endings_never_change_what_an_edit_means(seed: int) -> None:
         crlf = plain = f"{plain}\n"
         crlf = plain.replace("\n", "\r\n")
     assert edited(crlf, edit).text == edited(plain, edit).text.replace("\n", "\r\n")
+
+
+def test_more_edits_than_one_call_may_make_are_refused_with_the_number_that_may() -> None:
+    """filesystem-21: their time adds up, and no other change can be made meanwhile."""
+    edits = [Edit(old=f"line {number}\n", new="x\n") for number in range(1_001)]
+    text = "".join(edit.old for edit in edits)
+    with pytest.raises(TooLarge, match="1001 edits; 1000 of a text of this size"):
+        apply_edits(text, edits, shown="f", most_characters=1_000_000)
+    with pytest.raises(TooLarge, match="1000 edits; 16 of a text of this size"):
+        apply_edits("x" * 128 * 1024**2, edits[:1_000], shown="f", most_characters=1_000_000_000)
