@@ -29,6 +29,7 @@ VERSION_SECONDS = 5.0
 MISSING = {
     "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
     "command-confinement": "a command may do whatever the server's user may, outside the roots too",
+    "git-confinement": "whoever writes in a root while git runs can make it read through a link that leads out",
 }
 """What it means for a caller that a protection is not in force."""
 
@@ -90,6 +91,7 @@ class Diagnostics:
             **self._runner.protections,
             # Nothing holds back what a command itself does: said by name, never implied.
             "command-confinement": False,
+            "git-confinement": False,
         }
 
     async def _versions(self) -> dict[str, str]:

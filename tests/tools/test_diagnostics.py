@@ -50,7 +50,8 @@ async def test_protections_in_force_and_missing_ones_are_named(tmp_path: Path) -
     lines = report.text().split("\n")
     assert "paths resolved by: walk" in lines
     assert any(line.startswith("openat2: missing (") for line in lines)
-    assert any(line.startswith("command-confinement: missing (") for line in lines)
+    for missing in ("command-confinement", "git-confinement"):
+        assert any(line.startswith(f"{missing}: missing (") for line in lines)
     [held] = [line for line in lines if line.startswith("protections in force: ")]
     assert "paths-beneath-roots" in held
     assert "process-group" in held
