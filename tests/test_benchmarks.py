@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.interleaved import Contender, measured
 from benchmarks.rows import ROWS, selected
 
 TREE = Path(__file__).parent.parent
@@ -68,3 +69,22 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
     }
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert selected("") == ROWS
+
+
+def test_what_is_compared_is_measured_in_turns_after_one_that_does_not_count() -> None:
+    """benchmarks-2: A B A B; a turn of several counts as their median."""
+    order: list[str] = []
+    values = iter(range(100))
+
+    def once(name: str) -> tuple[float, ...]:
+        order.append(name)
+        return (float(next(values)),)
+
+    contenders = [
+        Contender(figures=("a",), once=lambda: once("a"), repeat=3),
+        Contender(figures=("b",), once=lambda: once("b")),
+    ]
+    found = measured(contenders, rounds=2, is_smoke=False)
+    assert "".join(order) == "aaab" * 3
+    assert found["a"].values == (5.0, 9.0)
+    assert found["b"].values == (7.0, 11.0)

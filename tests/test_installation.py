@@ -1,8 +1,12 @@
 """What is pinned, and how (docs/specs/installation.md)."""
 
+import hashlib
 import json
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from itertools import chain
 from pathlib import Path
 
@@ -61,3 +65,31 @@ def test_node_packages_are_pinned_by_hash_without_an_address() -> None:
     assert [name for name, package in packages.items() if "integrity" not in package] == []
     assert [name for name, package in packages.items() if "resolved" in package] == []
     assert "ignore-scripts=true" in (NODE_FOLDER / ".npmrc").read_text().splitlines()
+
+
+def test_a_package_whose_content_is_another_is_not_installed(tmp_path: Path) -> None:
+    """installation-3: pip itself, in the arrangement of the README: hashes in the file, nothing built, no index."""
+    wheel = tmp_path / "plain-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("plain.py", "")
+        archive.writestr("plain-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: plain\nVersion: 1\n")
+        archive.writestr("plain-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("plain-1.dist-info/RECORD", "")
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert "--only-binary :all:" in CONSTRAINTS
+    for number, digest in enumerate(("0" * 64, right)):
+        pinned = tmp_path / f"constraints-{number}.txt"
+        pinned.write_text(f"--only-binary :all:\nplain==1 --hash=sha256:{digest}\n")
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--find-links", str(tmp_path)),
+                *("--target", str(tmp_path / f"target-{number}"), "-r", str(pinned)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode == 0) == (digest == right), done.stderr
+    assert not (tmp_path / "target-0" / "plain.py").exists()
+    assert (tmp_path / "target-1" / "plain.py").exists()

@@ -4,6 +4,7 @@ Reads the source with `ast`; imports and runs nothing of it.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -27,6 +28,8 @@ NO_FILES = frozenset({"os", "pathlib", "subprocess", "shutil", "tempfile", "glob
 
 SEAM = "coretools/dispatch.py"
 """The one module that may catch everything and pass arguments on by name."""
+
+RULE = re.compile(r"^- ([a-z]+-\d+):", re.MULTILINE)
 
 LINES_OF_A_MODULE = 400
 LINES_OF_A_FUNCTION = 40
@@ -214,3 +217,12 @@ def test_package_files_hold_a_docstring_only() -> None:
         if module.path.name == "__init__.py":
             rest = [node for node in module.tree.body[1:] if not ast.unparse(node).startswith("__version__")]
             assert rest == [], module.where
+
+
+def test_every_rule_of_a_spec_is_named_by_a_test() -> None:
+    """structure-9: a rule without a test is a wish."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in (TREE / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"[a-z]+-\d+", tests))
+    rules = {rule for path in (TREE / "docs" / "specs").glob("*.md") for rule in RULE.findall(path.read_text("utf-8"))}
+    assert len(rules) > 100
+    assert rules - named == set()

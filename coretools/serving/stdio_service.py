@@ -39,7 +39,7 @@ def _announce(assembly: Assembly, settings: Settings) -> None:
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
     missing = ", ".join(name for name, there in assembly.runner.protections.items() if not there) or "none"
     logger.info(
-        "serving %s; profile %s%s; paths by %s; commands and git are not confined by the kernel; missing protections: %s",
+        "serving %s; profile %s%s; paths by %s; commands and git run unconfined by the kernel; missing protections: %s",
         roots,
         settings.profile,
         ", read-only" if settings.read_only else "",

@@ -1,0 +1,139 @@
+"""An offer as an MCP server, met by the SDK's own client in both eras (docs/specs/serving.md)."""
+
+import itertools
+
+import pytest
+from mcp import Client, MCPError
+
+from coretools.call import Call
+from coretools.declare import Effect, tool
+from coretools.dispatch import Dispatcher
+from coretools.errors import NotFound
+from coretools.registry import Registry
+from coretools.result import Result
+from coretools.serving.server import ERROR_KEY, FACTS_KEY, FAILED_KEY, LONG_RUNNING_KEY, build_server
+
+ERAS = ("legacy", "auto")
+
+
+class Counted(Result):
+    count: int
+
+    def text(self) -> str:
+        return f"counted to {self.count}"
+
+    @property
+    def failed(self) -> bool:
+        return self.count < 0
+
+    def facts(self) -> dict[str, object]:
+        return {"count": self.count}
+
+
+class Sample:
+    @tool(Effect.READ, long_running=True)
+    async def count_up(self, most: int, call: Call) -> str:
+        """Count, and say so at every step."""
+        for done in range(1, most + 1):
+            await call.progress(done, most, f"at {done}")
+        return "done"
+
+    @tool(Effect.READ)
+    async def count_back(self, call: Call) -> str:
+        """Say a progress that goes backwards."""
+        for done in (5, 3, 4, 5, 6):
+            await call.progress(done, 6)
+        return "done"
+
+    @tool(Effect.CHANGE, structured=True)
+    def count_to(self, count: int) -> Counted:
+        """Count."""
+        return Counted(count=count)
+
+    @tool(Effect.READ)
+    def odd_names(self) -> str:
+        """Name what UTF-8 can't carry."""
+        return "caf\u00e9 \udcff"
+
+    @tool(Effect.READ)
+    def nothing_there(self) -> str:
+        """Miss."""
+        raise NotFound("x: not found", path="\udcff")
+
+
+def client(mode: str) -> Client:
+    registry = Registry()
+    registry.add_set("sample", Sample())
+    return Client(build_server(Dispatcher(registry.offer("all"), threads=2), "be kind"), mode=mode)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_progress_is_throttled_and_ends_at_the_end(mode: str) -> None:
+    """serving-14: a thousand steps at once are a few notifications, the last step always among them."""
+    seen: list[float] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append(done)
+
+    async with client(mode) as connected:
+        result = await connected.call_tool("count_up", {"most": 1000}, progress_callback=note)
+    assert not result.is_error
+    assert seen[0] == 1
+    assert seen[-1] == 1000
+    assert len(seen) < 500
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_progress_never_goes_backwards(mode: str) -> None:
+    """serving-14: the protocol demands that it increases (basic/utilities/progress)."""
+    seen: list[float] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append(done)
+
+    async with client(mode) as connected:
+        await connected.call_tool("count_back", {}, progress_callback=note)
+    assert seen
+    assert all(one < next_one for one, next_one in itertools.pairwise(seen))
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_without_a_token_no_progress_is_sent(mode: str) -> None:
+    """serving-14: a client that did not ask gets none, and the call works."""
+    async with client(mode) as connected:
+        result = await connected.call_tool("count_up", {"most": 10})
+    assert result.content[0].text == "done"  # type: ignore[union-attr]  # a text block
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_structured_result_goes_out_with_its_text_and_facts(mode: str) -> None:
+    """declarations-5, declarations-10: each once; what failed is marked and is no error."""
+    async with client(mode) as connected:
+        listed = {one.name: one for one in (await connected.list_tools()).tools}
+        good = await connected.call_tool("count_to", {"count": 3})
+        bad = await connected.call_tool("count_to", {"count": -1})
+    assert listed["count_to"].output_schema == {"type": "object", "properties": {"count": {"type": "integer"}}}
+    assert (listed["count_up"].meta or {}).get(LONG_RUNNING_KEY) is True
+    assert good.structured_content == {"count": 3}
+    assert (good.meta or {})[FACTS_KEY] == {"count": 3}
+    assert (bad.meta or {})[FAILED_KEY] is True
+    assert not bad.is_error
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_names_that_utf_8_cannot_carry_are_shown_escaped(mode: str) -> None:
+    """serving-7: no name in a result or an error breaks the line it goes out in."""
+    async with client(mode) as connected:
+        named = await connected.call_tool("odd_names", {})
+        missed = await connected.call_tool("nothing_there", {})
+    assert named.content[0].text == "caf\u00e9 \\udcff"  # type: ignore[union-attr]  # a text block
+    assert (missed.meta or {})[ERROR_KEY] == "not-found"
+    assert (missed.meta or {})[FACTS_KEY] == {"path": "\\udcff"}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_unknown_tool_is_an_error_of_the_request(mode: str) -> None:
+    """serving-10: with the name that comes close."""
+    async with client(mode) as connected:
+        with pytest.raises(MCPError, match="did you mean count_to"):
+            await connected.call_tool("count_too", {})
