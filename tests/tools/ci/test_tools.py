@@ -1,6 +1,7 @@
 """The ci tools on real projects with real children: what is run, what is refused, what the answer says."""
 
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -323,6 +324,7 @@ async def test_all_steps_share_one_deadline(tmp_path: Path) -> None:
     assert result.text().startswith("timed out after ")
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="not installed: make")
 async def test_a_build_says_how_it_went_and_what_was_chosen(tmp_path: Path) -> None:
     """ci-1: what was detected, what was taken, and that `command` overrides."""
     write(tmp_path / "package.json", "{}")
