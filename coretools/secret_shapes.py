@@ -1,0 +1,211 @@
+"""Credentials that are known by their shape alone: what issuers of tokens print, keys in PEM, headers, addresses.
+
+Facts of the shapes: the issuers' own documentation and the rules of gitleaks (config/gitleaks.toml), read 2026-11-22;
+the expressions are our own. Every expression begins with a literal or at the start of a run, repeats are possessive or
+bounded, and no repeat stands inside another over the same characters: the work grows with the length of the text only.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A piece of a text that is to be replaced, and what it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+_WORD = "[A-Za-z0-9_-]"
+_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
+"""A token begins a word, or comes after an escape: a line break in JSON is `\\n`, a colon in an address `%3A`."""
+
+_TOKENS = {
+    "aws": r"AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])|(?:ASIA|ABIA|ACCA)(?=[A-Z]{0,15}[0-9])[A-Z0-9]{16}+(?![A-Za-z0-9_])",
+    "github": r"gh[pousr]_[A-Za-z0-9_]{30,}+(?:\.[A-Za-z0-9_-]{10,}+){0,2}+|github_pat_[A-Za-z0-9_]{30,}+",
+    "gitlab": r"gl(?:pat|ptt|dt|rtr?|cbt|ft|imt|agent|oas|soat|ffct|wt)-[A-Za-z0-9_.-]{20,}+"
+    rf"|GR1348941{_WORD}{{20,}}+",
+    "slack": r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}+|xapp-[A-Za-z0-9-]{20,}+",
+    "model": r"sk-(?:ant|proj|svcacct|admin|or|lf|None)-[A-Za-z0-9_-]{16,}+|sk-[A-Za-z0-9]{20,}+"
+    r"|(?:hf|gsk|r8)_[A-Za-z0-9]{30,}+|(?:xai|pplx)-[A-Za-z0-9]{40,}+",
+    "google": rf"AIza{_WORD}{{30,}}+|GOCSPX-{_WORD}{{20,}}+|ya29\.[A-Za-z0-9_.-]{{20,}}+",
+    "npm": r"npm_[A-Za-z0-9]{30,}+",
+    "pypi": rf"pypi-AgE{_WORD}{{20,}}+",
+    "stripe": r"[rs]k_(?:live|test|prod)_[A-Za-z0-9]{10,}+|whsec_[A-Za-z0-9+/=]{20,}+",
+    "token": rf"do[opr]_v1_[a-f0-9]{{40,}}+|dckr_[op]at_{_WORD}{{20,}}+|hv[sbr]\.{_WORD}{{20,}}+"
+    rf"|SG\.{_WORD}{{16,64}}+\.{_WORD}{{30,}}+|[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{40,}}+"
+    r"|AGE-SECRET-KEY-1[A-Z0-9]{50,}+|lin_api_[A-Za-z0-9]{30,}+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{30,}+"
+    rf"|dapi[0-9a-f]{{32}}+|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{{30,}}+|gl(?:c|sa)_[A-Za-z0-9_+/=]{{30,}}+"
+    rf"|AT[AC]TT3[A-Za-z0-9_=-]{{60,}}+|NRAK-[A-Z0-9]{{27}}+|dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9_.-]{{30,}}+"
+    r"|rubygems_[0-9a-f]{40,}+|tskey-[a-z]{2,12}-[A-Za-z0-9-]{20,}+|PMAK-[a-f0-9-]{40,}+|sntry[su]_[A-Za-z0-9_+/=]{40,}+"
+    rf"|sbp_[a-f0-9]{{40,}}+|fm[12]_[A-Za-z0-9+/=]{{40,}}+|key-[0-9a-f]{{32}}+(?![0-9a-f])|[0-9]{{8,10}}:AA{_WORD}{{32,}}+"
+    r"|cio[A-Za-z0-9]{32}+(?![A-Za-z0-9_])",
+}
+_TOKEN_HINTS = (
+    *("akia", "asia", "abia", "acca", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gl", "gr1348941"),
+    *("xox", "xapp-", "sk-", "hf_", "gsk_", "r8_", "xai-", "pplx-", "aiza", "gocspx-", "ya29.", "npm_", "pypi-age"),
+    *("k_live_", "k_test_", "k_prod_", "whsec_", "_v1_", "dckr_", "hvs.", "hvb.", "hvr.", "sg.", ".atlasv1."),
+    *("age-secret-key-", "lin_api_", "shp", "dapi", "pscale_", "att3", "nrak-", "ctt3", "dp.", "rubygems_", "tskey-"),
+    *("pmak-", "sntry", "sbp_", "fm1_", "fm2_", "key-", ":aa", "cio"),
+)
+"""One of these, in small letters, stands in every text that an expression of `_TOKENS` can match: most hold none."""
+
+_JWT = (
+    r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))eyJ[A-Za-z0-9_-]{8,2048}+\."
+    r"(?:eyJ[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+){0,3}+|[A-Za-z0-9_-]*+(?:\.[A-Za-z0-9_-]++){2,3}+)"
+)
+"""JWS and JWE in compact form (RFC 7515, 7516): the header is `{"...`, hence `eyJ`; a cut one is taken too."""
+
+_ADDRESS = r"://[^\s/:@\"'<>`\x00]{0,256}+:(?P<secret>(?![$<{*%][^@]{0,80}@)[^\s/\"'<>`\x00]{1,512})@"
+"""`scheme://user:password@host`; a password that is a reference (`$NAME`, `<password>`) stays."""
+
+_HEADER = (
+    r"(?i:authorization)\\?[\"']?[ \t]*+[:=][ \t]*+\\?[\"']?"
+    r"(?:(?i:(?:bearer|basic|token|apikey|api-key|negotiate|aws4-hmac-sha256)[ \t]++)"
+    r"(?P<secret>[A-Za-z0-9+/=._~:-]{6,}+)|(?i:digest)[ \t]++(?P<digest>[^\n\r\x00]{8,}+))"
+    r"|(?i:\bbearer)[ \t]++(?=[A-Za-z_.~+/=-]{0,200}+[0-9])(?P<bearer>[A-Za-z0-9+/=._~-]{16,}+)"
+    r"|(?i:\bcookie)\\?[\"']?[ \t]*+:[ \t]*+\\?[\"']?(?P<cookie>[^\s=;:\"'\\\x00]{1,128}+=[^\n\r\"'\\\x00]{4,}+)"
+)
+"""Header fields that carry credentials (RFC 9110 part 11, RFC 6265); the scheme stays."""
+
+_HOOK = (
+    r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9+/]{20,}+)"
+    rf"|discord(?:app)?\.com/api/webhooks/(?P<discord>[0-9]{{10,24}}+/{_WORD}{{30,}}+)"
+    r"|[?&](?:amp;)?(?:sig|X-Amz-Signature)=(?P<signature>[A-Za-z0-9%+/=_-]{16,}+)"
+)
+_NETRC = r"\blogin[ \t]++[^\s\x00]{1,128}+[ \t]++password[ \t]++(?P<secret>[^\s\x00]++)"
+
+_INNER = (
+    (("eyj",), _JWT, "jwt"),
+    (("://",), _ADDRESS, "password"),
+    (("authorization", "bearer", "cookie"), _HEADER, "header"),
+    (("hooks.", "webhooks", "sig=", "signature="), _HOOK, "address"),
+    (("password",), _NETRC, "password"),
+)
+"""What must stand in a text, the expression of which one group or all is the credential, and its kind."""
+
+_BASE64 = "[A-Za-z0-9+/=]"
+_EDGE = r"[ \t>|\"'+#*]{0,20}+"
+_TAIL = r"(?:\\[nr]|[\\\"',;+ \t]){0,12}+\r?"
+_NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_LINE = rf"{_EDGE}{_BASE64}{{16,}}+{_TAIL}(?:\n|\Z)"
+_KEY = (
+    rf"(?P<begin>-----BEGIN {_NAME})"
+    rf"(?:(?P<inline>(?:\\[nrt]|{_BASE64}++)++)"
+    rf"|{_TAIL}\n(?:[A-Za-z]{{1,12}}(?:-[A-Za-z]{{1,12}})?: [^\n]{{0,200}}\n)*+(?:[ \t]*+\r?\n)?"
+    rf"(?P<first>{_LINE})?(?:{_LINE})*+"
+    rf"(?P<short>{_EDGE}{_BASE64}{{1,80}}+{_TAIL}\n?(?={_EDGE}-----END|\Z))?)?"
+    rf"(?P<end>{_EDGE}-----END {_NAME})?"
+)
+"""A private key in PEM (RFC 7468) or of OpenPGP, whole or without its end, also as text of a program or of JSON."""
+
+_LONG_LINE = rf"{_EDGE}{_BASE64}{{60,}}+{_TAIL}\n"
+_ANY_LINE = rf"{_EDGE}{_BASE64}{{1,}}+{_TAIL}\n"
+_END = rf"-----END {_NAME}"
+_EDGES = " \t>|\"'+#*"
+_BODY = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\"
+
+MOST_BEFORE_END = 16 * 1024
+"""Characters before the end of a private key that are looked at when its beginning is missing."""
+
+
+@cache
+def compiled(expression: str) -> re.Pattern[str]:
+    """An expression of this module, compiled at first use: a start should not pay for it."""
+    return re.compile(expression, re.ASCII)
+
+
+@cache
+def _tokens() -> re.Pattern[str]:
+    named = "|".join(f"(?P<{name}>{expression})" for name, expression in _TOKENS.items())
+    return re.compile(f"{_START}(?:{named})", re.ASCII)
+
+
+def shapes(text: str) -> list[Span]:
+    """Every credential in the text that is known by its shape; sorted, none over another."""
+    small = text.lower()
+    found = [*_keys(text)] if " private key" in small else []
+    if any(hint in small for hint in _TOKEN_HINTS):
+        found += [Span(*match.span(), match.lastgroup or "token") for match in _tokens().finditer(text)]
+    for hints, expression, kind in _INNER:
+        if any(hint in small for hint in hints):
+            found += _inner(text, expression, kind)
+    return disjoint(found)
+
+
+def _inner(text: str, expression: str, kind: str) -> Iterator[Span]:
+    """The one group that took part, or the whole, of every match."""
+    for match in compiled(expression).finditer(text):
+        yield Span(*match.span(match.lastgroup or 0), kind)
+
+
+def disjoint(spans: list[Span]) -> list[Span]:
+    """Sorted; what overlaps becomes one span of the first one's kind."""
+    merged: list[Span] = []
+    for span in sorted(spans):
+        if merged and span.start < merged[-1].end:
+            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return merged
+
+
+def _keys(text: str) -> Iterator[Span]:
+    floor = 0
+    for match in compiled(rf"{_KEY}|(?P<lone>{_END})").finditer(text):
+        if match["lone"]:
+            start = _body_before(text, match.start(), max(floor, match.start() - MOST_BEFORE_END))
+            if start < match.start():
+                yield Span(start, match.end(), "private-key")
+        elif match["first"] or match["end"] or len(match["inline"] or "") >= 16:
+            end = match.end()
+            while text[end - 1] in "\r\n":  # the line break after it stays
+                end -= 1
+            yield Span(match.start(), end, "private-key")
+        floor = match.end()
+
+
+def _body_before(text: str, at: int, floor: int) -> int:
+    """Where the body of a key begins whose end marker stands at `at`, or `at`."""
+    line = text.rfind("\n", floor, at) + 1 or floor
+    before = text[line:at].rstrip(_BODY)
+    if before.strip(_EDGES):
+        inline = line + len(before)
+        return inline if at - inline >= 16 else at
+    start = _long_lines_before(text, line, floor)
+    return start + len(text[start:at]) - len(text[start:at].lstrip(_EDGES)) if start < line else at
+
+
+def _long_lines_before(text: str, end: int, floor: int) -> int:
+    """Where a run of long lines of base64 begins that ends at `end`, its last line perhaps short; or `end`."""
+    start = line = end
+    while line > floor:
+        above = text.rfind("\n", floor, line - 1) + 1 or floor
+        if compiled(_LONG_LINE).fullmatch(text, above, line):
+            start = above
+        elif line != end or not compiled(_ANY_LINE).fullmatch(text, above, line):
+            break
+        line = above
+    return start
+
+
+class Open(NamedTuple):
+    """A private key that may go on after the end of a text: where it begins, and as little of it as must be kept."""
+
+    start: int
+    kept: str
+
+
+def open_key(lines: str) -> Open | None:
+    """What may be a private key that the next lines go on with; `lines` ends with a line break."""
+    last = None
+    at = lines.rfind("-----BEGIN ")
+    if at >= 0:
+        last = compiled(_KEY).match(lines, at)
+    if last and last.end() == len(lines) and not last["end"]:
+        return Open(at, f"{last['begin']}\n{last['first'] or ''}{last['short'] or ''}")
+    start = _long_lines_before(lines, len(lines), max(0, len(lines) - MOST_BEFORE_END))
+    return Open(start, lines[start:]) if start < len(lines) else None
