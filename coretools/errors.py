@@ -68,6 +68,20 @@ class DeniedPath(CoreError):
     exit_code = 77  # EX_NOPERM
 
 
+class DeniedCommand(CoreError):
+    """The operator's policy for commands refuses the argv, or wants a person's yes; `verdict` says which."""
+
+    kind = "denied-command"
+    exit_code = 77  # EX_NOPERM
+
+
+class Unconfined(CoreError):
+    """Commands can't be confined as the operator wants it; the sentence says what is missing."""
+
+    kind = "unconfined"
+    exit_code = 69  # EX_UNAVAILABLE
+
+
 class ReadOnly(CoreError):
     """A change was asked for beneath a root, or of a server, that is read-only."""
 

@@ -1,0 +1,82 @@
+"""What the operator's configuration file decides: which commands may run, how they are confined, what they see.
+
+Values only; `coretools.policy_file` reads them, once, at start. Every default is what holds without a file: any command
+may be started, in the strongest confinement that the machine has, without a network.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["allow", "ask", "deny"]
+"""What becomes of a command. `ask` needs a person's yes."""
+
+Tier = Literal["full", "landlock", "none"]
+"""How commands are held by the kernel, strongest first."""
+
+Access = Literal["allow", "deny"]
+
+VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+"""Mildest first: of several that apply the last one counts."""
+
+TIERS: tuple[Tier, ...] = ("full", "landlock", "none")
+ACCESSES: tuple[Access, ...] = ("allow", "deny")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRule:
+    """What becomes of one program, or of some of its argument lists (docs/specs/policy.md says how they match)."""
+
+    program: str
+    """A name, found anywhere on PATH, or an absolute path. May hold `*` and `?`."""
+    verdict: Verdict
+    arguments: tuple[str, ...] | None = None
+    """A pattern for each word after the program; None: whatever the words."""
+    reason: str = ""
+    """The operator's own sentence; shown when the rule decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPolicy:
+    """Which commands may be started, by their argv."""
+
+    default: Verdict = "allow"
+    """For a program that no rule matches. Commands are held by the kernel; the policy is the operator's wish on top."""
+    opaque: Verdict | None = None
+    """For code that can't be judged by its argv (`sh -c TEXT`). None: as `default`, and no rule for a program alone
+    allows it."""
+    rules: tuple[CommandRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfinementPolicy:
+    """How commands are confined. Sizes in bytes."""
+
+    require: Tier | None = None
+    """Weakest tier in which commands run. None: the strongest there is, whichever that be."""
+    allow_unconfined: bool = False
+    """Whether `run_command` works in tier `none`."""
+    network: Access = "deny"
+    readable: tuple[str, ...] = ()
+    """Absolute paths that commands may read beside the roots and the system's own directories."""
+    writable: tuple[str, ...] = ()
+    """Absolute paths that commands may read and change beside the roots."""
+    memory_bytes: int | None = None
+    """Address space of each process. None: the server's own default."""
+    file_bytes: int | None = None
+    """Largest file that a command may write. None: the server's own default."""
+    processes: int | None = None
+    """Processes of one command at once. None: the server's own default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPolicy:
+    """The whole of the operator's file."""
+
+    commands: CommandPolicy = CommandPolicy()
+    confinement: ConfinementPolicy = ConfinementPolicy()
+    environment_pass: tuple[str, ...] = ()
+    """Names of variables that commands get beside the built-in allow-list."""
+    redact_output: bool = False
+    """Whether what looks like a credential is taken out of outputs too; in logs it always is."""
+    source: str | None = None
+    """Path of the file that this was read from. None: there was none."""

@@ -1,0 +1,69 @@
+"""Names of programs that start others, by the way they do it. Such a list is never whole (docs/adr/0011).
+
+Pure. Names are as `started.names_of` gives them: lower case, no directory, with and without a version at the end.
+"""
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+INTERPRETERS = _names(
+    """
+    ash bash csh dash elvish es fish hush ion ksh lksh mksh nu osh pdksh posh pwsh powershell rbash rc sash sh tcsh
+    xonsh yash ysh zsh cmd bsh clojure crystal deno elixir erl escript forth gdl ghci groovy guile gforth iex ipython
+    ipython3 irb janet java jjs jruby jshell js julia kotlin kotlinc lisp lua luajit luatex micropython mono node
+    nodejs ocaml octave osascript perl php phpdbg picolisp pry psysh pypy python pythonw qjs r racket rhino rscript
+    ruby runghc runhaskell sbcl scala scheme smlnj stack swift swipl tcc tclsh ts-node tsx wish wolframscript wasmtime
+    wasmer zx bc dc ed ex emacs emacsclient gdb gnuplot joe kak less lldb m4 micro more most mutt nano nvi nvim pico
+    red rvim rview rvi vi view vim vimdiff visudo vipw sudoedit ftp lftp mysql mariadb psql sqlite sqlite3 telnet tftp
+    """
+)
+"""Run code that stands in their words, in a file or on standard input."""
+
+PROJECT_CODE = _names(
+    """
+    bun bunx npm npx pnpm pnpx yarn uv uvx poetry pipenv hatch tox bundle
+    alembic babel behave celery coverage django-admin esbuild eslint flask ghc gunicorn javac jupyter mkdocs mypy next
+    open parcel prettier pylint rollup robot rustc scrapy sphinx-build tsc uvicorn vite
+    ant autoreconf bazel bazelisk bear bitbake brew buck buck2 build.sh buildr cabal cargo cmake cpack composer
+    conan configure ctest dotnet dub gem gmake gn go gradle gradlew grunt gulp hg invoke jake jest just lein make
+    maturin meson mill mix mocha msbuild mvn mvnw nimble ninja nmake nose2 nosetests nox ospec pants phing phpunit pip
+    pre-commit pulumi py.test pytest rake rebar rebar3 remake rspec samu sbt scons setup.py spack svn swiftpm task
+    terraform vagrant vitest waf webpack xcodebuild xmake zig ansible ansible-playbook apt apt-get aptitude chef
+    crontab dnf doit dpkg dpkg-deb fab git-shell gpg helm initctl kubectl launchctl logrotate nmap pacman puppet rpm
+    rpmbuild run-parts salt service snap socat ncat nc netcat systemctl tcpdump update-alternatives vercel yum zypper
+    xdg-open
+    """
+)
+"""Run what the files of a project, a package or a configuration say, or start others in ways of their own."""
+
+LOOSE = _names(
+    """
+    arch at batch bwrap capsh catchsegv cgexec chpst chrt choom cpulimit coproc dbus-launch dbus-run-session daemonize
+    dumb-init docker dtach entr envdir expect eatmydata faketime fakechroot fakeroot firejail gosu hyperfine i386
+    ld.so ld-linux libtool linux32 linux64 ltrace machinectl memusage mosh multitime nerdctl nsenter numactl parallel
+    perf pkexec podman prlimit proot proxychains proxychains4 qemu-x86_64 qemu-aarch64 rr rsh rlwrap run0 runcon
+    runuser screen script setarch setpriv setuidgid softlimit sem ssh ssh-agent sg sshpass start-stop-daemon strace su
+    su-exec systemd-inhibit systemd-run systemd-cat tini tmux torsocks torify tsocks unbuffer uname26 unshare valgrind
+    watch watchexec winpty wine wine64 x86_64 xvfb-run bun bunx bundle conda corepack direnv doppler
+    dotenv guix hatch lerna mamba micromamba mise nix nix-shell npm npx nvm nx pdm pipenv pipx pixi pnpm pnpx poetry
+    pyenv rbenv rtx rustup asdf rye tox turbo uv uvx volta yarn
+    """
+)
+"""Start a command that stands somewhere in their words, or run what a project or another machine has."""
+
+GIT_COMMANDS = _names(
+    """
+    add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr check-ignore check-mailmap
+    check-ref-format checkout checkout-index cherry cherry-pick clean clone column commit commit-graph commit-tree
+    config count-objects describe diagnose diff diff-files diff-index diff-tree fast-export fetch fetch-pack
+    for-each-ref format-patch fsck gc grep hash-object index-pack init interpret-trailers log ls-files ls-remote
+    ls-tree maintenance merge merge-base merge-file merge-tree mktag mktree mv name-rev notes pack-objects pack-refs
+    patch-id prune pull push range-diff read-tree rebase reflog remote repack replace rerere reset restore rev-list
+    rev-parse revert rm send-pack shortlog show show-branch show-index show-ref sparse-checkout stage stash status
+    stripspace submodule switch symbolic-ref tag unpack-objects update-index update-ref var verify-commit verify-pack
+    verify-tag version whatchanged worktree write-tree
+    """
+)
+"""Commands of `git --list-cmds=builtins` (2.39) whose ways to start something are all in `git_words`."""

@@ -1,0 +1,209 @@
+"""The verdict on an argv: the strictest of all that it starts, by the operator's rules, and why.
+
+Pure. It decides what the operator wishes to see run; what a command can reach is decided by the kernel. See
+docs/adr/0011 for what a policy by argv can't do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import DeniedCommand, InvalidArguments
+from coretools.operator_policy import VERDICTS, CommandPolicy, CommandRule, Verdict
+from coretools.sandbox.programs.look import Seen, look
+from coretools.sandbox.programs.patterns import (
+    REST,
+    explicit,
+    is_allowed,
+    is_allowed_program,
+    is_exact,
+    is_refused,
+    is_refused_program,
+)
+from coretools.sandbox.programs.started import Code, Started, Words
+
+TOO_DEEP = "it starts more programs behind each other, or more of them, than are looked at"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was judged: a program, or code in its words."""
+
+    argv: Words
+    chain: tuple[str, ...]
+    """What starts it, outermost first; empty for the command itself."""
+    verdict: Verdict
+    because: str
+    rule: int | None = None
+    """Number of the rule that decided, from 1 in the order of the file; None: no rule did."""
+    is_nameable: bool = True
+    """Whether a rule could name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of an argv. The strictest step decides, a rule before a default, the first of several."""
+
+    argv: Words
+    steps: tuple[Step, ...]
+
+    @property
+    def decisive(self) -> Step:
+        """The step that decides."""
+        return max(self.steps, key=lambda step: (VERDICTS.index(step.verdict), step.rule is not None))
+
+    @property
+    def verdict(self) -> Verdict:
+        """`allow`, `ask` or `deny`."""
+        return self.decisive.verdict
+
+
+class ProgramPolicy:
+    """The operator's policy for commands, ready to be asked."""
+
+    def __init__(self, commands: CommandPolicy, *, source: str | None = None) -> None:
+        """`source` is the path of the operator's file, for the sentences that say where to change what."""
+        self._commands = commands
+        self._source = source or "the policy file ($XDG_CONFIG_HOME/coretools/policy.toml, or --policy FILE)"
+        self._is_open = commands.default == "allow" and not commands.rules and commands.opaque in (None, "allow")
+
+    def decide(self, argv: Sequence[str]) -> Decision:
+        """Judge an argv, everything that it starts included.
+
+        Raises:
+            InvalidArguments: there is no word, or the first is empty.
+        """
+        words = tuple(argv)
+        if not words or not words[0]:
+            raise InvalidArguments("the command is empty; name a program")
+        if self._is_open:
+            return Decision(words, (Step(words, (), "allow", "there are no rules for commands"),))
+        sight = look(words)
+        steps = [step for seen in sight.seen for step in self._steps(seen)]
+        if not sight.is_whole:
+            steps.append(Step(words, (), "deny", TOO_DEEP, is_nameable=False))
+        return Decision(words, tuple(steps))
+
+    def require(self, argv: Sequence[str]) -> None:
+        """Refuse an argv that the policy does not allow.
+
+        Raises:
+            DeniedCommand: the verdict is `deny`, or `ask`, which nobody can answer yet. InvalidArguments: no program.
+        """
+        decision = self.decide(argv)
+        step = decision.decisive
+        if decision.verdict == "allow":
+            return
+        what = "is denied" if decision.verdict == "deny" else "needs a yes that nobody can give here"
+        way_out = self._way_out(step)
+        raise DeniedCommand(
+            f"{shown(step.argv)}: {what}: {step.because}; {way_out}",
+            verdict=decision.verdict,
+            rule=step.rule,
+            argv=[ascii(word)[1:-1] for word in step.argv[:20]],
+        )
+
+    def _way_out(self, step: Step) -> str:
+        if step.verdict == "deny" and step.rule is not None:
+            return f"only the operator can change that, in {self._source}"
+        if not step.is_nameable:
+            return "call a program itself, by its name or absolute path and with all its words"
+        return f"the operator can allow it in {self._source} with\n{rule_lines(step)}"
+
+    def _steps(self, seen: Seen) -> list[Step]:
+        program = self._program(seen)
+        steps = [] if program is None else [program]
+        if not seen.started.is_guess:
+            steps += [self._code(seen, code) for code in seen.codes]
+        return steps
+
+    def _program(self, seen: Seen) -> Step | None:
+        """The verdict on a program by its rules; None for a guess that no rule refuses."""
+        started = seen.started
+        refusing = self._refusing(started)
+        allowing = [] if started.is_guess else self._allowing(started)
+        if refusing is not None:
+            number, rule = refusing
+            if rule.verdict == "ask" and (exact := next((a for a in allowing if is_exact(a[1].arguments)), None)):
+                return _step(seen, "allow", f"rule {exact[0]} allows exactly this", rule=exact[0])
+            return _step(seen, rule.verdict, _said(number, rule), rule=number)
+        if started.is_guess:
+            return None
+        if allowing:
+            number, rule = allowing[0]
+            return _step(seen, "allow", _said(number, rule), rule=number)
+        return _step(seen, self._commands.default, "no rule matches; this is the default")
+
+    def _code(self, seen: Seen, code: Code) -> Step:
+        """The verdict on code: allowed by a rule that names the word which brings it, else as `opaque` says."""
+        for number, rule in self._allowing(seen.started):
+            if _names(rule, code):
+                return _step(seen, "allow", f"{code.why}; rule {number} names it", rule=number)
+        if self._commands.opaque is not None:
+            return _step(seen, self._commands.opaque, f'{code.why}, and opaque = "{self._commands.opaque}"')
+        default = self._commands.default
+        return _step(seen, default, f'{code.why}, which is judged by default = "{default}"')
+
+    def _refusing(self, started: Started) -> tuple[int, CommandRule] | None:
+        """The strictest rule that refuses, the first of several."""
+        found = [
+            (number, rule)
+            for number, rule in enumerate(self._commands.rules, 1)
+            if rule.verdict != "allow"
+            and is_refused_program(rule.program, started.argv[0])
+            and is_refused(rule.arguments, started)
+        ]
+        return max(found, key=lambda pair: VERDICTS.index(pair[1].verdict), default=None)
+
+    def _allowing(self, started: Started) -> list[tuple[int, CommandRule]]:
+        return [
+            (number, rule)
+            for number, rule in enumerate(self._commands.rules, 1)
+            if rule.verdict == "allow"
+            and is_allowed_program(rule.program, started.argv[0])
+            and is_allowed(rule.arguments, started)
+        ]
+
+
+def rule_lines(step: Step) -> str:
+    """The lines for the operator's file that allow exactly what a step was about."""
+    program, *patterns = [_toml(_escaped(word)) for word in step.argv]
+    return f'[[commands.rule]]\nprogram = {program}\narguments = [{", ".join(patterns)}]\nverdict = "allow"'
+
+
+def shown(argv: Words) -> str:
+    """An argv for a sentence: one line, printable, not too long."""
+    text = " ".join(word if word.isascii() and word.isprintable() and " " not in word else ascii(word) for word in argv)
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _names(rule: CommandRule, code: Code) -> bool:
+    """Whether a rule that allows names the word that brings the code; `**` and absent arguments name none."""
+    if code.carrier == -1:
+        return "/" in rule.program
+    if rule.arguments is None:
+        return False
+    if code.carrier is None:
+        return rule.arguments[-1:] != (REST,)
+    return code.carrier < len(explicit(rule.arguments))
+
+
+def _escaped(word: str) -> str:
+    return "".join(f"\\{character}" if character in "*?\\" else character for character in word)
+
+
+def _toml(text: str) -> str:
+    """A basic string of TOML in printable ASCII (TOML 1.0, String); a lone surrogate has no form there."""
+    simple = {'"': '\\"', "\\": "\\\\"}
+    return '"' + "".join(simple.get(c, c if " " <= c <= "~" else f"\\U{ord(c):08x}") for c in text) + '"'
+
+
+def _said(number: int, rule: CommandRule) -> str:
+    arguments = "" if rule.arguments is None else f" {shown(rule.arguments)}"
+    reason = f" ({rule.reason})" if rule.reason else ""
+    return f"rule {number} says {rule.verdict} for {shown((rule.program,))}{arguments}{reason}"
+
+
+def _step(seen: Seen, verdict: Verdict, because: str, *, rule: int | None = None) -> Step:
+    program = seen.started.argv[0]
+    is_nameable = not seen.started.is_open and (program.startswith("/") or "/" not in program)
+    return Step(seen.started.argv, seen.chain, verdict, because, rule, is_nameable)
