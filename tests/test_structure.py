@@ -15,7 +15,14 @@ import pytest
 TREE = Path(__file__).parent.parent
 PACKAGES = ("coretools", "servers")
 
-LAYERS = ("coretools", "coretools.sandbox", "coretools.process", "coretools.tools", "coretools.serving")
+LAYERS = (
+    "coretools",
+    "coretools.sandbox",
+    "coretools.confinement",
+    "coretools.process",
+    "coretools.tools",
+    "coretools.serving",
+)
 """Lowest first: a layer imports its own and those before it."""
 
 TOP = ("servers", "coretools.client")

@@ -1,0 +1,156 @@
+"""What of the machine a command may see beside the roots: the system's programs and the tool chains behind its PATH.
+
+An allow-list by path, computed once at start: whatever is not named here, the operator's home first of all, is neither
+readable nor, where there is a view, there at all. Pure but for looking which of the paths exist.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from coretools.confinement.landlock import READ, READ_DIRECTORY, RUN
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
+"""Programs and their libraries."""
+
+KERNEL = ("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm")
+"""How many processors and how much memory there are; run times of languages size themselves by it."""
+
+CONFIGURATION = "/etc"
+
+SECRET_CONFIGURATION = frozenset(
+    {
+        *("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "security", "krb5.keytab", "wireguard"),
+        *("kubernetes", "rancher", "docker", "containerd", "NetworkManager", "wpa_supplicant", "ppp", "openvpn"),
+        *("ssh", "letsencrypt", "ipsec.secrets", "ipsec.d", "swanctl", "cups", "cron.d", "crontab", "environment"),
+        *("mysql", "postgresql", "redis", "rabbitmq", "ansible", "puppet", "chef", "vault.d", "consul.d", "nomad.d"),
+    }
+)
+"""Entries of /etc that are not granted: a server of user 0 would read them without capabilities too, as their owner."""
+
+HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
+    "CARGO_HOME": (".cargo", "bin", "registry", "git", "env"),
+    "RUSTUP_HOME": (".rustup", "."),
+    "GOPATH": ("go", "bin", "pkg"),
+    "PYENV_ROOT": (".pyenv", "."),
+    "NVM_DIR": (".nvm", "."),
+    "VOLTA_HOME": (".volta", "bin", "tools"),
+    "RBENV_ROOT": (".rbenv", "."),
+    "SDKMAN_DIR": (".sdkman", "candidates"),
+    "DOTNET_ROOT": (".dotnet", "."),
+    "BUN_INSTALL": (".bun", "bin"),
+    "UV_PYTHON_INSTALL_DIR": (".local/share/uv/python", "."),
+    "ASDF_DATA_DIR": (".asdf", "."),
+    "MISE_DATA_DIR": (".local/share/mise", "."),
+}
+"""Tool chains that live in a home: the variable that names where, the usual place, and which parts of it are granted.
+Parts are named where the rest holds credentials (`~/.cargo/credentials.toml`)."""
+
+NEVER = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})  # noqa: S108
+"""Too much to be granted because a PATH names something in it."""
+
+LIBRARIES = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg")
+"""Stands beside the `bin` of a tool chain."""
+
+
+class Grant(NamedTuple):
+    """A path of the machine, links followed, and the rights beneath it (of `landlock`)."""
+
+    path: str
+    rights: int
+
+
+def system_grants() -> list[Grant]:
+    """The operating system: programs, libraries, public configuration."""
+    found = [Grant(path, RUN) for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    found += [Grant(path, READ) for path in KERNEL if os.path.isdir(path)]
+    return found
+
+
+def configuration_grants() -> list[Grant]:
+    """What may be read in /etc: each entry for itself, since what is granted above can't be taken back below."""
+    found = [Grant(CONFIGURATION, READ_DIRECTORY)]
+    try:
+        names = os.listdir(CONFIGURATION)
+    except OSError:
+        return []
+    found += [Grant(f"{CONFIGURATION}/{name}", READ) for name in names if name not in SECRET_CONFIGURATION]
+    outer = os.path.realpath(f"{CONFIGURATION}/resolv.conf")
+    if not outer.startswith(f"{CONFIGURATION}/") and os.path.isfile(outer):
+        found.append(Grant(outer, READ))
+    return found
+
+
+def tool_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence[str]) -> list[Grant]:
+    """The tool chains: what stands behind the PATH, in known places of the home, and the server's own Python."""
+    paths = [os.path.realpath(prefix) for prefix in prefixes]
+    for folder in environment.get("PATH", "").split(os.pathsep):
+        paths += _around(os.path.realpath(folder), home) if folder else ()
+    for variable, (usual, *parts) in HOME_TOOLS.items():
+        place = environment.get(variable) or os.path.join(home, usual)
+        paths += [os.path.realpath(os.path.join(place, part)) for part in parts]
+    paths += _tools_elsewhere(environment)
+    return [Grant(path, RUN) for path in _outermost(path for path in paths if path not in {*NEVER, home})]
+
+
+def home_variables(environment: Mapping[str, str], home: str) -> dict[str, str]:
+    """Variables that tell tool chains where they are, now that their home is hidden from them."""
+    places = {variable: os.path.join(home, usual) for variable, (usual, *_) in HOME_TOOLS.items() if home}
+    return {name: place for name, place in places.items() if name not in environment and os.path.isdir(place)}
+
+
+def links() -> list[tuple[str, str]]:
+    """Links at the top of the machine that programs go by (`/bin` is `usr/bin`), and what they say."""
+    names = [path for path in SYSTEM if os.path.islink(path)]
+    return [(path, os.readlink(path)) for path in names]
+
+
+def folder_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Links on the way to the folders of the PATH: where each stands, and what it really is."""
+    found = []
+    for folder in environment.get("PATH", "").split(os.pathsep):
+        path = folder.rstrip("/")
+        if os.path.isabs(path) and os.path.isdir(path) and os.path.realpath(path) != path:
+            found.append((path, os.path.realpath(path)))
+    return found
+
+
+def _around(folder: str, home: str) -> Iterable[str]:
+    """A folder of programs, and the libraries of the same tool chain."""
+    above = os.path.dirname(folder)
+    yield folder
+    if os.path.basename(folder) in ("bin", "sbin") and above not in (home, *NEVER):
+        if home and os.path.dirname(above) == home:
+            # ~/.local and the like hold more than a tool chain.
+            yield from (os.path.join(above, name) for name in ("lib", "libexec"))
+        else:
+            yield above if _is_tool_chain(above) else folder
+
+
+def _is_tool_chain(path: str) -> bool:
+    return any(os.path.exists(os.path.join(path, name)) for name in LIBRARIES)
+
+
+def _tools_elsewhere(environment: Mapping[str, str]) -> Iterable[str]:
+    """Where links in the PATH's folders lead: a few are enough to know a tool chain elsewhere (`~/.local/bin/x`)."""
+    for folder in environment.get("PATH", "").split(os.pathsep):
+        if not os.path.isabs(folder) or folder.startswith(("/usr", "/bin", "/sbin")):
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                targets = {os.path.realpath(entry.path) for entry in entries if entry.is_symlink()}
+        except OSError:
+            continue
+        for target in targets:
+            above = os.path.dirname(target)
+            if os.path.basename(above) == "bin" and _is_tool_chain(os.path.dirname(above)):
+                yield os.path.dirname(above)
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """The paths that exist and do not lie in another of them."""
+    chosen: list[str] = []
+    for path in sorted({path for path in paths if os.path.exists(path)}):
+        if not any(path == one or path.startswith(f"{one}/") for one in chosen):
+            chosen.append(path)
+    return chosen

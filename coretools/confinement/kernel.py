@@ -1,0 +1,208 @@
+"""System calls that Python lacks, and what a process gives up before it becomes somebody else's program.
+
+Linux only, on x86-64 and AArch64; elsewhere nothing here may be called (`is_known`). Numbers are those of the kernel's
+`asm/unistd.h`, constants those of its `linux/*.h`. Loaded by the spawner too, so it imports the standard library alone.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+from types import MappingProxyType
+
+_X86_64 = {
+    "architecture": 0xC000003E,
+    "socket": 41,
+    "socketpair": 53,
+    "clone": 56,
+    "fork": 57,
+    "ptrace": 101,
+    "syslog": 103,
+    "personality": 135,
+    "pivot_root": 155,
+    "chroot": 161,
+    "acct": 163,
+    "settimeofday": 164,
+    "mount": 165,
+    "umount2": 166,
+    "swapon": 167,
+    "swapoff": 168,
+    "reboot": 169,
+    "sethostname": 170,
+    "setdomainname": 171,
+    "init_module": 175,
+    "delete_module": 176,
+    "quotactl": 179,
+    "clock_settime": 227,
+    "kexec_load": 246,
+    "add_key": 248,
+    "request_key": 249,
+    "keyctl": 250,
+    "unshare": 272,
+    "perf_event_open": 298,
+    "prlimit64": 302,
+    "name_to_handle_at": 303,
+    "open_by_handle_at": 304,
+    "setns": 308,
+    "process_vm_readv": 310,
+    "process_vm_writev": 311,
+    "kcmp": 312,
+    "finit_module": 313,
+    "kexec_file_load": 320,
+    "bpf": 321,
+    "userfaultfd": 323,
+    "ioctl": 16,
+}
+_AARCH64 = {
+    "architecture": 0xC00000B7,
+    "ioctl": 29,
+    "umount2": 39,
+    "mount": 40,
+    "pivot_root": 41,
+    "chroot": 51,
+    "quotactl": 60,
+    "acct": 89,
+    "personality": 92,
+    "unshare": 97,
+    "kexec_load": 104,
+    "init_module": 105,
+    "delete_module": 106,
+    "clock_settime": 112,
+    "syslog": 116,
+    "ptrace": 117,
+    "reboot": 142,
+    "sethostname": 161,
+    "setdomainname": 162,
+    "settimeofday": 170,
+    "socket": 198,
+    "socketpair": 199,
+    "add_key": 217,
+    "request_key": 218,
+    "keyctl": 219,
+    "clone": 220,
+    "swapon": 224,
+    "swapoff": 225,
+    "perf_event_open": 241,
+    "prlimit64": 261,
+    "name_to_handle_at": 264,
+    "open_by_handle_at": 265,
+    "setns": 268,
+    "process_vm_readv": 270,
+    "process_vm_writev": 271,
+    "kcmp": 272,
+    "finit_module": 273,
+    "bpf": 280,
+    "userfaultfd": 282,
+    "kexec_file_load": 294,
+}
+_EVERYWHERE = {
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "open_tree": 428,
+    "move_mount": 429,
+    "fsopen": 430,
+    "fsconfig": 431,
+    "fsmount": 432,
+    "fspick": 433,
+    "clone3": 435,
+    "pidfd_getfd": 438,
+    "process_madvise": 440,
+    "mount_setattr": 442,
+    "quotactl_fd": 443,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
+"""Calls that are newer than the last difference between the architectures (Linux 5.0)."""
+
+_TABLES = {"x86_64": _X86_64, "aarch64": _AARCH64}
+
+NUMBERS = MappingProxyType({**_EVERYWHERE, **_TABLES.get(platform.machine(), {})})
+"""Numbers of the system calls that are called or filtered here; `architecture` is the one of a seccomp filter."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_CHILD_SUBREAPER = 36
+_CAPABILITY_VERSION_3 = 0x20080522
+
+PASS_OVER_FILE_MODES = 1 << 1
+"""CAP_DAC_OVERRIDE: files of other users can be used as by their owner."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+
+
+def is_known() -> bool:
+    """Whether this is a system whose calls are in the tables."""
+    return sys.platform == "linux" and platform.machine() in _TABLES
+
+
+def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Make a system call by name; its result.
+
+    Raises:
+        OSError: it failed.
+    """
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
+    result = int(_libc.syscall(ctypes.c_long(NUMBERS[name]), *words))
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def control(option: int, argument: int = 0, pointer: int = 0) -> None:
+    """prctl(2).
+
+    Raises:
+        OSError: it failed.
+    """
+    if _libc.prctl(option, argument, pointer, 0, 0) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+
+
+def give_up_privileges(*, keep: int = 0) -> None:
+    """Let this thread, and what it starts, never gain a privilege again; and drop every capability it has.
+
+    Those in the mask `keep` stay, where it has them. Both belong to the thread alone and are inherited by its children.
+    With no new privileges an exec by user 0 does not get the capabilities back.
+    """
+    control(_PR_SET_NO_NEW_PRIVS, 1)
+    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+    kept = keep & _permitted(header) if keep else 0
+    # Effective, permitted and inheritable: of the first 32 capabilities, then of the others.
+    if _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"capset: {os.strerror(number)}")
+
+
+def _permitted(header: bytes) -> int:
+    """The first 32 capabilities that this thread may have."""
+    found = ctypes.create_string_buffer(24)
+    if _libc.capget(header, found) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"capget: {os.strerror(number)}")
+    return int(struct.unpack("6I", found.raw)[1])
+
+
+def die_with_parent(number: int) -> None:
+    """Have the kernel send this signal to the calling process when the thread that started it ends."""
+    control(_PR_SET_PDEATHSIG, number)
+
+
+def become_subreaper() -> None:
+    """Have orphans among the descendants of this process become its children, not those of process 1."""
+    control(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces that the flags name, for new ones (unshare(2)).
+
+    Raises:
+        OSError: not permitted here, or a limit was hit.
+    """
+    call("unshare", flags)

@@ -1,0 +1,104 @@
+"""Landlock: which files a thread, and all that it starts, may touch. An allow-list that can't be taken back.
+
+Facts are from the kernel's `linux/landlock.h` and landlock(7). What this layer leaves open (stat, chmod, chown, times,
+extended attributes of files outside; UDP; Unix sockets by path) others have to close.
+"""
+
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from functools import cache
+
+from coretools.confinement import kernel
+
+ABI_REQUIRED = 3
+"""Linux 6.2: before it a file outside could be truncated."""
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REMOVE_DIRECTORY, REMOVE_FILE, MAKE_DIRECTORY, MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
+TRUNCATE = 1 << 14
+_IOCTL_DEVICE = 1 << 15
+_RESOLVE_UNIX = 1 << 16
+_CREATE_AND_REMOVE = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
+"""Directories, files, sockets, FIFOs and links; no device nodes."""
+REFER = 1 << 13
+
+READ = READ_FILE | READ_DIRECTORY
+RUN = READ | EXECUTE
+CHANGE = WRITE_FILE | TRUNCATE | _CREATE_AND_REMOVE | REFER
+DEVICE = READ_FILE | WRITE_FILE | _IOCTL_DEVICE
+
+_OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
+_FIRST_ABI = (1 << 13) - 1
+_NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, _RESOLVE_UNIX))
+"""Rights that came with a later ABI."""
+
+_TCP = 0b11
+_SCOPES = 0b11
+"""Abstract Unix sockets, and signals, to processes outside."""
+_VERSION = 1
+_PATH_BENEATH = 1
+
+Rule = tuple[str | int, int]
+"""A path or a handle, and the rights beneath it."""
+
+
+@cache
+def abi() -> int:
+    """Version of Landlock in force; 0 when the kernel has none or does not let it be used."""
+    if not kernel.is_known():
+        return 0
+    try:
+        return kernel.call("landlock_create_ruleset", None, 0, _VERSION)
+    except OSError:
+        return 0
+
+
+def ruleset(rules: Iterable[Rule], *, tcp: bool) -> int:
+    """Descriptor of a set of rules, to be used by any number of threads and processes. The caller closes it.
+
+    Paths that are not there, or not ours to look at, are left out: what is not granted is refused. `tcp` False refuses
+    to bind and connect (ABI 4). Signals and abstract Unix sockets don't leave the domain (ABI 6).
+
+    Raises:
+        OSError: no Landlock here, or no descriptor left.
+    """
+    version = abi()
+    handled = _FIRST_ABI
+    for since, right in _NEWER:
+        handled |= right if version >= since else 0
+    words = [handled]
+    if version >= 4:
+        words.append(0 if tcp else _TCP)
+    if version >= 6:
+        words.append(_SCOPES)
+    made = kernel.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
+    try:
+        os.set_inheritable(made, False)
+        for where, rights in rules:
+            _add(made, where, rights & handled)
+    except OSError:
+        os.close(made)
+        raise
+    return made
+
+
+def restrict_thread(made: int) -> None:
+    """Hold the calling thread, and whatever it starts from now on, to the rules. It must have no new privileges."""
+    kernel.call("landlock_restrict_self", made, 0)
+
+
+def _add(made: int, where: str | int, rights: int) -> None:
+    try:
+        handle = os.open(where, os.O_PATH | os.O_CLOEXEC) if isinstance(where, str) else where
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            rights &= _OF_A_FILE
+        if rights:  # none at all is ENOMSG
+            kernel.call("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
+    finally:
+        if isinstance(where, str):
+            os.close(handle)

@@ -1,0 +1,182 @@
+"""What a spawner is told: from the roots, the operator's policy and the machine to a view, rules and limits.
+
+Policy only; `process` carries it to the spawner, which carries it out. The tiers are named here.
+"""
+
+import os
+import pwd
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coretools.confinement import grants, landlock, seccomp, view
+from coretools.confinement.grants import Grant
+from coretools.confinement.masks import Masks
+from coretools.operator_policy import ConfinementPolicy
+from coretools.sandbox.roots import Roots
+
+TIERS = ("full", "landlock", "none")
+"""Strongest first."""
+
+FILE_BYTES = 2 * 1024**3
+"""Largest file that a command may write, unless the operator says otherwise."""
+PROCESSES = 512
+"""Processes of one command at once, unless the operator says otherwise."""
+_MEMORY_SHARE = 0.75
+"""Of the machine's memory, for the data of one process, unless the operator says otherwise."""
+_SHARED_MEMORY_BYTES = 1024**3
+_TASKS_FOR_EACH = 4
+"""Processes and threads of all commands together, in terms of the most processes of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Directories of the server's own, removed with it: what commands take for `/tmp` and for their home."""
+
+    path: str
+
+    @property
+    def temporary(self) -> str:
+        """Taken for /tmp."""
+        return f"{self.path}/tmp"  # noqa: S108  # beneath a directory of random name
+
+    @property
+    def home(self) -> str:
+        """Taken for the home."""
+        return f"{self.path}/home"
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What all commands of a server are held to, whatever is masked at the moment."""
+
+    roots: Roots
+    policy: ConfinementPolicy
+    environment: Mapping[str, str]
+    """The one that commands inherit."""
+    granted: tuple[Grant, ...]
+    home: str
+    """Of the server's user; hidden from commands."""
+
+    def view_plan(self, scratch: Scratch, masks: Masks) -> view.Plan:
+        """The view for tier `full`."""
+        binds = {grant.path: view.Bind(grant.path, writable=False) for grant in self.granted if _is_bound(grant.path)}
+        binds[grants.CONFIGURATION] = view.Bind(grants.CONFIGURATION, writable=False)
+        for path in _directories(self.policy.readable):
+            binds[path] = view.Bind(path, writable=False)
+        for path in ("/tmp", "/var/tmp"):  # noqa: S108  # the command's own, not the machine's
+            binds[path] = view.Bind(path, writable=True, source=scratch.temporary)
+        if self.hides_home:
+            binds[self.home] = view.Bind(self.home, writable=True, source=scratch.home)
+        for path in _directories(self.policy.writable):
+            binds[path] = view.Bind(path, writable=True)
+        for root in self.roots:
+            binds[root.path] = view.Bind(root.path, writable=root.writable, identity=root.identity)
+        return view.Plan(
+            binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
+            links=[*grants.links(), *grants.folder_links(self.environment)],
+            pinned=masks.pinned,
+            fixed=masks.fixed,
+            masked=masks.masked,
+            network=self.has_network,
+            shared_memory_bytes=_SHARED_MEMORY_BYTES,
+            tasks=_TASKS_FOR_EACH * self.processes,
+        )
+
+    def rules(self, scratch: Scratch, *, in_view: bool) -> list[tuple[str, int]]:
+        """Landlock's rules, by path; in the view the paths are those of the view."""
+        full = landlock.RUN | landlock.CHANGE
+        found: list[tuple[str, int]] = [*self.granted, *self._given()]
+        found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in view.DEVICES]
+        if not in_view:
+            found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
+            return found
+        # What the machine's own would let out is, in the view, the command's own.
+        own = ("/tmp", "/var/tmp", "/dev/shm", *((self.home,) if self.hides_home else ()))  # noqa: S108
+        found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ | landlock.WRITE_FILE)]
+        found += [Grant(path, landlock.DEVICE) for path in ("/dev/ptmx", "/dev/pts")]
+        return [*found, *(Grant(path, full) for path in own)]
+
+    def _given(self) -> list[Grant]:
+        """What the operator gives beside the system: the roots, and more by name."""
+        full = landlock.RUN | landlock.CHANGE
+        found = [Grant(path, landlock.RUN) for path in self.policy.readable]
+        found += [Grant(path, full) for path in self.policy.writable]
+        return found + [Grant(root.path, full if root.writable else landlock.RUN) for root in self.roots]
+
+    def sees(self, path: str) -> bool:
+        """Whether a path of the machine lies in what commands are given."""
+        found = os.path.realpath(path)
+        given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._given())]
+        return any(found == one or found.startswith(f"{one}/") for one in given)
+
+    @property
+    def has_network(self) -> bool:
+        """Whether commands may use the machine's network."""
+        return self.policy.network == "allow"
+
+    @property
+    def hides_home(self) -> bool:
+        """Whether the home is a place of its own, which no root lies above or is."""
+        own = bool(self.home) and self.home not in grants.NEVER - {"/root"}
+        return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
+
+    def families(self, tier: str) -> tuple[int, ...]:
+        """Families of sockets that commands may open.
+
+        In the view a network that was not granted is one that leads nowhere, and only sockets of the roots are seen.
+        """
+        if tier == "full":
+            return (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
+        return (seccomp.INET, seccomp.INET6) if self.has_network else ()
+
+    @property
+    def processes(self) -> int:
+        """Most processes of one command at once."""
+        return self.policy.processes or PROCESSES
+
+    def limits(self, tier: str) -> list[tuple[int, int]]:
+        """Limits of resources of every process of a command."""
+        memory = self.policy.memory_bytes or int(_MEMORY_SHARE * _machine_memory_bytes())
+        file = self.policy.file_bytes or FILE_BYTES
+        limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file), (resource.RLIMIT_DATA, memory)]
+        # In a user namespace of their own commands are counted apart (Linux 5.14); elsewhere all of the user's are.
+        return [*limits, (resource.RLIMIT_NPROC, _TASKS_FOR_EACH * self.processes)] if tier == "full" else limits
+
+    def variables(self, tier: str, scratch: Scratch) -> dict[str, str]:
+        """What is different in the environment of a confined command."""
+        if tier == "none":
+            return {}
+        tools = grants.home_variables(self.environment, self.home)
+        if tier == "full":
+            return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}  # noqa: S108  # as above
+        return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
+
+
+def commands_of(
+    roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str], *, prefixes: Sequence[str]
+) -> Commands:
+    """Look at the machine once, at the first command: which of its programs and tool chains are there."""
+    home = os.path.realpath(environment.get("HOME") or _home_of_user())
+    tools = grants.tool_grants(environment, home=home, prefixes=prefixes)
+    granted = (*grants.system_grants(), *grants.configuration_grants(), *tools)
+    return Commands(roots, policy, environment, granted, home)
+
+
+def _home_of_user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/nonexistent"
+
+
+def _is_bound(path: str) -> bool:
+    return not path.startswith(f"{grants.CONFIGURATION}/") and path != grants.CONFIGURATION
+
+
+def _directories(paths: Sequence[str]) -> list[str]:
+    return [path for path in (os.path.realpath(given) for given in paths) if os.path.exists(path)]
+
+
+def _machine_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,110 @@
+"""Seccomp: which system calls a thread, and all that it starts, may make. A filter that can't be taken back.
+
+The filter is a list of what is refused, for what Landlock and namespaces leave open: sockets of other families, other
+processes' memory, namespaces and mounts of its own, calls that go past the filter (io_uring), keys, kernel interfaces
+that have been the way out of many a sandbox. Instructions are those of seccomp(2) and `linux/filter.h`.
+"""
+
+import ctypes
+import errno
+import struct
+from collections.abc import Collection
+from functools import cache
+
+from coretools.confinement import kernel
+
+UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
+"""Families of sockets (`linux/socket.h`)."""
+
+_PR_SET_SECCOMP = 22
+_FILTER = 2
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+"""Where the words stand that a filter can load; of an argument its low half, on machines with the low one first."""
+
+_X32 = 0x40000000
+_NAMESPACES = 0x7E020080
+"""Every CLONE_NEW* flag: time, mount, cgroup, UTS, IPC, user, PID and network."""
+_CLONE_VM = 0x100
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+"""Put characters into a terminal's input, for whoever reads it next."""
+
+_REFUSED = (
+    *("mount", "umount2", "pivot_root", "chroot", "setns", "open_tree", "move_mount"),
+    *("fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr"),
+    *("add_key", "request_key", "keyctl", "bpf", "perf_event_open", "userfaultfd"),
+    *("process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"),
+    *("name_to_handle_at", "open_by_handle_at"),
+    *("init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot"),
+    *("swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog"),
+    *("settimeofday", "clock_settime", "sethostname", "setdomainname"),
+)
+_ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
+"""Answered as by a kernel that lacks them, so that programs take the older way. A filter can't see into the structure
+that clone3 is given."""
+
+_Instruction = tuple[int, int, int, int]
+
+
+@cache
+def command_filter(families: frozenset[int], *, ptrace: bool = True, forks: bool = True) -> bytes:
+    """The filter for a program that may open sockets of these families. `socketpair` is always there.
+
+    Tracing is left to Landlock, which keeps it inside the domain: leak checkers and debuggers need it. Without `forks`
+    the program can start threads, but no process that goes on beside it; the thread that starts it must do so by vfork.
+    """
+    numbers = kernel.NUMBERS
+    refused = (*_REFUSED, *(() if ptrace else ("ptrace",)))
+    program: list[_Instruction] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, numbers["architecture"])]
+    program += [(_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
+    # x86-64 answers a second set of numbers, past every comparison below. No number of AArch64 is as high.
+    program += _when(_AT_LEAST, _X32, [(_RETURN, 0, 0, _REFUSE | errno.ENOSYS)])
+    for name in _ABSENT:
+        program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _REFUSE | errno.ENOSYS)])
+    for name in refused:
+        program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _REFUSE | errno.EPERM)])
+    unshares = _argument(_FIRST_ARGUMENT, _ANY_BIT, (_NAMESPACES,), allow=False)
+    program += _when(_EQUAL, numbers["unshare"], unshares)
+    program += _when(_EQUAL, numbers["clone"], unshares if forks else [*unshares[:-1], *_shares_memory()])
+    if not forks and "fork" in numbers:
+        program += _when(_EQUAL, numbers["fork"], [(_RETURN, 0, 0, _REFUSE | errno.EPERM)])
+    program += _when(_EQUAL, numbers["ioctl"], _argument(_SECOND_ARGUMENT, _EQUAL, (_TIOCSTI, _TIOCLINUX), allow=False))
+    # The limits of other processes, the server's too, which Landlock does not guard. 0 is the caller itself.
+    program += _when(_EQUAL, numbers["prlimit64"], _argument(_FIRST_ARGUMENT, _EQUAL, (0,), allow=True))
+    # "Not supported", as where the kernel lacks a family of sockets: programs then go on without.
+    known = _argument(_FIRST_ARGUMENT, _EQUAL, sorted(families), allow=True, error=errno.EAFNOSUPPORT)
+    program += _when(_EQUAL, numbers["socket"], known)
+    program.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+
+
+def install(program: bytes) -> None:
+    """Hold the calling thread, and whatever it starts from now on, to the filter. It must have no new privileges."""
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+    holder = ctypes.create_string_buffer(header, len(header))
+    kernel.control(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(holder))
+
+
+def _when(test: int, value: int, then: list[_Instruction]) -> list[_Instruction]:
+    """`then`, to be run when the loaded word passes the test; skipped otherwise."""
+    return [(test, 0, len(then), value), *then]
+
+
+def _shares_memory() -> list[_Instruction]:
+    """Allow a new thread, or a child that its parent waits for until exec; refuse what a fork asks for."""
+    return [*_when(_ANY_BIT, _CLONE_VM, [(_RETURN, 0, 0, _ALLOW)]), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+
+
+def _argument(
+    where: int, test: int, values: Collection[int], *, allow: bool, error: int = errno.EPERM
+) -> list[_Instruction]:
+    """Allow, or refuse, the call when an argument passes the test for one of the values; do the opposite otherwise."""
+    refused = _REFUSE | error
+    found, otherwise = (_ALLOW, refused) if allow else (refused, _ALLOW)
+    program: list[_Instruction] = [(_LOAD, 0, 0, where)]
+    for value in values:
+        program += _when(test, value, [(_RETURN, 0, 0, found)])
+    return [*program, (_RETURN, 0, 0, otherwise)]

@@ -1,0 +1,246 @@
+"""A private view of the machine: namespaces in which a process sees, and can change, only what it was given.
+
+The view is a file system of its own, built from nothing: what the plan names is bound into it, everything else is not
+there. It closes what Landlock leaves open (sizes and times of files outside, chmod, chown, extended attributes, sockets
+by path), and with its own processes and network nothing outside can be signalled, traced or called. Used by the spawner
+alone, in a process without threads; standard library only. Facts: namespaces(7), mount_namespaces(7), pivot_root(2).
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from coretools.confinement import kernel
+
+NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+
+_BASE = "/usr"
+"""Where the new root is put together, out of sight of everybody else; a directory that is there everywhere."""
+
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC = 1, 2, 4, 8
+"""The same bits in mount(2) and as MOUNT_ATTR_*."""
+_RECURSIVE, _PRIVATE, _DETACH = 0x4000, 0x40000, 2
+_EMPTY_PATH, _ALL_BENEATH, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0o2000000
+_FROM_HANDLE = 4
+"""MOVE_MOUNT_F_EMPTY_PATH."""
+_HERE = -100
+"""AT_FDCWD."""
+
+_LINKS_FOLLOWED = 40
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "fd/0"),
+    ("stdout", "fd/1"),
+    ("stderr", "fd/2"),
+    ("ptmx", "pts/ptmx"),
+)
+
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
+"""SIOCGIFFLAGS, SIOCSIFFLAGS and IFF_UP."""
+
+
+class Bind(NamedTuple):
+    """A directory or file of the machine that is seen in the view, at the same path unless `source` says otherwise."""
+
+    path: str
+    writable: bool
+    source: str = ""
+    """Where it comes from, if not from `path`."""
+    identity: tuple[int, int] | None = None
+    """Device and inode that must stand there; None takes what stands there."""
+
+
+class Plan(NamedTuple):
+    """Everything that a view consists of."""
+
+    binds: Sequence[Bind]
+    """Parents before what lies in them."""
+    links: Sequence[tuple[str, str]]
+    """Links of the machine's own, and what they say: `/bin`, which is `usr/bin`."""
+    pinned: Sequence[str]
+    """Can be changed, but not moved away or replaced."""
+    fixed: Sequence[str]
+    """Can't be changed, moved or replaced."""
+    masked: Sequence[str]
+    """Can't be read either."""
+    network: bool
+    """Share the machine's network; otherwise there is a loopback of the view's own, and nothing else."""
+    shared_memory_bytes: int
+    tasks: int
+    """Most processes and threads in the view at once, where the kernel can bound them (Linux 6.14)."""
+
+
+def leave_namespaces(*, network: bool) -> None:
+    """Move into new namespaces. The process keeps its user and group; its next child is process 1 of the new ones.
+
+    Raises:
+        OSError: the system does not let this user have namespaces.
+    """
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(NEW_USERS | NEW_MOUNTS | NEW_IPC | NEW_PROCESSES | (0 if network else NEW_NETWORK))
+    # A group map may be written only after groups were given up (user_namespaces(7)).
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def build(plan: Plan) -> None:
+    """Make the plan the whole of what this process, process 1 of its namespaces, and its children can see.
+
+    Raises:
+        OSError: something could not be mounted, or what stands at a path is not what the plan means.
+    """
+    kernel.call("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
+    if not plan.network:
+        _raise_loopback()
+    trees = [_Tree(bind, _cloned(bind)) for bind in plan.binds]
+    devices = [(name, _clone_of(f"/dev/{name}")) for name in DEVICES]
+    _mount("tmpfs", _BASE, _NO_SUID | _NO_DEVICES, "mode=755,size=16m")
+    _hollows()
+    for tree in trees:
+        _mirror(tree.bind.path)
+        _move(tree.handle, _BASE + tree.bind.path, directory=tree.is_directory)
+    for path, target in plan.links:
+        _link(path, target)
+    _proc_and_devices(devices, plan.shared_memory_bytes)
+    _bound_tasks(plan.tasks)
+    for path in plan.pinned:
+        _move(_clone_of(_BASE + path), _BASE + path)
+    for path in plan.fixed:
+        _move(_limited(_clone_of(_BASE + path), writable=False), _BASE + path)
+    for path in plan.masked:
+        kind = "directory" if os.path.isdir(_BASE + path) else "file"
+        _move(_clone_of(f"{_BASE}/.hollow/{kind}"), _BASE + path)
+    kernel.call("mount_setattr", _HERE, _BASE.encode(), 0, struct.pack("4Q", _READ_ONLY, 0, 0, 0), 32)
+    os.chdir(_BASE)
+    # The old root comes to lie over the new one, which is then all that stays (pivot_root(2), "." twice).
+    kernel.call("pivot_root", b".", b".")
+    kernel.call("umount2", b".", _DETACH)
+    os.chdir("/")
+
+
+class _Tree(NamedTuple):
+    bind: Bind
+    handle: int
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(os.fstat(self.handle).st_mode)
+
+
+def _cloned(bind: Bind) -> int:
+    """A mount of what the bind names, not yet anywhere."""
+    source = bind.source or bind.path
+    handle = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        if bind.identity is not None and [found.st_dev, found.st_ino] != list(bind.identity):
+            raise OSError(errno.ESTALE, "was replaced by something else", source)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, "is a link", source)
+        return _limited(_clone(handle), writable=bind.writable)
+    finally:
+        os.close(handle)
+
+
+def _clone_of(path: str) -> int:
+    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return _clone(handle)
+    finally:
+        os.close(handle)
+
+
+def _clone(handle: int) -> int:
+    # With everything beneath: what lies under a mount of the machine must not come to light (MNT_LOCKED).
+    return kernel.call("open_tree", handle, b"", _EMPTY_PATH | _ALL_BENEATH | _CLONE | _CLOSE_ON_EXEC)
+
+
+def _limited(tree: int, *, writable: bool) -> int:
+    flags = _NO_SUID | _NO_DEVICES | (0 if writable else _READ_ONLY)
+    kernel.call("mount_setattr", tree, b"", _EMPTY_PATH | _ALL_BENEATH, struct.pack("4Q", flags, 0, 0, 0), 32)
+    return tree
+
+
+def _move(tree: int, target: str, *, directory: bool | None = None) -> None:
+    """Mount a tree at a path beneath the base; a directory or file to mount it on is made where none is."""
+    if directory is not None and not os.path.lexists(target):
+        if directory:
+            os.mkdir(target, 0o755)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    handle = os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        kernel.call("move_mount", tree, b"", handle, b"", _FROM_HANDLE | 0x40)
+    finally:
+        os.close(handle)
+        os.close(tree)
+
+
+def _mirror(path: str) -> None:
+    """Have all directories above a path in the new root."""
+    above = ""
+    for part in path.strip("/").split("/")[:-1]:
+        above = f"{above}/{part}"
+        if not os.path.lexists(_BASE + above):
+            os.mkdir(_BASE + above, 0o755)
+
+
+def _link(path: str, target: str) -> None:
+    """Have a link in the new root, where nothing else came to stand."""
+    _mirror(path)
+    if not os.path.lexists(_BASE + path):
+        os.symlink(target, _BASE + path)
+
+
+def _hollows() -> None:
+    """What is laid over the files and directories that must not be read."""
+    os.mkdir(f"{_BASE}/.hollow", 0o755)
+    os.mkdir(f"{_BASE}/.hollow/directory", 0o000)
+    os.close(os.open(f"{_BASE}/.hollow/file", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o000))
+
+
+def _proc_and_devices(devices: Sequence[tuple[str, int]], shared_memory_bytes: int) -> None:
+    for name in ("proc", "dev"):
+        os.makedirs(f"{_BASE}/{name}", exist_ok=True)
+    _mount("proc", f"{_BASE}/proc", _NO_SUID | _NO_DEVICES | _NO_EXEC, "")
+    _mount("tmpfs", f"{_BASE}/dev", _NO_SUID | _NO_EXEC, "mode=755,size=64k")
+    for name, tree in devices:
+        _move(tree, f"{_BASE}/dev/{name}", directory=False)
+    for name, target in _DEVICE_LINKS:
+        os.symlink(target, f"{_BASE}/dev/{name}")
+    for name in ("pts", "shm"):
+        os.mkdir(f"{_BASE}/dev/{name}")
+    _mount("devpts", f"{_BASE}/dev/pts", _NO_SUID | _NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
+    _mount("tmpfs", f"{_BASE}/dev/shm", _NO_SUID | _NO_DEVICES, f"mode=1777,size={shared_memory_bytes}")  # noqa: S108
+
+
+def _bound_tasks(most: int) -> None:
+    """Bound the numbers of this namespace's processes, and so how many there can be.
+
+    Before 6.14 the file is the whole machine's, and root of the machine could really change it: not touched then.
+    """
+    release = os.uname().release.split(".")
+    if (int(release[0]), int(release[1].partition("-")[0])) < (6, 14):
+        return
+    with suppress(OSError), open(f"{_BASE}/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
+        file.write(str(most))
+
+
+def _mount(kind: str, target: str, flags: int, options: str) -> None:
+    kernel.call("mount", kind.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        request = struct.pack("16sh22x", b"lo", 0)
+        flags = struct.unpack("16sh22x", fcntl.ioctl(channel, _GET_FLAGS, request))[1]
+        fcntl.ioctl(channel, _SET_FLAGS, struct.pack("16sh22x", b"lo", flags | _UP))
