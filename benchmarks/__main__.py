@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from benchmarks.confinement import can_hold, starts_held
 from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender, Sample, measured
 from benchmarks.peer import Era
 from benchmarks.report import Measured, as_json, as_table
 from benchmarks.rows import ROWS, Row, selected
+from benchmarks.supervision import supervised
 from benchmarks.workplace import Workplace, workplace
 
 
@@ -52,6 +54,9 @@ def measure(rows: Sequence[Row], *, is_smoke: bool) -> list[Measured]:
     found: list[Measured] = []
     with workplace() as place:
         for group in dict.fromkeys(row.group for row in rows):
+            if group == "confinement" and not can_hold():
+                print("benchmarks: confinement is left out: this kernel holds no child", file=sys.stderr)
+                continue
             asked = [row for row in rows if row.group == group]
             samples = _samples(group, asked, place, is_smoke=is_smoke)
             found += [Measured(row, samples[row.subject], samples[row.baseline]) for row in asked]
@@ -63,6 +68,9 @@ def _samples(group: str, rows: Sequence[Row], place: Workplace, *, is_smoke: boo
     with ExitStack() as stack:
         if group == "start":
             return measured(starts(place), rounds=rounds.of_starts, is_smoke=is_smoke)
+        if group == "confinement":
+            contenders = _needed([*starts_held(place, stack), *supervised(place, stack)], rows)
+            return measured(contenders, rounds=rounds.of_calls, is_smoke=is_smoke)
         contenders = _needed(calls(place, Era(group), stack), rows)
         return measured(contenders, rounds=rounds.of_calls, is_smoke=is_smoke)
 

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.interleaved import Sample
 from benchmarks.rows import Row
 
-HEADINGS = ("row", "ratio", "of least", "bar", "", "min/median/max", "", "against", "min/median/max")
+HEADINGS = ("row", "ratio", "of least", "more", "bar", "", "min/median/max", "", "against", "min/median/max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,16 @@ class Measured:
         return self.subject.least / self.baseline.least if self.baseline.least else None
 
     @property
+    def more(self) -> float:
+        """What the subject's median is above the baseline's, in the row's unit."""
+        return self.subject.median - self.baseline.median
+
+    @property
     def meets_bar(self) -> bool | None:
-        """Whether the ratio is at most its bar; None without a bar, or after a single turn, which says nothing."""
+        """Whether no bar is passed; None without a bar, or after a single turn, which says nothing."""
         if self.row.bar is None or self.ratio is None or len(self.subject.values) == 1:
             return None
-        return self.ratio <= self.row.bar
+        return self.ratio <= self.row.bar and (self.row.most_more is None or self.more <= self.row.most_more)
 
 
 def as_json(measured: Sequence[Measured]) -> str:
@@ -57,9 +62,11 @@ def as_table(measured: Sequence[Measured]) -> str:
 def _cells(one: Measured) -> tuple[str, ...]:
     row = one.row
     bar = "" if row.bar is None else f"{row.bar:.2f}" + ("" if row.target is None else f" (aim {row.target:.2f})")
+    bar += "" if row.most_more is None else f" and {row.most_more:+.1f}"
     verdict = {None: "", True: "ok", False: "OVER"}[one.meets_bar]
     ratios = ("?" if ratio is None else f"{ratio:.2f}" for ratio in (one.ratio, one.ratio_of_least))
-    return row.name, *ratios, bar, verdict, _spread(one.subject), row.unit, row.baseline, _spread(one.baseline)
+    more = f"{one.more:+.2f}"
+    return row.name, *ratios, more, bar, verdict, _spread(one.subject), row.unit, row.baseline, _spread(one.baseline)
 
 
 def _spread(sample: Sample) -> str:
@@ -80,6 +87,8 @@ def _object(one: Measured) -> dict[str, Any]:
         "ratio_of_least": one.ratio_of_least,
         "bar": one.row.bar,
         "target": one.row.target,
+        "more": one.more,
+        "most_more": one.row.most_more,
         "meets_bar": one.meets_bar,
         "unit": one.row.unit,
         "turns": len(one.subject.values),

@@ -16,7 +16,10 @@ OWN_FLOOD = f"{OWN_TRANSPORT} x{IN_FLIGHT}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One ratio. `bar` is the most that it may be; `target` is where it should be; None: for information."""
+    """One ratio. `bar` is the most that it may be; `target` is where it should be; None: for information.
+
+    `most_more` is the most that the subject may take beyond its baseline, in the row's unit.
+    """
 
     name: str
     subject: str
@@ -24,6 +27,7 @@ class Row:
     unit: str = "ms"
     bar: float | None = None
     target: float | None = None
+    most_more: float | None = None
 
     @property
     def group(self) -> str:
@@ -53,7 +57,15 @@ def _calls(group: str) -> tuple[Row, ...]:
     )
 
 
-ROWS = (*START, *_calls("handshake"), *_calls("stateless"))
+CONFINEMENT = (
+    Row(name="confinement/thread", subject="true, held", baseline="true, spawned", bar=2.0, most_more=0.4),
+    Row(name="confinement/thread/git", subject="git status, held", baseline="git status, spawned"),
+    Row(name="confinement/supervised", subject="true, supervised", baseline="true, spawned", most_more=2.5),
+    Row(name="confinement/supervised/run", subject="true, supervised", baseline="true, run"),
+    Row(name="confinement/supervised/many", subject="200 true, supervised", baseline="200 true, run"),
+)
+
+ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT)
 
 
 def selected(text: str) -> tuple[Row, ...]:

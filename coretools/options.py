@@ -8,13 +8,20 @@ import logging
 import os
 import select
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
+from typing import TypeVar
 
 from coretools.errors import BadSetting
+from coretools.operator_policy import ACCESSES, TIERS, OperatorPolicy
+from coretools.policy_file import policy_path, read_policy
+from coretools.redact import Redactor, secret_values
 from coretools.settings import LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "false", "no", "off"})
+
+Choice = TypeVar("Choice", bound=str)
 
 LIST_SEPARATOR = os.pathsep
 """Between the items of a variable that holds several, as in PATH."""
@@ -31,8 +38,22 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     parser.add_argument(
         "--pass-env", action="append", metavar="NAME", help="let commands see this environment variable (repeatable)"
     )
+    parser.add_argument(
+        "--redact-output", action="store_true", default=None, help="take credentials out of what commands print"
+    )
+    add_policy_options(parser)
     parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"log on stderr from this level on [{log_level}]")
     parser.set_defaults(default_profile=profile, default_log_level=log_level)
+
+
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the operator's file and change what it says."""
+    parser.add_argument("--policy", metavar="FILE", help="the operator's file [~/.config/coretools/policy.toml]")
+    parser.add_argument("--network", choices=ACCESSES, help="whether commands get a network [deny]")
+    parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands run")
+    parser.add_argument(
+        "--allow-unconfined", action="store_true", default=None, help="let commands run where nothing confines them"
+    )
 
 
 def settings_from(
@@ -44,24 +65,61 @@ def settings_from(
         BadSetting: a value that can't be used, or a root that nobody means (/, the home directory by default).
     """
     limits = dict(_assignment(text) for text in _listed(environment, "CORETOOLS_LIMITS", options.limit))
+    roots = tuple(roots) or _listed(environment, "CORETOOLS_ROOTS") or (_default_root(directory, environment),)
+    read_only = _switch(options.read_only, environment, "CORETOOLS_READ_ONLY")
+    policy = policy_from(options, environment, () if read_only else roots)
     return Settings(
-        roots=tuple(roots) or _listed(environment, "CORETOOLS_ROOTS") or (_default_root(directory, environment),),
+        roots=roots,
         profile=_one_of(PROFILES, options.profile, environment, "CORETOOLS_PROFILE") or options.default_profile,
-        read_only=_switch(options.read_only, environment, "CORETOOLS_READ_ONLY"),
+        read_only=read_only,
         deny=_listed(environment, "CORETOOLS_DENY", options.deny),
         default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
         limits=Limits().replaced(limits),
         resolver=_one_of(RESOLVERS, options.resolver, environment, "CORETOOLS_RESOLVER"),
-        pass_environment=_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env),
+        pass_environment=(*policy.environment_pass, *_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
+        policy=policy,
+        redact_output=policy.redact_output,
         log_level=_one_of(LOG_LEVELS, options.log_level, environment, "CORETOOLS_LOG_LEVEL")
         or options.default_log_level,
     )
 
 
-def configure_logging(level: str) -> None:
-    """Send the log to stderr, one line a record, whatever the text of a record holds."""
+def policy_from(
+    options: argparse.Namespace, environment: Mapping[str, str], roots: Sequence[str] = ()
+) -> OperatorPolicy:
+    """The operator's file, if there is one, with what flags and variables change of it.
+
+    Raises:
+        BadSetting: the file can't be used, or lies where the tools of a server with these roots could change it.
+    """
+    path = policy_path(options.policy, environment)
+    writable = [root.removesuffix(":rw") for root in roots if not root.endswith(":ro")]
+    policy = OperatorPolicy() if path is None else read_policy(path, environment, writable=writable)
+    confinement = policy.confinement
+    network = _one_of(ACCESSES, options.network, environment, "CORETOOLS_NETWORK")
+    tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
+    unconfined, redacted = confinement.allow_unconfined, policy.redact_output
+    return replace(
+        policy,
+        confinement=replace(
+            confinement,
+            network=network or confinement.network,
+            require=tier or confinement.require,
+            allow_unconfined=_switch(
+                options.allow_unconfined, environment, "CORETOOLS_ALLOW_UNCONFINED", default=unconfined
+            ),
+        ),
+        redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),
+    )
+
+
+def configure_logging(level: str, environment: Mapping[str, str]) -> None:
+    """Send the log to stderr, one line a record, whatever the text of a record holds, and without credentials.
+
+    `environment` is the server's own: what is secret in it by its name is known by its value too.
+    """
     handler = _StandardError()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_OneLine(Redactor(secret_values(environment))))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
@@ -97,10 +155,17 @@ def _taken_at_once(data: bytes) -> bool:
 
 
 class _OneLine(logging.Formatter):
-    """Shows control characters escaped: a file name must not forge a log line or drive a terminal."""
+    """Shows control characters escaped: a file name must not forge a log line or drive a terminal.
+
+    Credentials are taken out of the whole record, its traceback included (docs/specs/secrets.md).
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = self._redactor.text(super().format(record))
         return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
@@ -123,11 +188,14 @@ def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | No
     return (*(item for item in environment.get(name, "").split(LIST_SEPARATOR) if item), *(flags or ()))
 
 
-def _one_of(choices: Sequence[str], flag: str | None, environment: Mapping[str, str], name: str) -> str | None:
+def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[str, str], name: str) -> Choice | None:
     value = flag or environment.get(name) or None
-    if value is not None and value not in choices:
-        raise BadSetting(f"{name}={value}: there are {', '.join(choices)}")
-    return value
+    for choice in choices:
+        if value == choice:
+            return choice
+    if value is None:
+        return None
+    raise BadSetting(f"{name}={value}: there are {', '.join(choices)}")
 
 
 def _assignment(text: str) -> tuple[str, str]:
@@ -137,9 +205,11 @@ def _assignment(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _switch(flag: bool | None, environment: Mapping[str, str], name: str) -> bool:
+def _switch(flag: bool | None, environment: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     if flag is not None:
         return flag
+    if not environment.get(name):
+        return default
     text = environment.get(name, "").lower()
     if text not in TRUE | FALSE:
         raise BadSetting(f"{name}={text}: write 1 or 0")

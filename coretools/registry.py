@@ -119,15 +119,17 @@ class Registry:
                 withheld[command.name] = f"profile {profile} does not include it"
             else:
                 offered[command.name] = command
-        return Offer(offered, withheld)
+        return Offer(offered, withheld, shows_outputs=profile != "dev")
 
 
 class Offer:
     """The commands of one profile. Lists and calls both go through it, so what is not listed can't be called."""
 
-    def __init__(self, offered: dict[str, Command], withheld: dict[str, str]) -> None:
+    def __init__(self, offered: dict[str, Command], withheld: dict[str, str], *, shows_outputs: bool) -> None:
         self._offered = offered
         self._withheld = withheld
+        self.shows_outputs = shows_outputs
+        """Whether the list has output schemas. `dev` is for models, which don't read them; programs use the others."""
 
     def __iter__(self) -> Iterator[Command]:
         """The commands, in listing order."""

@@ -111,8 +111,9 @@ def compact(schema: dict[str, Any]) -> dict[str, Any]:
     """A schema without the words that say nothing to a model: half the size of a tool list.
 
     Titles, descriptions of whole models, null arms (an optional argument is left out; null is accepted all the same),
-    lower bounds of 0 and 1, and defaults that go without saying (null, false, 0, "", [], and "." for a path). Models
-    are written where they are used, not by reference. What is left out of the schema is checked all the same.
+    lower bounds of 0 and 1, defaults that go without saying (null, false, 0, "", [], and "." for a path), and that no
+    other name is taken. Models are written where they are used, not by reference. What is left out of the schema is
+    checked all the same.
 
     Raises:
         BadSetting: a model that holds itself, which can't be written out.
@@ -159,6 +160,8 @@ def _says_nothing(key: str, value: Any, node: dict[str, Any]) -> bool:
         return not value or value == "."
     if key in ("minimum", "minItems"):
         return value in (0, 1)
+    if key == "additionalProperties":
+        return value is False
     return key == "description" and "properties" in node
 
 

@@ -3,9 +3,10 @@
 Frozen values only; nothing here touches the system. `None` means "no limit" wherever it is allowed.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from coretools.errors import BadSetting
+from coretools.operator_policy import OperatorPolicy
 
 PROFILES = ("read", "dev", "ci", "all")
 """Names of the profiles, narrowest first; `dev` is the default."""
@@ -51,6 +52,14 @@ class Limits:
     """Between TERM and KILL."""
     linger_seconds: float = 0.2
     """How long output is awaited from grandchildren after the child has ended."""
+    runs: int = 32
+    """Runs of one caller that may be alive at once."""
+    runs_kept: int = 64
+    """Finished runs of one caller whose output can still be read; the oldest is forgotten."""
+    run_idle_seconds: float = 1_800.0
+    """A run that no call touches for so long is stopped, or forgotten when it has ended."""
+    run_output_bytes: int = 64 * 1024 * 1024
+    """Kept of the output of one run, on disk; the oldest is dropped."""
     processes: int = 256
     """Children at once; a further call is refused."""
     threads: int = 32
@@ -96,4 +105,8 @@ class Settings:
     """`openat2` or `walk`; None takes the strongest that the kernel has."""
     pass_environment: tuple[str, ...] = ()
     """Names of environment variables that children get beside the allow-list."""
+    redact_output: bool = False
+    """Whether credentials are taken out of what commands print; the operator's file may ask for it too."""
+    policy: OperatorPolicy = field(default_factory=OperatorPolicy)
+    """What the operator's file says of commands, with what flags changed of it."""
     log_level: str = "info"

@@ -25,7 +25,7 @@ def main() -> None:
     try:
         _require_wire()
         settings = settings_from(options, options.root, os.environ, os.getcwd())
-        configure_logging(settings.log_level)
+        configure_logging(settings.log_level, os.environ)
         run(settings)
     except CoreError as error:
         print(f"coretools-workstation: {error}", file=sys.stderr)  # noqa: T201  # no server runs yet
@@ -77,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="coretools-workstation",
         description="MCP server over stdio: filesystem, search, git and CI tools beneath the given directories.",
         epilog="Every flag has a variable too: CORETOOLS_ROOTS (with ':' between), CORETOOLS_PROFILE, "
-        "CORETOOLS_READ_ONLY, CORETOOLS_DENY, CORETOOLS_LIMITS, CORETOOLS_PASS_ENV, CORETOOLS_LOG_LEVEL.",
+        "CORETOOLS_READ_ONLY, CORETOOLS_DENY, CORETOOLS_LIMITS, CORETOOLS_PASS_ENV, CORETOOLS_REDACT_OUTPUT, "
+        "CORETOOLS_POLICY, CORETOOLS_NETWORK, CORETOOLS_REQUIRE_TIER, CORETOOLS_ALLOW_UNCONFINED, "
+        "CORETOOLS_LOG_LEVEL.",
     )
     parser.add_argument("root", nargs="*", metavar="ROOT", help="directory, or DIRECTORY:ro [the current directory]")
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")

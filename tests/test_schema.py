@@ -107,9 +107,9 @@ def test_defaults_are_filled_in_and_the_call_is_no_argument(arguments: Arguments
 
 
 def test_the_schema_says_no_more_than_a_model_needs(arguments: Arguments) -> None:
-    """declarations-2: JSON Schema 2020-12 without titles and null arms, closed against unknown names."""
+    """declarations-2: JSON Schema 2020-12 without titles, null arms, and what is refused anyway."""
     schema = arguments.schema()
-    assert schema["additionalProperties"] is False
+    assert "additionalProperties" not in str(schema)
     assert schema["required"] == ["path"]
     assert schema["properties"]["path"] == {"type": "string"}
     assert schema["properties"]["limit"] == {

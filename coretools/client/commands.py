@@ -11,7 +11,16 @@ import mcp_types as types
 from mcp import Client
 
 from coretools.client.arguments import parse_arguments
-from coretools.client.render import error_json, error_kind, has_failed, result_json, result_text, tool_page, tools_table
+from coretools.client.render import (
+    error_json,
+    error_kind,
+    has_failed,
+    result_json,
+    result_text,
+    still_running,
+    tool_page,
+    tools_table,
+)
 from coretools.client.session import in_process
 from coretools.errors import CoreError, InputOutput, UnknownTool, exit_code_of
 from coretools.serving.ending import Ending, until_signalled
@@ -63,6 +72,9 @@ async def _call(client: Client, request: Request) -> int:
         unprinted = _print(result_text(result))
     else:
         _complain(result_text(result))
+    run = still_running(result)
+    if run is not None:
+        _complain(f"{run} still ran and is stopped: a run ends with the process that started it, which ends now")
     if kind is not None:
         return exit_code_of(kind)
     return FAILED if has_failed(result) else unprinted

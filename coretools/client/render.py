@@ -28,6 +28,12 @@ def has_failed(result: types.CallToolResult) -> bool:
     return bool((result.meta or {}).get(FAILED_KEY))
 
 
+def still_running(result: types.CallToolResult) -> str | None:
+    """The run that a result speaks of, when it had not ended."""
+    facts = (result.meta or {}).get(FACTS_KEY, {})
+    return str(facts.get("run")) if facts.get("running") else None
+
+
 def result_json(tool: str, result: types.CallToolResult) -> str:
     """A result for programs, in a fixed shape whatever the tool."""
     meta = result.meta or {}

@@ -65,6 +65,8 @@ class Child:
         self._seen_exit = False
         self.duration_seconds = 0.0
         self.peak_memory_bytes = 0
+        self.stopped_for = ""
+        """Nobody ends this one but the runner (see `supervised`)."""
 
     @property
     def has_exited(self) -> bool:

@@ -12,6 +12,10 @@ NAMES = frozenset(
     {
         # Who and where: what POSIX (XBD 8.3) says programs may expect.
         *("PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"),
+        # The locale categories of POSIX and glibc, each by name: ssh servers take any LC_* from their clients, so
+        # people send their tokens as LC_SOMETHING.
+        *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME", "LC_ADDRESS"),
+        *("LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_NAME", "LC_PAPER", "LC_TELEPHONE"),
         # Where a trusted certificate lies: build tools behind a company's proxy fail without.
         *("SSL_CERT_FILE", "SSL_CERT_DIR"),
         # Directories only. XDG_RUNTIME_DIR is left out: the sockets of agents lie in it.
@@ -29,9 +33,6 @@ NAMES = frozenset(
 )
 """Variables that every child gets when the server has them."""
 
-PREFIXES = ("LC_",)
-"""Families of variables that every child gets: the locale categories of POSIX, and nothing that programs act on."""
-
 
 def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> dict[str, str]:
     """The part of the server's environment that children get: the allow-list and the names in `passed`.
@@ -46,7 +47,7 @@ def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> di
         if not name or "=" in name or "\0" in name:
             raise BadSetting(f"environment variable {name!r}: not a name; give names only, without a value")
     wanted = NAMES.union(passed)
-    chosen = {name: value for name, value in server.items() if name in wanted or name.startswith(PREFIXES)}
+    chosen = {name: value for name, value in server.items() if name in wanted}
     if "PATH" in chosen:
         entries = chosen["PATH"].split(os.pathsep)
         chosen["PATH"] = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))

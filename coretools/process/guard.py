@@ -32,8 +32,10 @@ its sweep must not end our guard before the guard has seen the end of our server
 class Guard:
     """Keeps the guard process alive and its table right. Methods may be called from several threads."""
 
-    def __init__(self, marker: str, *, slots: int, grace_seconds: float) -> None:
+    def __init__(self, marker: str, *, slots: int, grace_seconds: float, scratch: str = "") -> None:
+        """`scratch` is a directory of the server's that is removed after its death; it need not be there yet."""
         self._marker = marker
+        self._scratch = scratch
         self._slots = slots
         self._grace_seconds = grace_seconds
         self._lock = threading.Lock()
@@ -103,7 +105,7 @@ class Guard:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", str(Path(survivors.__file__))),
-                    *(str(self._table), str(self._slots), self._marker, str(self._grace_seconds)),
+                    *(str(self._table), str(self._slots), self._marker, str(self._grace_seconds), self._scratch),
                 ],
                 stdin=reading,
                 stdout=subprocess.DEVNULL,

@@ -4,25 +4,36 @@ argv only, never a shell. What a child wrote is kept in bounded excerpts, whatev
 not an error. What a run started ends with it, however it ends; the exceptions stand in docs/specs/process.md.
 """
 
+import logging
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
-from coretools.errors import Busy, CannotStart
+from coretools.confinement.domain import Domain
+from coretools.errors import Busy, CannotStart, ReadOnly
 from coretools.excerpt import Excerpt
 from coretools.process import survivors
 from coretools.process.child import HAS_PIDFD, Child
+from coretools.process.commands import start_command
 from coretools.process.guard import Guard
+from coretools.process.keeper import Holding, Keeper
+from coretools.process.pace import Pace
 from coretools.process.spawn import CWD_BY_HANDLE, check_words, spawn
 from coretools.process.stopping import stop
-from coretools.process.streams import Listener, Streams
+from coretools.process.streams import Feed, Listener, Recorder, Streams, TerminalSize
+from coretools.process.supervised import Supervised
+from coretools.redact_argv import command_line
+from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
+
+logger = logging.getLogger(__name__)
 
 MARKER = "CORETOOLS_RUN_ID"
 """Variable that every child gets: `SERVER-NUMBER-`. What carries it is ours to end, wherever it went. The number is
@@ -39,19 +50,36 @@ CLOSE_GUARD_SECONDS = 10.0
 class Order:
     """What one run may differ in."""
 
+    is_command: bool = False
+    """A program of the project's or the caller's: judged by the operator's policy, and held by a supervisor."""
     timeout_seconds: float | None = None
     """None: the runner's own."""
     stdin: bytes | None = None
     """None: /dev/null."""
+    input: Feed | None = None
+    """Standard input that is given while the program runs; wins over `stdin`."""
+    terminal: TerminalSize | None = None
+    """A terminal in place of the three pipes; only where `Runner.has_terminals`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the runner's environment; wins over it."""
     inherit: bool = True
     """False: `environment` is the whole of it."""
     keep_bytes: int | None = None
     """Kept of each output. None: the runner's own."""
+    domain: Domain | None = None
+    """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
     on_stdout: Listener | None = None
     """Sees every piece of standard output as it comes, on the event loop. True means "enough": the tree is stopped and
     the run ends as if the child had, with `timed_out` False. Not asked any more once the tree is being stopped."""
+    recorder: Recorder | None = None
+    """Sees every piece of both outputs, to the last."""
+    halt: anyio.Event | None = None
+    """Set: the tree is stopped as when a listener has enough."""
+
+    @property
+    def feed(self) -> Feed | None:
+        """Where standard input comes from; None for /dev/null."""
+        return self.input or (Feed.of(self.stdin) if self.stdin is not None else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +102,15 @@ class Completed:
     the server's own peak, which the kernel hands on to every child."""
     stragglers_stopped: int
     """Processes that outlived the program and were ended by the runner."""
+    tier: str | None = None
+    """Tier of confinement that a command ran in; None for what is no command, or where there is no keeper."""
+    stopped_for: str = ""
+    """Why its supervisor ended a command; empty when it did not."""
 
     @property
     def ok(self) -> bool:
         """Whether the program ended by itself, in time, with exit code 0."""
-        return self.exit_code == 0 and not self.timed_out
+        return self.exit_code == 0 and not self.timed_out and not self.stopped_for
 
 
 class _Run:
@@ -95,12 +127,28 @@ class _Run:
 class Runner:
     """Starts children and sees to their end. `close` must be called: it ends the guard process too."""
 
-    def __init__(self, limits: Limits, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        environment: Mapping[str, str],
+        *,
+        keeper: Keeper | None = None,
+        programs: ProgramPolicy | None = None,
+    ) -> None:
+        """Without a keeper commands are started like everything else; without a policy all of them are allowed."""
         self._limits = limits
+        self._keeper = keeper
+        self._programs = programs
         self._environment = dict(environment)
         self._id = secrets.token_hex(8)
-        self._guard = Guard(f"{MARKER}={self._id}-", slots=limits.processes, grace_seconds=limits.grace_seconds)
+        self._guard = Guard(
+            f"{MARKER}={self._id}-",
+            slots=limits.processes,
+            grace_seconds=limits.grace_seconds,
+            scratch="" if keeper is None else keeper.scratch,
+        )
         self._looks = CapacityLimiter(LOOK_THREADS)
+        self._pace = Pace()
         self._numbers = count(1)
         self._runs: set[_Run] = set()
         self._idle: anyio.Event | None = None
@@ -114,6 +162,16 @@ class Runner:
     def running(self) -> int:
         """Runs that have not ended, those that wait for their start included."""
         return len(self._runs)
+
+    @property
+    def tier(self) -> str | None:
+        """Tier of confinement that commands run in; None before it is known, and where there is no keeper."""
+        return None if self._keeper is None else self._keeper.tier
+
+    @property
+    def has_terminals(self) -> bool:
+        """Whether a run may have a terminal here."""
+        return self._keeper is not None and self._keeper.has_spawner
 
     @property
     def protections(self) -> dict[str, bool]:
@@ -134,10 +192,16 @@ class Runner:
 
         Raises:
             CannotStart: not found, not executable, ..., or the runner is closed. InvalidArguments: a NUL in a word.
-            Busy: as many children as allowed run already.
+            Busy: as many children as allowed run already. DeniedCommand: a command that the operator's policy does not
+            allow. Unconfined: commands must not run in the tier in force.
         """
         argv = tuple(argv)
         check_words(argv, order.environment)
+        if order.is_command and self._programs is not None:
+            self._programs.require(argv)
+        level = logging.INFO if order.is_command else logging.DEBUG
+        if logger.isEnabledFor(level):
+            logger.log(level, "run: %s", command_line(argv))
         if self._idle is not None:
             raise _ending(argv)
         if len(self._runs) >= self._limits.processes:
@@ -145,12 +209,20 @@ class Runner:
         run = _Run(f"{self._id}-{next(self._numbers)}-")
         self._runs.add(run)
         try:
-            child = self._start(run, argv, cwd, order)
+            child = await self._started(run, argv, cwd, order)
             return await self._follow(run, child, argv, order)
         finally:
             self._runs.remove(run)
             if self._idle is not None and not self._runs:
                 self._idle.set()
+
+    async def prepare(self) -> Holding:
+        """Find out how commands are held here, and have one waiting, so that the first call need not."""
+        if self._keeper is None:
+            return Holding("none", {"landlock": "commands have no keeper"}, is_permitted=True, is_whole=True)
+        if self._keeper.has_spawner:
+            self._guard.ensure()
+        return await self._keeper.prepare()
 
     async def close(self) -> None:
         """End every child: TERM, grace, KILL; then the guard. Bounded; a run that is waited for ends as stopped."""
@@ -165,7 +237,44 @@ class Runner:
                 with anyio.move_on_after(self._limits.grace_seconds + 2 * survivors.KILL_SECONDS):
                     await self._idle.wait()
             with anyio.move_on_after(CLOSE_GUARD_SECONDS):
-                await to_thread.run_sync(self._guard.close, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+                await to_thread.run_sync(self._close_helpers, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+
+    def _close_helpers(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+        self._guard.close()
+
+    async def _started(self, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child | Supervised:
+        if not order.is_command:
+            return self._start(run, argv, cwd, order)
+        if self._keeper is not None and self._keeper.tier is None:
+            await self.prepare()
+        if self.tier in (None, "none") and not cwd.place.root.writable:
+            raise ReadOnly(f"{cwd.shown}: the root is read-only, and a program started there could write to it")
+        if self._keeper is None:
+            return self._start(run, argv, cwd, order)
+        if not self._keeper.has_spawner:
+            self._keeper.require()
+            return self._start(run, argv, cwd, order)
+        return await self._start_command(self._keeper, run, argv, cwd, order)
+
+    async def _start_command(
+        self, keeper: Keeper, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order
+    ) -> Supervised:
+        child = None
+        self._guard.ensure()
+        with run.scope:
+            child = await start_command(
+                keeper,
+                argv,
+                cwd=cwd,
+                environment=partial(self._command_environment, run, order),
+                fed=order.input is not None or order.stdin is not None,
+                size=order.terminal,
+            )
+        if child is None:  # the runner was closed meanwhile
+            raise _ending(argv)
+        return child
 
     def _start(self, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child:
         # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
@@ -174,15 +283,21 @@ class Runner:
         environment = {**self._environment, **order.environment} if order.inherit else dict(order.environment)
         environment[MARKER] = run.mark
         self._guard.ensure()
-        child = spawn(argv, cwd=cwd, environment=environment, fed=order.stdin is not None)
+        is_fed = order.input is not None or order.stdin is not None
+        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=is_fed)
+        child = start() if order.domain is None else order.domain.run(start)
         run.slot = self._guard.enter(child.pid)
         return child
 
-    async def _follow(self, run: _Run, child: Child, argv: tuple[str, ...], order: Order) -> Completed:
+    def _command_environment(self, run: _Run, order: Order) -> dict[str, str]:
+        held = {} if self._keeper is None else self._keeper.variables()
+        return {**self._environment, **held, **order.environment, MARKER: run.mark}
+
+    async def _follow(self, run: _Run, child: Child | Supervised, argv: tuple[str, ...], order: Order) -> Completed:
         limits = self._limits
         timeout = limits.run_seconds if order.timeout_seconds is None else order.timeout_seconds
         keep_bytes = limits.output_bytes if order.keep_bytes is None else order.keep_bytes
-        streams = Streams(child, stdin=order.stdin, keep_bytes=keep_bytes, on_stdout=order.on_stdout)
+        streams = Streams(child, order, keep_bytes=keep_bytes, pace=self._pace)
         stragglers, timed_out, must_sweep = 0, False, True
         run.scope.deadline = anyio.current_time() + timeout
         try:
@@ -191,7 +306,7 @@ class Runner:
             timed_out = run.scope.cancelled_caught and not run.is_closing and not child.reap()
             # What left the process group is looked for when a run was broken off. After an ordinary end the look would
             # cost more than most runs.
-            must_sweep = timed_out
+            must_sweep = timed_out or (order.halt is not None and order.halt.is_set())
         finally:
             stragglers = await self._end(run, child, streams, must_sweep=must_sweep)
         return Completed(
@@ -204,9 +319,13 @@ class Runner:
             timed_out=timed_out,
             peak_memory_bytes=child.peak_memory_bytes,
             stragglers_stopped=stragglers,
+            tier=self._keeper.tier if self._keeper is not None and order.is_command else None,
+            stopped_for=child.stopped_for,
         )
 
-    async def _end(self, run: _Run, child: Child, streams: Streams, *, must_sweep: bool) -> int:
+    async def _end(self, run: _Run, child: Child | Supervised, streams: Streams, *, must_sweep: bool) -> int:
+        if isinstance(child, Supervised):
+            return await self._end_command(child, streams)
         # While closing, the guard looks once for all runs, so none looks for itself.
         marker = None if run.is_closing else f"{MARKER}={run.mark}".encode()
         stragglers = 0
@@ -221,6 +340,18 @@ class Runner:
                 self._guard.leave(run.slot)
             else:  # in the kernel for good, or asyncio's own cancel came through the shield
                 threading.Thread(target=self._end_unseen, args=(run, child), daemon=True).start()
+        return stragglers
+
+    async def _end_command(self, child: Supervised, streams: Streams) -> int:
+        stragglers = 0
+        try:
+            with CancelScope(shield=True):
+                stragglers = await child.stop(streams, self._limits)
+        finally:
+            # Whatever came through the shield: without our ends the supervisor ends what is left.
+            child.close()
+            if self._keeper is not None:
+                self._keeper.refill()
         return stragglers
 
     def _end_unseen(self, run: _Run, child: Child) -> None:

@@ -166,9 +166,10 @@ def registered(table: int, slots: int) -> list[int]:
 def main(arguments: list[str]) -> None:
     """Be the guard: wait on standard input until the server is gone, then end what it left.
 
-    The arguments are the descriptor of the table, the number of its slots, the marker and the grace period.
+    The arguments are the descriptor of the table, the number of its slots, the marker, the grace period, and a
+    directory to be removed, or nothing.
     """
-    table, slots, marker, grace_seconds = arguments
+    table, slots, marker, grace_seconds, scratch = arguments
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # A read returns when the last writing end is closed, by whatever death; one byte comes before an orderly end.
@@ -180,6 +181,10 @@ def main(arguments: list[str]) -> None:
         # one more look, a moment later, finds it by its marker.
         time.sleep(LAST_PAUSE_SECONDS)
         end_all((), marker.encode(), 0.0)
+    if scratch and os.path.isdir(scratch):
+        import shutil  # in nearly every life of a guard there is nothing to remove
+
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from coretools.errors import TooLarge, WrongType
 from coretools.sandbox.failures import translated
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -108,6 +109,21 @@ def opened(directory: int, name: str) -> Iterator[int]:
     """
     with translated(name):
         handle = os.open(name, _DIRECTORY, dir_fd=directory)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def pinned(directory: int, name: str) -> Iterator[int]:
+    """Handle of whatever has this name, a link too: it says which file is meant, and can't be read.
+
+    Raises:
+        NotFound, PermissionRefused.
+    """
+    with translated(name):
+        handle = os.open(name, _PIN, dir_fd=directory)
     try:
         yield handle
     finally:

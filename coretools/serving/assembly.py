@@ -2,17 +2,26 @@
 
 import logging
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 
+from coretools.confinement.domain import Domains
 from coretools.dispatch import Dispatcher
 from coretools.process.environment import child_environment
+from coretools.process.keeper import Keeper
 from coretools.process.runner import Runner
+from coretools.process.runs import Runs
+from coretools.redact import Redactor, secret_values
+from coretools.redact_stream import StreamRedactor
 from coretools.registry import Registry
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.roots import Roots, RootSpec
+from coretools.serving.resources import RunResources
 from coretools.settings import Settings
 from coretools.tools.ci.tools import Ci
+from coretools.tools.commands.tools import Commands
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.filesystem.tools import Filesystem
 from coretools.tools.repository.tools import Repository
@@ -27,7 +36,10 @@ class Assembly:
 
     roots: Roots
     runner: Runner
+    keeper: Keeper
+    resources: RunResources
     dispatcher: Dispatcher
+    domains: Domains
 
     @property
     def instructions(self) -> str:
@@ -56,24 +68,46 @@ async def assembled(settings: Settings, environment: Mapping[str, str]) -> Async
     """
     deny = DenyRules([*(DEFAULT_DENY if settings.default_deny else ()), *settings.deny])
     specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]
-    with Roots(specs, deny=deny, resolver=settings.resolver) as roots:
-        runner = Runner(settings.limits, child_environment(environment, passed=settings.pass_environment))
-        try:
-            offer = registry_of(roots, runner, settings).offer(settings.profile, read_only=settings.read_only)
-            yield Assembly(roots, runner, Dispatcher(offer, threads=settings.limits.threads))
-        finally:
-            await runner.close()
+    with Roots(specs, deny=deny, resolver=settings.resolver) as roots, closing(Domains()) as domains:
+        inherited = child_environment(environment, passed=_passed(settings))
+        keeper = Keeper(roots, settings.policy.confinement, inherited)
+        programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
+        runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
+        redactor = output_redactor(settings, environment)
+        make_filter = partial(StreamRedactor, redactor) if redactor else None
+        async with Runs(runner, settings.limits, make_filter=make_filter) as runs:
+            try:
+                registry = registry_of(roots, runner, runs, settings, domains=domains, redactor=redactor)
+                offer = registry.offer(settings.profile, read_only=settings.read_only)
+                dispatcher = Dispatcher(offer, threads=settings.limits.threads)
+                yield Assembly(roots, runner, keeper, RunResources(runs, settings.limits), dispatcher, domains)
+            finally:
+                await runner.close()
 
 
-def registry_of(roots: Roots, runner: Runner, settings: Settings) -> Registry:
+def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redactor | None:
+    """What takes the credentials out of what commands print; None unless the operator asks for it."""
+    if settings.redact_output or settings.policy.redact_output:
+        return Redactor(secret_values(environment))
+    return None
+
+
+def registry_of(
+    roots: Roots, runner: Runner, runs: Runs, settings: Settings, *, domains: Domains, redactor: Redactor | None
+) -> Registry:
     """Every tool set, in the order in which tools are listed."""
     registry = Registry()
     registry.add_set("filesystem", Filesystem(roots, settings.limits))
-    registry.add_set("search", Search(roots, runner, settings.limits))
-    registry.add_set("git", Repository(roots, runner, settings.limits))
-    registry.add_set("ci", Ci(roots, runner, settings.limits))
-    registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits))
+    registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
+    registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains))
+    registry.add_set("ci", Ci(roots, runner, settings.limits, redactor=redactor))
+    registry.add_set("commands", Commands(roots, runs, settings.limits, redactor=redactor))
+    registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits, domains=domains))
     return registry
+
+
+def _passed(settings: Settings) -> tuple[str, ...]:
+    return (*settings.pass_environment, *settings.policy.environment_pass)
 
 
 def _spec(text: str, *, read_only: bool) -> RootSpec:

@@ -1,7 +1,7 @@
 """An offer of commands as an MCP server, for both protocol eras, on the SDK's lowlevel `Server`.
 
 The lowlevel server and a dispatch of our own: strict arguments, one copy of each result, public API only
-(docs/adr/0001). Serves tools; the transport is the entry point's choice.
+(docs/adr/0001). Serves tools, and the output of runs as resources; the transport is the entry point's choice.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from coretools.dispatch import Dispatcher, Outcome
 from coretools.errors import UnknownTool
 from coretools.registry import Command, Offer
 from coretools.serving.progress import ClientCall
+from coretools.serving.resources import RunResources
 
 SERVER_NAME = "coretools"
 
@@ -35,7 +36,7 @@ LIST_SECONDS = 60
 """How long a client of the stateless era may keep the list of tools: it is fixed while the server runs."""
 
 
-def build_server(dispatcher: Dispatcher, instructions: str) -> Server[Any]:
+def build_server(dispatcher: Dispatcher, instructions: str, runs: RunResources | None = None) -> Server[Any]:
     """A server that offers what the dispatcher offers. Not started; serves any number of connections."""
     listing = _Listing(dispatcher.offer)
 
@@ -62,6 +63,9 @@ def build_server(dispatcher: Dispatcher, instructions: str) -> Server[Any]:
         instructions=instructions,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=runs.list if runs else None,
+        on_list_resource_templates=runs.list_templates if runs else None,
+        on_read_resource=runs.read if runs else None,
         # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
         get_tool_input_schema=listing.input_schema,
     )
@@ -97,14 +101,14 @@ def on_the_wire(value: Any) -> Any:
     return value
 
 
-def as_tool(command: Command) -> types.Tool:
+def as_tool(command: Command, *, shows_output: bool) -> types.Tool:
     """A command as the protocol lists it, with the four hints always explicit."""
     declared = command.declaration
     return types.Tool(
         name=command.name,
         description=command.description,
         input_schema=command.arguments.schema(),
-        output_schema=command.output_schema,
+        output_schema=command.output_schema if shows_output else None,
         annotations=types.ToolAnnotations(
             read_only_hint=declared.read_only,
             destructive_hint=declared.destructive,
@@ -126,7 +130,7 @@ class _Listing:
     def result(self) -> types.ListToolsResult:
         if self._result is None:
             self._result = types.ListToolsResult(
-                tools=[as_tool(command) for command in self._offer],
+                tools=[as_tool(command, shows_output=self._offer.shows_outputs) for command in self._offer],
                 ttl_ms=LIST_SECONDS * 1000,
                 cache_scope="public",
             )

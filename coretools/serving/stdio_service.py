@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Mapping
 
+import anyio
+
 from coretools.serving.assembly import Assembly, assembled
 from coretools.serving.ending import Ending, until_signalled
 from coretools.serving.server import build_server
@@ -20,29 +22,49 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str]) -> int
 
     Raises:
         BadSetting: a root or another setting can't be used.
+        Unconfined: commands can't be held as the operator requires.
     """
     ending = Ending()
     with standard_streams_claimed() as wire:
         async with assembled(settings, environment) as assembly:
-            server = build_server(assembly.dispatcher, assembly.instructions)
+            server = build_server(assembly.dispatcher, assembly.instructions, assembly.resources)
             _announce(assembly, settings)
+            if settings.policy.confinement.require is not None:
+                await _prepare(assembly)
+                assembly.keeper.require()
             async with (
                 until_signalled(ending),
                 stdio_streams(wire, settings.limits.line_bytes, ending.begin) as streams,
+                anyio.create_task_group() as tasks,
             ):
+                tasks.start_soon(_prepare, assembly)
                 await server.run(*streams, server.create_initialization_options())
+                tasks.cancel_scope.cancel()
             ending.begin()
     return ending.exit_code
 
 
 def _announce(assembly: Assembly, settings: Settings) -> None:
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
-    missing = ", ".join(name for name, there in assembly.runner.protections.items() if not there) or "none"
+    protections = {**assembly.runner.protections, "git-confinement": assembly.domains.is_possible}
+    missing = ", ".join(name for name, there in protections.items() if not there) or "none"
     logger.info(
-        "serving %s; profile %s%s; paths by %s; commands and git run unconfined by the kernel; missing protections: %s",
+        "serving %s; profile %s%s; paths by %s; missing protections: %s",
         roots,
         settings.profile,
         ", read-only" if settings.read_only else "",
         assembly.roots.resolver,
         missing,
     )
+
+
+async def _prepare(assembly: Assembly) -> None:
+    """Find the tier and have a command waiting while the client still introduces itself; say what was found."""
+    if all(command.name != "run_command" for command in assembly.dispatcher.offer):
+        return
+    holding = await assembly.runner.prepare()
+    level = logging.INFO if holding.tier == "full" else logging.WARNING
+    missing = "".join(f"; not {tier}: {why}" for tier, why in holding.missing.items())
+    logger.log(level, "commands are held in tier %s%s", holding.tier, missing)
+    if not holding.is_permitted:
+        logger.warning("no command is run in tier %s (--allow-unconfined, --require-tier)", holding.tier)

@@ -8,8 +8,11 @@ import platform
 from dataclasses import asdict
 
 from coretools import __version__
+from coretools.confinement.domain import Domains
 from coretools.declare import Effect, tool
 from coretools.errors import CannotStart, CoreError
+from coretools.process.confined import Confined
+from coretools.process.keeper import Holding
 from coretools.process.runner import Order, Runner
 from coretools.result import Result
 from coretools.sandbox.reading import open_directory
@@ -29,6 +32,8 @@ VERSION_SECONDS = 5.0
 MISSING = {
     "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
     "command-confinement": "a command may do whatever the server's user may, outside the roots too",
+    "command-view": "a command sees names, sizes and times of files outside, and reads denied files beneath the roots",
+    "deny-globs-in-view": "there are too many directories to find every denied file in, so commands may read some",
     "git-confinement": "whoever writes in a root while git runs can make it read through a link that leads out",
 }
 """What it means for a caller that a protection is not in force."""
@@ -41,6 +46,10 @@ class DiagnosticsReport(Result):
     platform: str
     roots: list[str]
     resolver: str
+    tier: str
+    """How commands are held: `full`, `landlock` or `none`."""
+    missing_tiers: dict[str, str]
+    """Stronger tiers, and why they can't be had here."""
     protections: dict[str, bool]
     limits: dict[str, int | float]
 
@@ -52,6 +61,8 @@ class DiagnosticsReport(Result):
             f"platform: {self.platform}",
             *(f"root: {root}" for root in self.roots),
             f"paths resolved by: {self.resolver}",
+            f"commands are held in tier: {self.tier}",
+            *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
@@ -66,32 +77,37 @@ class DiagnosticsReport(Result):
 class Diagnostics:
     """Tools about the server itself."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits) -> None:
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains) -> None:
         self._roots = roots
         self._runner = runner
+        self._confined = Confined(runner, domains)
         self._limits = limits
 
     @tool(Effect.READ)
     async def get_diagnostics(self) -> DiagnosticsReport:
-        """Versions, roots and rights, protections in force and missing, limits."""
+        """Versions, roots, rights, protections, limits."""
+        holding = await self._runner.prepare()
         return DiagnosticsReport(
             versions=await self._versions(),
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
             roots=[f"{root.path} ({'read and write' if root.writable else 'read only'})" for root in self._roots],
             resolver=self._roots.resolver,
-            protections=self._protections(),
+            tier=holding.tier,
+            missing_tiers=dict(holding.missing),
+            protections=self._protections(holding),
             limits=asdict(self._limits),
         )
 
-    def _protections(self) -> dict[str, bool]:
+    def _protections(self, holding: Holding) -> dict[str, bool]:
         return {
             "paths-beneath-roots": True,
             "openat2": self._roots.resolver == "openat2",
             "environment-allow-list": True,
             **self._runner.protections,
-            # Nothing holds back what a command itself does: said by name, never implied.
-            "command-confinement": False,
-            "git-confinement": False,
+            "command-confinement": holding.tier != "none",
+            "command-view": holding.tier == "full",
+            "deny-globs-in-view": holding.tier == "full" and holding.is_whole,
+            "git-confinement": self._confined.is_confined("git"),
         }
 
     async def _versions(self) -> dict[str, str]:
@@ -107,10 +123,11 @@ class Diagnostics:
 
     async def _version(self, program: str) -> str:
         """The first line that `program --version` prints, without its name; or why there is none."""
-        order = Order(timeout_seconds=VERSION_SECONDS, keep_bytes=4096)
         try:
+            domain = self._confined.domain(program, ())
+            order = Order(timeout_seconds=VERSION_SECONDS, keep_bytes=4096, domain=domain)
             with open_directory(self._roots, ".") as directory:
-                run = await self._runner.run((program, "--version"), cwd=directory, order=order)
+                run = await self._confined.run((program, "--version"), cwd=directory, order=order)
         except CannotStart:
             return "missing"
         except CoreError as error:

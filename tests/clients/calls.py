@@ -11,7 +11,7 @@ COMMAND = sys.executable
 WORKSTATION = ("-m", "servers.workstation")
 """Started in `TREE`; the directory to serve follows."""
 
-SETS = frozenset({"filesystem", "search", "git", "ci", "diagnostics"})
+SETS = frozenset({"filesystem", "search", "git", "ci", "commands", "diagnostics"})
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ CALLS = (
     Call("search", "search_text", {"pattern": "def greet"}, "greeting.py"),
     Call("git", "git_log", {"limit": 2}, "greet by name"),
     Call("ci", "ci_test", {"command": "python3 -m unittest -v"}, "1 passed"),
-    Call("ci", "run_command", {"command": "git --version"}, "git version"),
+    Call("commands", "run_command", {"command": "git --version"}, "git version"),
     Call("filesystem", "edit_file", EDIT, "greeting.py"),
     Call("git", "git_status", {}, "greeting.py"),
     Call("diagnostics", "get_diagnostics", {}, "coretools"),

@@ -21,6 +21,7 @@ SECRETS = {
     "GOPROXY": "https://user:planted-8@proxy",
     "LC": "planted-9",
     "path": "planted-10",
+    "LC_GITHUB_TOKEN": "planted-11",
 }
 TAKEOVERS = {
     "LD_PRELOAD": "/planted.so",

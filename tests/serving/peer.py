@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,15 @@ class Peer:
 
 
 @contextmanager
-def peer(*words: str | Path, environment: dict[str, str] | None = None, cwd: Path | None = None) -> Iterator[Peer]:
-    """A workstation server, started as a desktop client starts it."""
+def peer(
+    *words: str | Path,
+    environment: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    before: Sequence[str] = (),
+) -> Iterator[Peer]:
+    """A workstation server, started as a desktop client starts it; `before` stands before its command line."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "servers.workstation", *map(str, words)],
+        [*before, sys.executable, "-m", "servers.workstation", *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

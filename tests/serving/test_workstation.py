@@ -85,14 +85,13 @@ def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, capsys: p
     assert answer["result"]["tools"] == json.loads(SNAPSHOT.read_text())
 
 
-def test_every_tool_has_its_four_hints_and_a_closed_schema(project: Path) -> None:
-    """declarations-1, declarations-2: nothing is left to a client's assumption."""
+def test_every_tool_has_its_four_hints_and_a_description(project: Path) -> None:
+    """declarations-1: nothing is left to a client's assumption."""
     with peer(project, "--profile", "all") as client:
         client.start_session()
         tools = client.ask("tools/list")["result"]["tools"]
     for tool in tools:
         assert set(tool["annotations"]) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
-        assert tool["inputSchema"]["additionalProperties"] is False
         assert tool["description"]
 
 

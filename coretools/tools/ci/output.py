@@ -5,6 +5,9 @@ Pure: text in, text out, in time that grows with the length of the text only.
 
 import re
 
+from coretools.excerpt import Excerpt
+from coretools.redact import Redactor, whole_lines
+
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, clearing
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"  # OSC: titles, links, the clipboard
@@ -23,7 +26,20 @@ _VISIBLE |= {0x7F: "\u2421"} | {code: f"\\x{code:02x}" for code in range(0x80, 0
 
 def plain(text: str) -> str:
     """The text without escape sequences; line ends become LF and control characters become visible."""
-    return without_escapes(text).replace("\r\n", "\n").translate(_VISIBLE)
+    return visible(without_escapes(text))
+
+
+def printed(excerpt: Excerpt, redactor: Redactor | None) -> str:
+    """What was kept of an output, as `plain` text; with a redactor without credentials, also those that were cut."""
+    if redactor is None:
+        return plain(excerpt.text())
+    # After the escape sequences are gone: a colour in the middle of a token would hide it from the redactor only.
+    return redactor.text(plain(whole_lines(excerpt).text()))
+
+
+def visible(text: str) -> str:
+    """The text with its escape sequences to be read, not to be obeyed; line ends become LF."""
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
 def without_escapes(text: str) -> str:

@@ -22,6 +22,10 @@ SHOWN_WITH_REPORT = 4_000
 """Characters of output beside a list of failures that was read from it."""
 
 
+SIGNAL_REASONS = {"SIGXFSZ": ": a file grew over the limit (file_bytes in the policy file)"}
+"""What a signal means that our own limits send."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """How one command, or several in a row, ended. A failure is a result, never an error."""
@@ -34,6 +38,10 @@ class Ended:
     duration_seconds: float
     peak_memory_bytes: int
     stragglers_stopped: int
+    tier: str | None
+    """Tier of confinement."""
+    stopped_for: str
+    """Why it was ended before its deadline; empty when it was not."""
     output: str
     """Both streams, without terminal escapes."""
     dropped_bytes: int
@@ -51,6 +59,8 @@ class Ended:
             duration_seconds=round(sum(run.duration_seconds for run in runs), 3),
             peak_memory_bytes=max(run.peak_memory_bytes for run in runs),
             stragglers_stopped=sum(run.stragglers_stopped for run in runs),
+            tier=last.tier,
+            stopped_for=last.stopped_for,
             output=output,
             dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
         )
@@ -58,14 +68,16 @@ class Ended:
     @property
     def failed(self) -> bool:
         """Whether it ended otherwise than by itself with exit code 0."""
-        return self.exit_code != 0 or self.timed_out
+        return self.exit_code != 0 or self.timed_out or bool(self.stopped_for)
 
     def verdict(self) -> str:
         """How it ended, in words."""
         if self.timed_out:
             return f"timed out after {self.duration_seconds:.1f} s and was stopped"
+        if self.stopped_for:
+            return f"stopped: {self.stopped_for}"
         if self.signal is not None:
-            return f"ended by {self.signal}"
+            return f"ended by {self.signal}{SIGNAL_REASONS.get(self.signal, '')}"
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
 
@@ -88,20 +100,8 @@ class EndedResult(Result):
             "duration_seconds": self.ended.duration_seconds,
             "peak_memory_bytes": self.ended.peak_memory_bytes,
             "stragglers_stopped": self.ended.stragglers_stopped,
+            "tier": self.ended.tier,
         }
-
-
-class CommandResult(EndedResult):
-    """What `run_command` answers."""
-
-    def text(self) -> str:
-        """Output; before it, unless the exit code is 0, how the command ended."""
-        lines = [f"[{self.ended.verdict()}]"] if self.failed else []
-        if self.ended.stragglers_stopped:
-            lines.append(f"[{self.ended.stragglers_stopped} left-over processes stopped]")
-        if self.ended.output:
-            lines.append(self.ended.output)
-        return "\n".join(lines) or "[exit code 0, no output]"
 
 
 class StepsResult(EndedResult):

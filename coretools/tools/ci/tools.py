@@ -1,4 +1,4 @@
-"""Build, test, restore and run: programs of the project, started as argv in a directory beneath a root.
+"""Build, test and restore: programs of the project, started as argv in a directory beneath a root.
 
 How a project is built is detected from its files (`detect`), what its tests came to is read from their output
 (`parse`). Starting, stopping and bounding is the runner's.
@@ -15,20 +15,23 @@ from pydantic import Field
 
 from coretools.command import split
 from coretools.declare import Effect, tool
-from coretools.errors import CannotStart, InvalidArguments, ReadOnly, Unsupported
+from coretools.errors import CannotStart, Unsupported
+from coretools.excerpt import Excerpt
 from coretools.process.runner import Completed, Order, Runner
-from coretools.sandbox.reading import Directory, open_directory
+from coretools.redact import Redactor, whole_lines
+from coretools.sandbox.reading import Directory
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
 from coretools.tools.ci.detect import LOOKED_FOR, choose, detect
 from coretools.tools.ci.gradle_results import gradle_results
-from coretools.tools.ci.output import plain, streams
+from coretools.tools.ci.output import plain, printed, streams, without_escapes
 from coretools.tools.ci.parse import parse
 from coretools.tools.ci.project import Action, Steps
 from coretools.tools.ci.read_go import go_text
 from coretools.tools.ci.read_go import shown as go_shown
-from coretools.tools.ci.results import CommandResult, Ended, StepsResult, SuiteReport
+from coretools.tools.ci.results import Ended, StepsResult, SuiteReport
 from coretools.tools.ci.view import ProjectView
+from coretools.tools.commands.starting import open_to_start, timeout
 
 ENVIRONMENT = {"CI": "true"}
 """For builds, tests and restores, as every CI service sets it: no watch mode, no prompts, lock files left alone."""
@@ -43,8 +46,9 @@ Value = TypeVar("Value")
 class Ci:
     """Tools that start the project's own programs."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits) -> None:
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, redactor: Redactor | None = None) -> None:
         self._roots = roots
+        self._redactor = redactor
         self._runner = runner
         self._limits = limits
         self._limiter = anyio.CapacityLimiter(_THREADS)
@@ -56,7 +60,7 @@ class Ci:
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, structured=True)
     async def ci_test(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> SuiteReport:
-        """Run a project's tests, or those of `command`: counts, failures with file and line."""
+        """Run a project's tests, or `command`: counts, failures with file and line."""
         with await self._open(project) as directory:
             chosen, alternatives = await self._plan("test", directory, command=command)
             runs = await self._run_first(alternatives, directory, order=self._order(timeout_seconds))
@@ -66,31 +70,14 @@ class Ci:
     async def ci_restore(
         self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None
     ) -> StepsResult:
-        """Install a project's dependencies, by its lock file if it has one, or by `command`."""
+        """Install a project's dependencies, by its lock file or by `command`."""
         return await self._steps("restore", project, command=command, timeout_seconds=timeout_seconds)
-
-    @tool(Effect.CHANGE, open_world=True, long_running=True)
-    async def run_command(
-        self,
-        command: Annotated[str, Field(description="Quoted as in sh; no pipes, redirects, &&, $VAR or *")],
-        directory: str = ".",
-        *,
-        timeout_seconds: Timeout = None,
-        stdin: str = "",
-    ) -> CommandResult:
-        """Run one program, without a shell. Long output keeps its head and tail."""
-        argv = split(command)
-        timeout = self._timeout(timeout_seconds, self._limits.run_seconds)
-        order = Order(timeout_seconds=timeout, stdin=stdin.encode() if stdin else None)
-        with await self._open(directory) as opened:
-            run = await self._runner.run(argv, cwd=opened, order=order)
-        return CommandResult(ended=Ended.of([run], _output(run)))
 
     async def _steps(self, action: Action, project: str, *, command: str, timeout_seconds: int | None) -> StepsResult:
         with await self._open(project) as directory:
             chosen, alternatives = await self._plan(action, directory, command=command)
             runs = await self._run_first(alternatives, directory, order=self._order(timeout_seconds))
-        return await self._in_thread(partial(_steps_result, runs, chosen))
+        return await self._in_thread(partial(self._steps_result, runs, chosen))
 
     async def _plan(self, action: Action, directory: Directory, *, command: str) -> tuple[str, Sequence[Steps]]:
         """How the command was chosen, in words, and what to run, best first.
@@ -117,26 +104,16 @@ class Ci:
         return f"[detected {found}{taken}; `command` overrides]", system.alternatives(action)
 
     async def _open(self, path: str) -> Directory:
-        """The directory to start a program in.
-
-        Raises:
-            ReadOnly: beneath a read-only root. What a program writes can't be held back there.
-        """
-        directory: Directory = await self._in_thread(partial(open_directory, self._roots, path))
-        if not directory.place.root.writable:
-            directory.close()
-            raise ReadOnly(f"{directory.shown}: the root is read-only, and a program started there could write to it")
-        return directory
+        return await self._in_thread(partial(open_to_start, self._roots, path))
 
     def _order(self, timeout_seconds: int | None) -> Order:
-        timeout = self._timeout(timeout_seconds, self._limits.build_seconds)
-        return Order(timeout_seconds=timeout, environment=ENVIRONMENT, keep_bytes=self._limits.report_bytes)
-
-    def _timeout(self, given: int | None, default: float) -> float:
-        most = self._limits.run_seconds_most
-        if given is not None and given > most:
-            raise InvalidArguments(f"timeout_seconds: at most {most:g} here, got {given}")
-        return min(default, most) if given is None else float(given)
+        seconds = timeout(timeout_seconds, self._limits.build_seconds, self._limits)
+        return Order(
+            is_command=True,
+            timeout_seconds=seconds,
+            environment=ENVIRONMENT,
+            keep_bytes=self._limits.report_bytes,
+        )
 
     async def _run_first(
         self, alternatives: Sequence[Steps], directory: Directory, *, order: Order
@@ -160,7 +137,7 @@ class Ci:
         for argv in steps:
             # At least a moment: a step with nothing left ends as timed out, like one that ran into the deadline.
             remaining = max(0.01, deadline - anyio.current_time())
-            mine = Order(timeout_seconds=remaining, environment=order.environment, keep_bytes=order.keep_bytes)
+            mine = replace(order, timeout_seconds=remaining)
             runs.append(await self._runner.run(argv, cwd=directory, order=mine))
             if not runs[-1].ok:
                 break
@@ -168,30 +145,33 @@ class Ci:
 
     def _report(self, path: str, runs: Sequence[Completed], *, chosen: str) -> SuiteReport:
         """What the last step came to. Runs in a worker thread."""
-        stdout, stderr = runs[-1].stdout.text(), runs[-1].stderr.text()
-        said = go_text(stdout)
+        stdout, stderr = (self._kept(excerpt) for excerpt in (runs[-1].stdout, runs[-1].stderr))
+        events = go_text(stdout)
+        said, stderr = self._redacted(events), self._redacted(stderr)
         view = ProjectView(self._roots, path)
         report = parse(f"{said}\n{stderr}")
         if report is None and runs[-1].ok and _is_gradle(runs[-1]):
             report = gradle_results(view)
         if report is not None:
             report = replace(report, failures=tuple(view.located(failure) for failure in report.failures))
-        output = streams(plain(stdout if said is stdout else go_shown(said)), plain(stderr))
+        output = streams(plain(said if events is stdout else go_shown(said)), plain(stderr))
         return SuiteReport.of(Ended.of(runs, output), report, chosen=chosen)
+
+    def _steps_result(self, runs: Sequence[Completed], chosen: str) -> StepsResult:
+        """Runs in a worker thread."""
+        printed_by = (streams(printed(run.stdout, self._redactor), printed(run.stderr, self._redactor)) for run in runs)
+        return StepsResult(ended=Ended.of(runs, "\n".join(filter(None, printed_by))), chosen=chosen)
+
+    def _kept(self, excerpt: Excerpt) -> str:
+        return excerpt.text() if self._redactor is None else without_escapes(whole_lines(excerpt).text())
+
+    def _redacted(self, text: str) -> str:
+        return text if self._redactor is None else self._redactor.text(text)
 
     async def _in_thread(self, work: Callable[[], Value]) -> Value:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
 
-def _steps_result(runs: Sequence[Completed], chosen: str) -> StepsResult:
-    output = "\n".join(said for run in runs if (said := _output(run)))
-    return StepsResult(ended=Ended.of(runs, output), chosen=chosen)
-
-
 def _is_gradle(run: Completed) -> bool:
     """Whether Gradle, or its wrapper, was run."""
     return any(word.rpartition("/")[2] in ("gradle", "gradlew") for word in run.argv[:2])
-
-
-def _output(run: Completed) -> str:
-    return streams(plain(run.stdout.text()), plain(run.stderr.text()))

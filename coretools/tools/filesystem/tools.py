@@ -52,7 +52,7 @@ class Filesystem:
         head: Annotated[int | None, Field(ge=1)] = None,
         tail: Annotated[int | None, Field(ge=1)] = None,
     ) -> FileText:
-        """Read a text file: all, `limit` lines from line `offset` (from 1), the first (head) or last (tail) lines."""
+        """Read a text file: all, `limit` lines from line `offset` (from 1), or `head` or `tail` lines."""
         lines = Lines(offset=offset, limit=limit, head=head, tail=tail)
         lines.check()
         with open_file(self._roots, path) as file:
@@ -70,7 +70,7 @@ class Filesystem:
 
     @tool(Effect.CHANGE, idempotent=True)
     def write_file(self, path: str, content: str, *, create_parents: bool = False) -> Done:
-        """Create a text file or replace all of it, as UTF-8."""
+        """Create or replace a text file, as UTF-8."""
         try:
             data = content.encode()
         except UnicodeEncodeError:
@@ -105,13 +105,13 @@ class Filesystem:
 
     @tool(Effect.READ)
     def list_directory(self, path: str = ".") -> Listed:
-        """Names in a directory: directories end with /, links with @, files have a size."""
+        """List a directory: directories end with /, links with @, files have a size."""
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
         return Listed.of(listing)
 
     @tool(Effect.CHANGE)
     def delete_file(self, path: str) -> Done:
-        """Delete a file, or a link itself."""
+        """Delete a file or a link."""
         with _alone():
             return Done(said=f"deleted {delete_file(self._roots, path)}")
 
@@ -123,17 +123,17 @@ class Filesystem:
 
     @tool(Effect.READ)
     def file_exists(self, path: str) -> str:
-        """Whether a file is at the path."""
+        """Is it a file?"""
         return "true" if exists(self._roots, path) == "file" else "false"
 
     @tool(Effect.READ)
     def directory_exists(self, path: str) -> str:
-        """Whether a directory is at the path."""
+        """Is it a directory?"""
         return "true" if exists(self._roots, path) == "directory" else "false"
 
     @tool(Effect.CHANGE)
     def move_path(self, source: str, destination: str, *, overwrite: bool = False) -> Done:
-        """Move or rename. Never replaces, unless `overwrite` is set."""
+        """Move or rename. Replaces only with `overwrite`."""
         with _alone():
             old, new = move(self._roots, source, destination, overwrite=overwrite)
         return Done(said=f"moved {old} to {new}")

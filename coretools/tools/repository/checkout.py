@@ -9,11 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from coretools.confinement.domain import Domain
+from coretools.confinement.landlock import Rule
 from coretools.errors import NotFound, ReadOnly
+from coretools.process.confined import Confined
 from coretools.sandbox import inside
 from coretools.sandbox.reading import Directory, open_directory
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.configuration import Configurations
+from coretools.tools.repository.confinement import to_change, to_read
 from coretools.tools.repository.policy import Policy
 from coretools.tools.repository.structure import (
     GitDirectory,
@@ -42,6 +46,10 @@ class Checkout:
 
     directory: Directory
     """The work tree; git runs in it."""
+    rules: tuple[Rule, ...]
+    """What git may touch, for the kernel."""
+    domain: Domain | None
+    """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
     environment: Mapping[str, str]
     """Where git finds everything, so that it looks for nothing."""
     git_path: str
@@ -63,8 +71,9 @@ class Checkout:
 class Checkouts:
     """Opens work trees beneath the roots; remembers what each repository's configuration comes to."""
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, confined: Confined) -> None:
         self._roots = roots
+        self._confined = confined
         self._configurations = Configurations(roots)
 
     @contextmanager
@@ -87,19 +96,26 @@ class Checkouts:
                 common = stack.enter_context(followed(self._roots, f"{own.shown}/commondir", pointer, own.path))
                 environment["GIT_COMMON_DIR"] = common.path
                 shared = examine(common)
-            examine_shared(self._roots, common, shared)
+            borrowed = examine_shared(self._roots, common, shared, stack)
             if change:
                 _require_writable(directory, own, common)
             if change or references:
                 examine_references(own, entries, change=change)
                 if common is not own:
                     examine_references(common, shared, change=change)
+            policy = self._configurations.policy(own, common)
+            handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
+            rules = to_read(self._roots, handles, policy.included, stack)
+            if change:
+                rules += to_change(own, entries, common, shared, stack)
             yield Checkout(
                 directory=directory,
+                rules=tuple(rules),
+                domain=None if policy.outer else self._confined.domain("git", rules),
                 environment=environment,
                 git_path=own.path,
                 common_path=common.path,
-                policy=self._configurations.policy(own, common),
+                policy=policy,
                 hooks=_hooks(common, shared) if change else (),
                 under_way=next((word for name, word in _UNDER_WAY.items() if name in entries), ""),
             )

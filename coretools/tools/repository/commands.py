@@ -11,9 +11,11 @@ from types import MappingProxyType
 
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.excerpt import Excerpt
+from coretools.process.confined import Confined
 from coretools.process.runner import Completed, Order, Runner
 from coretools.settings import Limits
 from coretools.tools.repository.checkout import Checkout
+from coretools.tools.repository.confinement import ANYWHERE
 from coretools.tools.repository.policy import FIXED
 from coretools.tools.repository.porcelain import line
 
@@ -71,8 +73,8 @@ _OBJECT_NAME = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 class Git:
     """Runs git; every call has the limits' deadline."""
 
-    def __init__(self, runner: Runner, limits: Limits) -> None:
-        self._runner = runner
+    def __init__(self, runner: Runner, confined: Confined, limits: Limits) -> None:
+        self._confined = confined
         self._limits = limits
         given = runner.environment
         self._programs = {name: given[name] for name in ("PATH",) if name in given}
@@ -97,10 +99,11 @@ class Git:
             stdin=stdin,
             environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
             inherit=False,
+            domain=checkout.domain,
             keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
         )
         argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
-        completed = await self._runner.run(argv, cwd=checkout.directory, order=order)
+        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
         if completed.timed_out:
             raise GitRefused(f"git {words[0]} took longer than {self._limits.git_seconds:g} s and was stopped")
         return _without_outer_words(completed, checkout)
@@ -145,10 +148,11 @@ class Git:
             timeout_seconds=self._limits.git_seconds,
             environment={**self._programs, **self._homes, **kept, **checkout.environment},
             inherit=False,
+            domain=self._confined.domain("git", ANYWHERE),
             keep_bytes=self._limits.git_output_bytes,
         )
         argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)
-        completed = await self._runner.run(argv, cwd=checkout.directory, order=order)
+        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
         if completed.exit_code == 1:  # git-config(1): no key matches
             return {}
         output = checked(_without_outer_words(completed, checkout), "config").stdout
@@ -169,11 +173,12 @@ class Git:
             stdin=_ASKED_STDIN,
             environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
             inherit=False,
+            domain=self._confined.domain("git", ANYWHERE),
             keep_bytes=self._limits.git_output_bytes,
         )
         included = [word for file in files for word in ("-c", f"include.path={file}")]
         argv = ("git", "--no-pager", *included, "config", "--includes", "--list", "-z", "--name-only", "--show-origin")
-        completed = await self._runner.run(argv, cwd=checkout.directory, order=order)
+        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
         output = completed.stdout
         records = (output.head + output.tail).split(b"\0")
         pairs = list(zip(records[::2], records[1::2], strict=False))

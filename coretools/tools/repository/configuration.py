@@ -81,7 +81,12 @@ class Configurations:
         for path, directory in directories.items():
             self._read(reading, path, "config.worktree", f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
         policy = policy_of(reading.settings, f"{common.shown}/config")
-        policy = replace(policy, outer=tuple(reading.outer), outer_shown=next(iter(reading.outer.values()), ""))
+        policy = replace(
+            policy,
+            included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
+            outer=tuple(reading.outer),
+            outer_shown=next(iter(reading.outer.values()), ""),
+        )
         self._remember(own.path, reading.files, policy)
         return policy
 

@@ -15,9 +15,11 @@ from functools import partial
 from anyio import CapacityLimiter, move_on_after, to_thread
 
 from coretools.errors import GitRefused
+from coretools.process.confined import Confined
 from coretools.sandbox.outer import is_harmless_to_open
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git
+from coretools.tools.repository.confinement import outside
 from coretools.tools.repository.policy import outer_overrides
 from coretools.tools.repository.structure import refused
 
@@ -34,8 +36,8 @@ _NO_FILES = ("proc", "sys", "dev")
 """What git reads there need not be the same twice: `/dev/stdin` is a message that is committed."""
 
 
-async def settled(git: Git, checkout: Checkout, threads: CapacityLimiter) -> Checkout:
-    """The checkout with what its configuration outside the roots asks for switched off.
+async def settled(git: Git, confined: Confined, checkout: Checkout, threads: CapacityLimiter) -> Checkout:
+    """The checkout with what its configuration outside the roots asks for switched off, and git let in to read it.
 
     Raises:
         GitRefused: a file there is not known to be harmless. One sentence for all reasons: it says nothing of the file.
@@ -52,7 +54,12 @@ async def settled(git: Git, checkout: Checkout, threads: CapacityLimiter) -> Che
             "leads to a file outside the roots that is not known to be harmless (only credentials and the like are); "
             "take this key out, or make the directory of the file a root (read-only is enough)",
         )
-    return replace(checkout, policy=replace(checkout.policy, overrides=(*checkout.policy.overrides, *overrides)))
+    enclose = partial(confined.domain, "git", (*checkout.rules, *outside(files)))
+    return replace(
+        checkout,
+        domain=await to_thread.run_sync(enclose, limiter=threads),
+        policy=replace(checkout.policy, overrides=(*checkout.policy.overrides, *overrides)),
+    )
 
 
 async def _overrides(

@@ -124,6 +124,8 @@ class Policy:
     """Keys that wanted a program run or a file read and don't get it, sorted."""
     is_reftable: bool = False
     """References are kept in a format that GitPython does not read."""
+    included: tuple[tuple[str, str], ...] = ()
+    """Files beneath the roots that are included, as directory and name; those of the git directories left out."""
     outer: tuple[str, ...] = ()
     """Files outside the roots that are included, absolute. git may run only when `repository_outer` has settled them,
     and its words may quote them."""

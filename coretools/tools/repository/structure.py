@@ -5,8 +5,8 @@ Links among the entries of a git directory are the one thing that no option of g
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 from coretools.errors import CoreError, GitRefused, TooLarge
 from coretools.sandbox import inside
@@ -18,6 +18,9 @@ POINTER_BYTES = 8 * 1024
 
 ALTERNATES_DEPTH = 5
 """How far object stores may borrow from each other: git's own limit."""
+
+STORES = 32
+"""Most object stores that one repository borrows from, each as often as it is named."""
 
 REFERENCES = 200_000
 """Most entries of `refs` and `logs` that are looked at before a change."""
@@ -37,6 +40,15 @@ class GitDirectory:
     root: Root
     is_entry: bool = False
     """The last name of the path is the directory itself: no link, so `..` behind it is the directory before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stores:
+    """Object stores that one look came past; the stack closes their handles."""
+
+    roots: Roots
+    stack: ExitStack
+    borrowed: list[int] = field(default_factory=list)
 
 
 @contextmanager
@@ -78,13 +90,19 @@ def examine(directory: GitDirectory) -> dict[str, str]:
     return entries
 
 
-def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str]) -> None:
-    """Look at what all work trees of a repository share: objects, and where they are borrowed from."""
+def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str], stack: ExitStack) -> list[int]:
+    """Look at what all work trees of a repository share: objects, and where they are borrowed from.
+
+    Returns:
+        Handles of the stores that objects are borrowed from; the stack closes them.
+    """
     for name in ("objects", "refs"):
         if entries.get(name) != "directory":
             raise refused(f"{directory.shown}/{name}", "is missing, so this is no git directory")
     objects = GitDirectory(directory.handle, f"{directory.path}/objects", f"{directory.shown}/objects", directory.root)
-    _examine_objects(roots, objects, "objects", ALTERNATES_DEPTH)
+    stores = _Stores(roots, stack)
+    _examine_objects(stores, objects, "objects", ALTERNATES_DEPTH)
+    return stores.borrowed
 
 
 def examine_references(directory: GitDirectory, entries: dict[str, str], *, change: bool) -> None:
@@ -103,17 +121,17 @@ def refused(shown: str, what: str) -> GitRefused:
     return GitRefused(f"{shown} {what}; git is not run in this repository", found=shown)
 
 
-def _examine_objects(roots: Roots, objects: GitDirectory, name: str, depth: int) -> None:
+def _examine_objects(stores: _Stores, objects: GitDirectory, name: str, depth: int) -> None:
     """Look at the store `name` of a handle. A name of several parts is used only after each was seen to be no link."""
     handle = objects.handle
     _refuse_links(inside.odd(handle, name), objects.shown)
     _refuse_links(inside.odd(handle, f"{name}/pack"), f"{objects.shown}/pack")
     _refuse_links(inside.odd(handle, f"{name}/info"), f"{objects.shown}/info")
     if inside.stamp(handle, f"{name}/info/alternates") is not None:
-        _examine_alternates(roots, objects, f"{name}/info/alternates", depth)
+        _examine_alternates(stores, objects, f"{name}/info/alternates", depth)
 
 
-def _examine_alternates(roots: Roots, objects: GitDirectory, name: str, depth: int) -> None:
+def _examine_alternates(stores: _Stores, objects: GitDirectory, name: str, depth: int) -> None:
     pointer = f"{objects.shown}/info/alternates"
     if depth == 0:
         raise refused(pointer, "borrows from a store that borrows, too many times over")
@@ -127,8 +145,11 @@ def _examine_alternates(roots: Roots, objects: GitDirectory, name: str, depth: i
         # Only paths that mean the same to every git: older versions take out `..` as text, newer ones follow links.
         if not line.startswith("/") or {".", ".."} & set(line.split("/")) or not line.isprintable():
             raise refused(pointer, "names a store by a path that is not absolute and plain")
-        with followed(roots, pointer, line, objects.path) as borrowed:
-            _examine_objects(roots, borrowed, ".", depth - 1)
+        if len(stores.borrowed) == STORES:
+            raise refused(pointer, f"borrows from more than {STORES} stores")
+        borrowed = stores.stack.enter_context(followed(stores.roots, pointer, line, objects.path))
+        stores.borrowed.append(borrowed.handle)
+        _examine_objects(stores, borrowed, ".", depth - 1)
 
 
 def _examined_tree(parent: int, name: str, shown: str) -> Iterator[str]:

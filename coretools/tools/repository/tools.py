@@ -11,8 +11,10 @@ from typing import Annotated
 from anyio import CapacityLimiter, to_thread
 from pydantic import Field
 
+from coretools.confinement.domain import Domains
 from coretools.declare import Effect, tool
 from coretools.errors import GitRefused, InvalidArguments
+from coretools.process.confined import Confined
 from coretools.process.runner import Runner
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
@@ -40,16 +42,17 @@ _BRANCH += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:sh
 class Repository:
     """Tools for the git repositories beneath the roots."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits) -> None:
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains) -> None:
         self._roots = roots
         self._limits = limits
-        self._git = Git(runner, limits)
-        self._checkouts = Checkouts(roots)
+        self._confined = Confined(runner, domains)
+        self._git = Git(runner, self._confined, limits)
+        self._checkouts = Checkouts(roots, self._confined)
         self._threads = CapacityLimiter(limits.threads)
 
     @tool(Effect.READ, structured=True)
     async def git_status(self, repository: str = ".") -> GitStatus:
-        """Branch, distance to upstream, and every path that changed."""
+        """Branch, distance to upstream, changed paths."""
         async with self._opened(repository) as checkout:
             status = read_status(await self._git.output(checkout, *_STATUS))
             return GitStatus.of(status, checkout, most=self._limits.list_entries)
@@ -101,7 +104,7 @@ class Repository:
 
     @tool(Effect.READ)
     async def git_branches(self, repository: str = ".", remote: bool = False) -> GitText:
-        """Branches, last used first, with commit and upstream."""
+        """Branches, last used first."""
         async with self._opened(repository) as checkout:
             spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
             words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH}", *spaces)
@@ -116,7 +119,7 @@ class Repository:
 
     @tool(Effect.READ)
     async def git_current_branch(self, repository: str = ".") -> GitText:
-        """Branch that is checked out, or the commit when HEAD is detached."""
+        """Branch that is checked out, or the commit of a detached HEAD."""
         async with self._opened(repository, references=True) as checkout:
             try:
                 found = await to_thread.run_sync(head, checkout, limiter=self._threads)
@@ -136,7 +139,7 @@ class Repository:
 
     @tool(Effect.ADD)
     async def git_commit(self, message: str, repository: str = ".") -> GitText:
-        """Commit what is staged. Hooks do not run, nothing is signed."""
+        """Commit what is staged. Runs no hooks, signs nothing."""
         async with self._opened(repository, change=True) as checkout:
             return await commit(self._git, checkout, message)
 
@@ -148,7 +151,7 @@ class Repository:
         with ExitStack() as stack:
             opening = self._checkouts.opened(repository, change=change, references=references)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
-            yield await settled(self._git, checkout, self._threads)
+            yield await settled(self._git, self._confined, checkout, self._threads)
 
     async def _born(self, checkout: Checkout) -> str:
         """HEAD's commit, empty before the first one."""

@@ -6,15 +6,20 @@ was swapped for a link to the outside while ripgrep walked is never shown, and b
 
 import re
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Protocol
 
 import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
+from coretools.confinement.domain import Domain
+from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
-from coretools.process.runner import Completed, Order, Runner
-from coretools.sandbox.reading import open_directory
+from coretools.process.confined import Confined
+from coretools.process.runner import Completed, Order
+from coretools.sandbox.reading import Directory, open_directory
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
 from coretools.tools.search.findings import Findings, Query
@@ -85,9 +90,9 @@ class Walking:
 class Ripgrep:
     """ripgrep names the files in which something matches: a few more than we mean, never one less."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, limiter: CapacityLimiter) -> None:
+    def __init__(self, roots: Roots, confined: Confined, *, limits: Limits, limiter: CapacityLimiter) -> None:
         self._roots = roots
-        self._runner = runner
+        self._confined = confined
         self._limits = limits
         self._limiter = limiter
 
@@ -126,9 +131,9 @@ class Ripgrep:
         argv = ("rg", *_OPTIONS, *ignored, size, *_types(query.glob), pattern, "--", "./")
         path = self._roots.shown(query.top)
         try:
-            directory = await anyio.to_thread.run_sync(open_directory, self._roots, path, limiter=self._limiter)
-            with directory:
-                names.completed = await self._runner.run(argv, cwd=directory, order=order)
+            with ExitStack() as stack:
+                directory, domain = await anyio.to_thread.run_sync(self._opened, path, stack, limiter=self._limiter)
+                names.completed = await self._confined.run(argv, cwd=directory, order=replace(order, domain=domain))
         except CannotStart:
             pass  # it is not installed here: `completed` stays None
         except CoreError as error:
@@ -136,11 +141,21 @@ class Ripgrep:
         finally:
             names.end()
 
+    def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, Domain | None]:
+        """The directory to search, and what the kernel lets ripgrep read: its root and no more."""
+        directory = stack.enter_context(open_directory(self._roots, path))
+        return directory, self._confined.domain("rg", what_is_searched(directory))
+
     async def _read_files(self, findings: Findings, names: "_Names") -> None:
         query = findings.query
         rules = None if query.include_ignored else ignore_rules(self._roots, query.top)
         while not findings.full and (batch := await names.following()):
             await anyio.to_thread.run_sync(_take, findings, rules, batch, limiter=self._limiter)
+
+
+def what_is_searched(directory: Directory) -> tuple[Rule, ...]:
+    """What the kernel lets ripgrep read: the root that the directory lies in."""
+    return ((directory.place.root.fd, READ),)
 
 
 def _take(findings: Findings, rules: IgnoreRules | None, batch: list[bytes]) -> None:

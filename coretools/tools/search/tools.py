@@ -7,8 +7,10 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 from pydantic import BaseModel, Field
 
+from coretools.confinement.domain import Domains
 from coretools.declare import Effect, tool
 from coretools.errors import CannotStart
+from coretools.process.confined import Confined
 from coretools.process.runner import Runner
 from coretools.result import Result
 from coretools.sandbox.reading import open_directory, status
@@ -84,13 +86,15 @@ class FoundNames(Result):
 class Search:
     """Tools that find text and names beneath the roots."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, engines: tuple[Engine, ...] = ()) -> None:
+    def __init__(
+        self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains, engines: tuple[Engine, ...] = ()
+    ) -> None:
         """`engines` are tried in their order; by default ripgrep, then our own walk."""
         self._roots = roots
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
         self._engines: tuple[Engine, ...] = engines or (
-            Ripgrep(roots, runner, limits, self._limiter),
+            Ripgrep(roots, Confined(runner, domains), limits=limits, limiter=self._limiter),
             Walking(roots, self._limiter),
         )
 
@@ -107,7 +111,7 @@ class Search:
         limit: Annotated[int, Field(ge=1)] = 100,
         include_ignored: bool = False,
     ) -> FoundText:
-        """Lines that match a regular expression. Skips what .gitignore names."""
+        """Find lines by a regular expression. Skips what git ignores."""
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
@@ -132,7 +136,7 @@ class Search:
         limit: Annotated[int, Field(ge=1)] = 500,
         include_ignored: bool = False,
     ) -> FoundNames:
-        """Paths that match a glob (*.py, src/**/*.{js,ts}). Skips what .gitignore names."""
+        """Find paths by a glob (*.py, src/**/*.{js,ts}). Skips what git ignores."""
         wanted = glob_matcher(glob)
         with open_directory(self._roots, path) as directory:
             top = directory.place

@@ -347,9 +347,7 @@ async def test_builds_and_tests_are_told_that_nobody_watches(tmp_path: Path) -> 
     """ci-17: CI=true for them, and not for a plain command."""
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test(command="sh -c 'echo CI=$CI'")
-        plain = await ci.run_command("sh -c 'echo CI=$CI'")
     assert "CI=true" in report.text()
-    assert plain.text() == "CI="
 
 
 @pytest.mark.parametrize("directory", ["..", "link", "/"])
@@ -360,8 +358,6 @@ async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory
     write(tmp_path / "Makefile", "build:\ntest:\n")
     async with ci_in(tmp_path / "root") as ci:
         with pytest.raises(OutsideRoot):
-            await ci.run_command("true", directory)
-        with pytest.raises(OutsideRoot):
             await ci.ci_build(directory)
         with pytest.raises(OutsideRoot):
             await ci.ci_test(directory, "true")
@@ -370,8 +366,6 @@ async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory
 async def test_nothing_is_started_beneath_a_read_only_root(tmp_path: Path) -> None:
     """ci-15: what a program writes there could not be held back."""
     async with ci_in(tmp_path, writable=False) as ci:
-        with pytest.raises(ReadOnly):
-            await ci.run_command("touch made")
         with pytest.raises(ReadOnly):
             await ci.ci_test(command="touch made")
     assert not (tmp_path / "made").exists()

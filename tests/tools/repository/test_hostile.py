@@ -161,6 +161,21 @@ async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -
             await tools.git_status("work")
 
 
+async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Path) -> None:
+    """repository-13: each store is held open while git runs, so they are counted."""
+    world = World(tmp_path).filled()
+    store = f"{world.git_dir}/objects\n"
+    between = world.root / "between"
+    (between / "info").mkdir(parents=True)
+    (world.git_dir / "objects" / "info" / "alternates").write_text(f"{between}\n" * 33)
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match="more than 32"):
+            await tools.git_status("work")
+        (between / "info" / "alternates").write_text(store)
+        with pytest.raises(GitRefused, match="too many times"):
+            await tools.git_status("work")
+
+
 async def test_an_honest_repository_borrows_beneath_the_roots(tmp_path: Path) -> None:
     """repository-13: alternates, a separate git directory and shared hooks are not hostile by themselves."""
     world = World(tmp_path).filled()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coretools.confinement.domain import Domains
 from coretools.process.runner import Runner
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
@@ -126,9 +127,11 @@ class World:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
         environment.update(self.environment)
         runner = Runner(limits, environment)
+        domains = Domains()
         specs = (RootSpec(str(self.root), writable=writable), *roots)
         try:
             with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as held:
-                yield Repository(held, runner, limits)
+                yield Repository(held, runner, limits, domains=domains)
         finally:
             await runner.close()
+            domains.close()

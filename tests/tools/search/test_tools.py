@@ -11,6 +11,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from coretools.confinement.domain import Domains
 from coretools.errors import CoreError, DeniedPath, InvalidArguments, NotFound, NotText, OutsideRoot, TooLarge
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
@@ -289,7 +290,8 @@ async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".gitignore")
     runner = Runner(LIMITS, child_environment(os.environ, passed=()))
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots, anyio.fail_after(30):
-        search = Search(roots, runner, LIMITS)
+        domains = Domains()
+        search = Search(roots, runner, LIMITS, domains=domains)
         async with anyio.create_task_group() as group:
             group.start_soon(search.search_text, "x")
             while not runner.running:
@@ -297,6 +299,7 @@ async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
             group.cancel_scope.cancel()
         assert runner.running == 0
         await runner.close()
+        domains.close()
 
 
 @needs_ripgrep

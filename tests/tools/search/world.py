@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from anyio import CapacityLimiter
 
+from coretools.confinement.domain import Domains
+from coretools.process.confined import Confined
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
@@ -47,13 +49,14 @@ async def searching(
     """The search tools on these roots, with one engine only if it is named."""
     runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
     with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
-        limiter = CapacityLimiter(4)
+        limiter, domains = CapacityLimiter(4), Domains()
         engines: dict[str, tuple[Engine, ...]] = {
             "": (),
             "walk": (Walking(roots, limiter),),
-            "ripgrep": (Ripgrep(roots, runner, limits, limiter),),
+            "ripgrep": (Ripgrep(roots, Confined(runner, domains), limits=limits, limiter=limiter),),
         }
         try:
-            yield Search(roots, runner, limits, engines=engines[engine])
+            yield Search(roots, runner, limits, domains=domains, engines=engines[engine])
         finally:
             await runner.close()
+            domains.close()

@@ -1,33 +1,42 @@
 """run_command with real children: output, ends of every kind, and what is refused before anything starts."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from coretools.errors import CannotStart, CommandSyntax, InvalidArguments, NotFound, WrongType
+from coretools.errors import (
+    CannotStart,
+    CommandSyntax,
+    InvalidArguments,
+    NotFound,
+    OutsideRoot,
+    ReadOnly,
+    WrongType,
+)
 from coretools.settings import Limits
-from tests.tools.ci.test_tools import ci_in
+from tests.tools.commands.world import commands_in
 
 
 async def test_the_output_of_a_command_is_the_answer(tmp_path: Path) -> None:
     """ci-8: no decoration when it went well."""
     (tmp_path / "a b.txt").write_text("content\n")
-    async with ci_in(tmp_path) as ci:
-        result = await ci.run_command("cat 'a b.txt'")
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command("cat 'a b.txt'")
     assert result.text() == "content"
     assert not result.failed
 
 
 async def test_silence_is_said(tmp_path: Path) -> None:
     """ci-8: an empty answer would look like a fault."""
-    async with ci_in(tmp_path) as ci:
-        assert (await ci.run_command("true")).text() == "[exit code 0, no output]"
+    async with commands_in(tmp_path) as commands:
+        assert (await commands.run_command("true")).text() == "[exit code 0, no output]"
 
 
 async def test_a_command_that_fails_is_a_result(tmp_path: Path) -> None:
     """ci-8: exit code first, then both streams, and the same in the facts."""
-    async with ci_in(tmp_path) as ci:
-        result = await ci.run_command("sh -c 'echo out; echo err >&2; exit 3'")
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command("sh -c 'echo out; echo err >&2; exit 3'")
     assert result.failed
     assert result.text() == "[exit code 3]\nout\n[stderr]\nerr"
     facts = result.facts()
@@ -41,13 +50,14 @@ async def test_a_command_that_fails_is_a_result(tmp_path: Path) -> None:
         "duration_seconds",
         "peak_memory_bytes",
         "stragglers_stopped",
+        "tier",
     }
 
 
 async def test_a_signal_is_named(tmp_path: Path) -> None:
     """ci-8: a command that was killed has no exit code."""
-    async with ci_in(tmp_path) as ci:
-        result = await ci.run_command("sh -c 'kill -TERM $$'")
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command("sh -c 'kill -TERM $$'")
     assert result.failed
     assert result.text() == "[ended by SIGTERM]"
     assert result.facts()["exit_code"] is None
@@ -55,8 +65,8 @@ async def test_a_signal_is_named(tmp_path: Path) -> None:
 
 async def test_a_command_past_its_deadline_is_stopped_and_what_it_wrote_is_kept(tmp_path: Path) -> None:
     """ci-16: a deadline is a result too."""
-    async with ci_in(tmp_path) as ci:
-        result = await ci.run_command("sh -c 'echo started; exec tail -f /dev/null'", timeout_seconds=1)
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command("sh -c 'echo started; exec tail -f /dev/null'", timeout_seconds=1)
     assert result.failed
     assert result.facts()["timed_out"] is True
     assert result.text().startswith("[timed out after ")
@@ -65,24 +75,24 @@ async def test_a_command_past_its_deadline_is_stopped_and_what_it_wrote_is_kept(
 
 async def test_standard_input_is_what_the_caller_gives_and_empty_otherwise(tmp_path: Path) -> None:
     """ci-16: a command never waits for somebody to type."""
-    async with ci_in(tmp_path) as ci:
-        assert (await ci.run_command("cat", stdin="first\nsecond é\n")).text() == "first\nsecond é"
-        assert (await ci.run_command("cat")).text() == "[exit code 0, no output]"
+    async with commands_in(tmp_path) as commands:
+        assert (await commands.run_command("cat", stdin="first\nsecond é\n")).text() == "first\nsecond é"
+        assert (await commands.run_command("cat")).text() == "[exit code 0, no output]"
 
 
 async def test_escape_sequences_do_not_reach_the_client(tmp_path: Path) -> None:
     """ci-13: on both streams."""
-    async with ci_in(tmp_path) as ci:
-        result = await ci.run_command(r"printf '\033[31mred\033[0m\033]0;title\007 \007bell\r\n'")
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command(r"printf '\033[31mred\033[0m\033]0;title\007 \007bell\r\n'")
     assert result.text() == "red \u2407bell"
 
 
 async def test_what_is_dropped_of_a_long_output_is_counted(tmp_path: Path) -> None:
     """ci-14: head and tail stay, each stream within its limit."""
-    async with ci_in(tmp_path, limits=Limits(output_bytes=1000)) as ci:
-        result = await ci.run_command("seq 1 100000")
+    async with commands_in(tmp_path, limits=Limits(output_bytes=1000)) as commands:
+        result = await commands.run_command("seq 1 100000")
     assert result.text().startswith("1\n2\n")
-    assert result.text().endswith("\n100000")
+    assert "\n100000\n[all: read_run run=run-" in result.text()
     assert "[... 587895 bytes left out ...]" in result.text()
 
 
@@ -90,16 +100,16 @@ async def test_the_program_runs_in_the_directory_that_is_named(tmp_path: Path) -
     """ci-15: relative to the first root."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/here").write_text("")
-    async with ci_in(tmp_path) as ci:
-        assert (await ci.run_command("ls", "sub")).text() == "here"
+    async with commands_in(tmp_path) as commands:
+        assert (await commands.run_command("ls", "sub")).text() == "here"
 
 
 @pytest.mark.parametrize("command", ["ls | wc", "a && b", "echo > file", "echo $(id)", "echo 'open", "", "   "])
 async def test_what_only_a_shell_would_understand_is_refused(tmp_path: Path, command: str) -> None:
     """ci-2: with the position, and nothing is started."""
-    async with ci_in(tmp_path) as ci:
+    async with commands_in(tmp_path) as commands:
         with pytest.raises(CommandSyntax) as refused:
-            await ci.run_command(command)
+            await commands.run_command(command)
     assert refused.value.position <= len(command)
     assert not (tmp_path / "file").exists()
 
@@ -107,12 +117,37 @@ async def test_what_only_a_shell_would_understand_is_refused(tmp_path: Path, com
 async def test_other_faults_are_errors_that_say_what_would_work(tmp_path: Path) -> None:
     """ci-6, ci-15, ci-16: the program, the directory, the deadline."""
     (tmp_path / "file").write_text("")
-    async with ci_in(tmp_path, limits=Limits(run_seconds_most=60)) as ci:
+    async with commands_in(tmp_path, limits=Limits(run_seconds_most=60)) as commands:
         with pytest.raises(CannotStart, match="no-such-program"):
-            await ci.run_command("no-such-program")
+            await commands.run_command("no-such-program")
         with pytest.raises(NotFound):
-            await ci.run_command("true", "absent")
+            await commands.run_command("true", "absent")
         with pytest.raises(WrongType):
-            await ci.run_command("true", "file")
+            await commands.run_command("true", "file")
         with pytest.raises(InvalidArguments, match="timeout_seconds: at most 60"):
-            await ci.run_command("true", timeout_seconds=61)
+            await commands.run_command("true", timeout_seconds=61)
+
+
+@pytest.mark.parametrize("directory", ["..", "link", "/"])
+async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory: str) -> None:
+    """ci-15: the working directory goes through the root."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/link").symlink_to(tmp_path)
+    async with commands_in(tmp_path / "root") as commands:
+        with pytest.raises(OutsideRoot):
+            await commands.run_command("true", directory)
+
+
+@pytest.mark.parametrize("wait_seconds", [None, 10])
+async def test_nothing_is_written_beneath_a_read_only_root(tmp_path: Path, wait_seconds: float | None) -> None:
+    """ci-15: held back by the kernel where it can; elsewhere nothing is started there."""
+    async with commands_in(tmp_path, writable=False, is_held=True) as commands:
+        with contextlib.suppress(ReadOnly):
+            assert (await commands.run_command("touch made", wait_seconds=wait_seconds)).failed
+    assert not (tmp_path / "made").exists()
+
+
+async def test_a_plain_command_is_not_told_that_it_is_a_build(tmp_path: Path) -> None:
+    """ci-17: no CI=true."""
+    async with commands_in(tmp_path) as commands:
+        assert (await commands.run_command("sh -c 'echo CI=$CI'")).text() == "CI="

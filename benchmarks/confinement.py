@@ -1,0 +1,68 @@
+"""What it costs to have a child held by the kernel: the same start, with and without a domain, in one process."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from time import perf_counter
+
+from benchmarks.contenders import LONGER
+from benchmarks.failure import NotMeasured
+from benchmarks.interleaved import Contender
+from benchmarks.workplace import Workplace, plain_environment
+from coretools.confinement import programs
+from coretools.confinement.domain import Domains
+from coretools.confinement.landlock import READ
+from coretools.process.child import Child
+from coretools.process.spawn import spawn
+from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.reading import Directory, open_directory
+from coretools.sandbox.roots import Roots, RootSpec
+
+STATUS = ("git", "status", "--porcelain=v2", "--branch")
+
+
+def can_hold() -> bool:
+    """Whether there is anything to measure here."""
+    with closing(Domains()) as domains:
+        return domains.is_possible
+
+
+def starts_held(place: Workplace, stack: ExitStack) -> list[Contender]:
+    """`true` and `git status`, each held and not held."""
+    domains = stack.enter_context(closing(Domains()))
+    roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(())))
+    directory = stack.enter_context(open_directory(roots, "."))
+    return [
+        contender
+        for name, argv in (("true", ("true",)), ("git status", STATUS))
+        for contender in _pair(name, argv, directory, domains)
+    ]
+
+
+def _pair(name: str, argv: Sequence[str], directory: Directory, domains: Domains) -> list[Contender]:
+    environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
+    start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
+    file = programs.found(argv[0], plain_environment()["PATH"])
+
+    def held() -> Child:
+        # All that a call does for it: the rules, the look whether they are known, the thread.
+        own = () if file is None else programs.rules_to_start(file) or ()
+        return domains.of(((directory.fd, READ),), system=own).run(start)
+
+    return [_timed(f"{name}, held", held), _timed(f"{name}, spawned", start)]
+
+
+def _timed(figure: str, start: Callable[[], Child]) -> Contender:
+    def once() -> tuple[float, ...]:
+        started = perf_counter()
+        child = start()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        seconds = perf_counter() - started
+        child.reap()
+        child.close()
+        if child.exit_code != 0:
+            raise NotMeasured(f"{figure}: ended with {child.exit_code}")
+        return (1000 * seconds,)
+
+    return Contender(figures=(figure,), once=once, repeat=LONGER)

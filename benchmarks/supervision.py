@@ -1,0 +1,79 @@
+"""What it costs to have a command under its supervisor, in the strongest tier: `true` and many of them, in one process.
+
+The event loop runs in a thread of its own, as in a server; what is timed is the await in it, not the way there.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from time import perf_counter
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from benchmarks.contenders import LONGER
+from benchmarks.failure import NotMeasured
+from benchmarks.interleaved import Contender
+from benchmarks.workplace import Workplace
+from coretools.operator_policy import ConfinementPolicy
+from coretools.process.keeper import Keeper
+from coretools.process.runner import Order, Runner
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.reading import Directory, open_directory
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+
+MANY = 200
+"""Commands at once in the row that says so."""
+
+HELD, FREE = Order(is_command=True), Order()
+
+
+class _Runs:
+    """One runner in the loop, and the time that its runs take there."""
+
+    def __init__(self, runner: Runner, directory: Directory) -> None:
+        self._runner = runner
+        self._directory = directory
+
+    async def one(self, order: Order) -> float:
+        """A `true` to its end; milliseconds."""
+        started = perf_counter()
+        completed = await self._runner.run(("true",), cwd=self._directory, order=order)
+        taken = 1000 * (perf_counter() - started)
+        if not completed.ok or (order.is_command and completed.tier == "none"):
+            raise NotMeasured("true did not run as it should")
+        return taken
+
+    async def many(self, order: Order) -> float:
+        """As many at once; milliseconds until the last has ended."""
+        started = perf_counter()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(MANY):
+                tasks.start_soon(self.one, order)
+        return 1000 * (perf_counter() - started)
+
+
+@asynccontextmanager
+async def _runs(directory: Directory, roots: Roots) -> AsyncIterator[_Runs]:
+    environment = {"PATH": os.environ["PATH"]}
+    runner = Runner(Limits(), environment, keeper=Keeper(roots, ConfinementPolicy(), environment))
+    try:
+        await runner.prepare()
+        yield _Runs(runner, directory)
+    finally:
+        await runner.close()
+
+
+def supervised(place: Workplace, stack: ExitStack) -> list[Contender]:
+    """`true`, alone and many at once, supervised and merely run."""
+    roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(DEFAULT_DENY)))
+    directory = stack.enter_context(open_directory(roots, "."))
+    portal = stack.enter_context(start_blocking_portal())
+    runs = stack.enter_context(portal.wrap_async_context_manager(_runs(directory, roots)))
+    return [
+        Contender(figures=("true, supervised",), once=lambda: (portal.call(runs.one, HELD),), repeat=LONGER),
+        Contender(figures=("true, run",), once=lambda: (portal.call(runs.one, FREE),), repeat=LONGER),
+        Contender(figures=(f"{MANY} true, supervised",), once=lambda: (portal.call(runs.many, HELD),)),
+        Contender(figures=(f"{MANY} true, run",), once=lambda: (portal.call(runs.many, FREE),)),
+    ]

@@ -1,0 +1,105 @@
+"""`coretools policy`: which rule decides about a command and why, and whether the operator's file can be used.
+
+Starts no server and runs nothing.
+"""
+
+import json
+from collections.abc import Sequence
+
+from coretools.operator_policy import CommandPolicy, OperatorPolicy
+from coretools.sandbox.programs.look import readers_of
+from coretools.sandbox.programs.policy import Decision, ProgramPolicy, Step, rule_lines, shown
+
+REFUSED = 77
+"""EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script that goes on would run without a yes."""
+
+
+def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> int:
+    """Print the verdict on an argv, all that was seen in it, and what decided.
+
+    Returns:
+        0 for `allow`, else 77.
+
+    Raises:
+        InvalidArguments: there is no argv.
+    """
+    decision = ProgramPolicy(policy.commands, source=policy.source).decide(argv)
+    if as_json:
+        print(json.dumps(_facts(policy, decision), indent=2))  # noqa: T201  # the command line's own output
+    else:
+        print("\n".join(_report(policy, decision)))  # noqa: T201  # as above
+    return 0 if decision.verdict == "allow" else REFUSED
+
+
+def check(policy: OperatorPolicy) -> int:
+    """Print what a file that could be read says, and what it does not do although it looks so. Always 0."""
+    commands = policy.commands
+    name = policy.source or "no policy file; these are the defaults"
+    rules, network = len(commands.rules), policy.confinement.network
+    lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
+    lines += [f"note: {note}" for note in _notes(commands)]
+    print("\n".join(lines))  # noqa: T201  # as above
+    return 0
+
+
+def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
+    decisive = decision.decisive
+    lines = [f"{decision.verdict}: {shown(decision.argv)}", f"because {decisive.because}"]
+    if decisive.chain:
+        lines.append(f"reached through {' -> '.join(decisive.chain)}")
+    lines += ["", "looked at, outermost first:"]
+    for step in decision.steps:
+        mark = ">" if step is decisive else " "
+        lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{shown(step.argv)}: {step.because}")
+    lines += ["", f"policy: {policy.source or 'none; these are the defaults'}"]
+    if _may_be_allowed(decisive):
+        lines += ["", "to allow exactly this, add:", rule_lines(decisive)]
+    return lines
+
+
+def _facts(policy: OperatorPolicy, decision: Decision) -> dict[str, object]:
+    decisive = decision.decisive
+    return {
+        "verdict": decision.verdict,
+        "argv": decision.argv,
+        "rule": decisive.rule,
+        "because": decisive.because,
+        "steps": [
+            {
+                "argv": step.argv,
+                "through": step.chain,
+                "verdict": step.verdict,
+                "rule": step.rule,
+                "because": step.because,
+                "decides": step is decisive,
+            }
+            for step in decision.steps
+        ],
+        "policy": policy.source,
+        "allow_with": rule_lines(decisive) if _may_be_allowed(decisive) else None,
+    }
+
+
+def _may_be_allowed(step: Step) -> bool:
+    return step.is_nameable and (step.verdict == "ask" or (step.verdict == "deny" and step.rule is None))
+
+
+def _opaque(commands: CommandPolicy) -> str:
+    return commands.opaque or f"{commands.default} (as default)"
+
+
+def _notes(commands: CommandPolicy) -> list[str]:
+    notes = []
+    refuses = any(rule.verdict != "allow" for rule in commands.rules)
+    if refuses and (commands.opaque or commands.default) == "allow":
+        notes.append(
+            "rules refuse programs, but code that can't be judged is allowed: `sh -c`, `python -c` and scripts reach"
+            ' past them; write opaque = "deny" or "ask" under [commands]'
+        )
+    for number, rule in enumerate(commands.rules, 1):
+        if rule.verdict == "allow" and rule.arguments is None and "*" not in rule.program and readers_of(rule.program):
+            notes.append(
+                f"rule {number} allows {rule.program}, but not the code or programs that its words may start;"
+                " name those in `arguments`, or in rules of their own"
+            )
+    return notes

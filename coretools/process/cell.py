@@ -1,0 +1,183 @@
+"""The server's side of a spawner: start it with its orders, keep commands waiting in it, end it.
+
+A cell is one spawner with one set of orders. What is masked in its view stands fixed, so that a change beneath the
+roots means another cell; the old one goes on until the last command in it has ended.
+"""
+
+import contextlib
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from coretools.process import spawner
+from coretools.process.spawner import Orders
+
+WARM = 2
+"""Commands that wait for their argv: one for the next call, one for the call after it."""
+
+START_SECONDS = 10.0
+"""A spawner that is not ready by then has failed; it takes a fiftieth of a second."""
+
+_SOURCE = str(Path(spawner.__file__).parents[2])
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.spawner import main; main()"
+
+
+class CellFailed(Exception):
+    """A spawner could not be started, or not with these orders; the text says why."""
+
+
+class Slot:
+    """A command that waits for its argv: our ends of its two sockets. Closing both ends it, and its tree."""
+
+    __slots__ = ("_cell", "control", "go")
+
+    def __init__(self, control: socket.socket, go: socket.socket, cell: "Cell") -> None:
+        self.control = control
+        self.go = go
+        self._cell = cell
+
+    def condemn(self) -> bool:
+        """End the whole cell, every command in it: for a tree that its supervisor can't end.
+
+        False where that is no way: without a view the tree does not end with its spawner.
+        """
+        return self._cell.condemn()
+
+    def close(self) -> None:
+        """End the command if it runs."""
+        self.control.close()
+        self.go.close()
+
+
+class Cell:
+    """One spawner. `close` must be called; it does not block."""
+
+    def __init__(self, orders: Orders) -> None:
+        """Start the spawner; `ready` tells whether that worked.
+
+        Raises:
+            CellFailed: no process or descriptor to be had.
+        """
+        self._warm: deque[Slot] = deque()
+        self._is_ready = False
+        self._has_view = orders.view is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        self._control = ours
+        try:
+            with theirs, open(os.memfd_create("orders"), "w+b") as file:
+                file.write(_letter(orders))
+                file.flush()
+                # Nothing of the environment: what a command inherits is in its order.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(file.fileno())],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                    cwd="/",
+                    pass_fds=(file.fileno(),),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            raise CellFailed(f"no spawner: {error.strerror}") from error
+
+    async def ready(self) -> None:
+        """Wait until the spawner has carried out its orders.
+
+        Raises:
+            CellFailed: it could not; says why.
+        """
+        if self._is_ready:
+            return
+        said = b"it did not answer"
+        with anyio.move_on_after(START_SECONDS):
+            await anyio.wait_readable(self._control)
+            said = self._control.recv(512) or b"it ended at its start"
+        if said != spawner.READY:
+            raise CellFailed(said.decode("utf-8", "replace"))
+        self._is_ready = True
+        self.fill()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the spawner runs."""
+        return self._process.poll() is None
+
+    def fill(self) -> None:
+        """Have as many commands waiting as should."""
+        while len(self._warm) < WARM:
+            self._warm.append(self._asked())
+
+    def take(self) -> Slot:
+        """A command that waits, or will in a moment.
+
+        Raises:
+            OSError: no descriptor left, or the spawner is gone.
+        """
+        return self._warm.popleft() if self._warm else self._asked()
+
+    def retire(self) -> None:
+        """Take no more commands; the spawner ends when the last one has."""
+        self._drop_warm()
+        with contextlib.suppress(OSError):
+            self._control.send(spawner.RETIRE)
+
+    def condemn(self) -> bool:
+        """End the spawner by KILL, and everything in its namespaces with it; False where it has none."""
+        if self._has_view:
+            self._process.kill()
+        return self._has_view
+
+    def close(self) -> None:
+        """End the spawner and everything in it."""
+        self._drop_warm()
+        self._control.close()
+
+    def wait(self) -> None:
+        """After `close`: until the spawner is gone, a moment. Blocks."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(START_SECONDS)
+            return
+        self._process.kill()
+        self._process.wait()
+
+    def _drop_warm(self) -> None:
+        while self._warm:
+            self._warm.popleft().close()
+
+    def _asked(self) -> Slot:
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                go, command = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            except OSError:
+                control.close()
+                raise
+            slot = Slot(control, go, self)
+            with command:
+                try:
+                    socket.send_fds(self._control, [spawner.COMMAND], [theirs.fileno(), command.fileno()])
+                except OSError:
+                    slot.close()
+                    raise
+        control.setblocking(False)
+        go.setblocking(False)
+        return slot
+
+
+def _letter(orders: Orders) -> bytes:
+    """The orders for `marshal`, which knows plain tuples and lists only."""
+    return marshal.dumps(_plain(orders))
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

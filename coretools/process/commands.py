@@ -1,0 +1,77 @@
+"""Start a command through the keeper, and say in words why one can't be started."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+
+from coretools.errors import CannotStart, CoreError, Unsupported
+from coretools.process.cell import CellFailed
+from coretools.process.keeper import Keeper
+from coretools.process.refusals import refusal
+from coretools.process.streams import TerminalSize
+from coretools.process.supervised import NotStarted, Supervised, send
+from coretools.sandbox.reading import Directory
+
+_TRIES = 3
+"""A spawner, or a command that waits, may have been ended by somebody: the next one is asked."""
+
+
+async def start_command(
+    keeper: Keeper,
+    argv: Sequence[str],
+    *,
+    cwd: Directory,
+    environment: Callable[[], Mapping[str, str]],
+    fed: bool,
+    size: TerminalSize | None,
+) -> Supervised:
+    """Have a program started by a supervisor, held by the tier in force; returns when it runs.
+
+    `environment` is asked for when the tier is known, which decides on a part of it.
+
+    Raises:
+        CannotStart: not found, not executable, no interpreter, too long, out of sight, or the directory is gone.
+        Unconfined: commands must not run in the tier in force. Busy, InputOutput: no processes or descriptors left.
+    """
+    if os.fstat(cwd.fd).st_nlink == 0:
+        raise CannotStart(f"{cwd.shown}: the working directory is gone")
+    for _ in range(_TRIES):
+        try:
+            slot = await keeper.slot()
+        except CellFailed as error:
+            raise Unsupported(f"no command can be started here: {error}") from error
+        variables = environment()
+        try:
+            child = send(slot, argv, cwd=cwd, environment=variables, fed=fed, size=size)
+        except OSError as error:
+            if error.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
+                continue
+            raise refusal(error, argv, cwd, place="", environment=variables) from error
+        try:
+            await child.started()
+        except NotStarted as failure:
+            child.close()
+            if failure.what != "supervisor":
+                raise _refused(failure, argv, cwd, environment=variables, keeper=keeper) from failure
+        except BaseException:
+            child.close()
+            raise
+        else:
+            return child
+    raise CannotStart(f"{argv[0]}: the process that starts commands does not answer; try again")
+
+
+def _refused(
+    failure: NotStarted, argv: Sequence[str], cwd: Directory, *, environment: Mapping[str, str], keeper: Keeper
+) -> CoreError:
+    if failure.what == "directory":
+        return CannotStart(f"{cwd.shown}: can't be the working directory: {os.strerror(failure.number)}")
+    error = OSError(failure.number, os.strerror(failure.number))
+    found = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=environment.get("PATH"))
+    is_hidden = failure.number in (errno.ENOENT, errno.EACCES) and found is not None and os.path.exists(found)
+    if is_hidden and found is not None and not keeper.sees(found):
+        return CannotStart(
+            f"{argv[0]}: is {found}, which commands don't see; the operator can grant it (readable, in the policy file)"
+        )
+    return refusal(error, argv, cwd, place="", environment=environment)

@@ -1,0 +1,249 @@
+"""Holds commands: finds the strongest tier that works here, and has a cell ready for the next command.
+
+The tier is found by doing: a spawner that can't carry out its orders says why, and the next weaker tier is tried. What
+is masked in the view is looked up before every command; when it has changed, the next cell takes over.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from secrets import token_hex
+from typing import NamedTuple
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+
+from coretools.confinement import landlock
+from coretools.confinement.masks import MaskFinder, Masks
+from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
+from coretools.errors import Unconfined
+from coretools.operator_policy import ConfinementPolicy
+from coretools.process.cell import Cell, CellFailed, Slot
+from coretools.process.spawner import Orders
+from coretools.sandbox.roots import Roots
+
+LOOK_INLINE = 200
+"""Directories up to which a look for masked files is not worth a thread."""
+
+REFILL_SECONDS = 0.05
+"""A cell is filled up this long after a command was taken, when the command that was taken has mostly ended."""
+
+
+class Holding(NamedTuple):
+    """How commands are held here."""
+
+    tier: str
+    missing: Mapping[str, str]
+    """Stronger tiers, and why they can't be had."""
+    is_permitted: bool
+    """Whether commands may run in it, by the operator's word."""
+    is_whole: bool
+    """Whether everything beneath the roots was looked through for what is to be masked."""
+
+
+class Keeper:
+    """One for a server. `close` must be called; it does not block for long."""
+
+    def __init__(self, roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str]) -> None:
+        self._roots = roots
+        self._policy = policy
+        self._environment = environment
+        self._masks = MaskFinder(roots)
+        self._lock = anyio.Lock()
+        self._limiter = CapacityLimiter(1)
+        self._commands: Commands | None = None
+        self._scratch = Scratch(os.path.join(os.path.realpath(tempfile.gettempdir()), f"coretools-{token_hex(8)}"))
+        self._cell: Cell | None = None
+        self._state: Masks | None = None
+        self._old: list[Cell] = []
+        self._is_closed = False
+        self.has_spawner = sys.platform == "linux"
+        """Elsewhere commands are started like everything else, in tier `none`."""
+        self.tier: str | None = None if self.has_spawner else "none"
+        """The one in force; None until it was looked for."""
+        self.missing: dict[str, str] = {} if self.has_spawner else {"landlock": "needs Linux"}
+        """Stronger tiers than the one in force, and why they can't be had."""
+
+    @property
+    def scratch(self) -> str:
+        """Where commands have their temporary files and their home; there from the first command on."""
+        return self._scratch.path
+
+    @property
+    def is_permitted(self) -> bool:
+        """Whether commands may run in the tier that is in force, by the operator's word."""
+        if self.tier is None:
+            return True
+        if self.tier == "none" and not self._policy.allow_unconfined:
+            return False
+        return self._policy.require is None or TIERS.index(self.tier) <= TIERS.index(self._policy.require)
+
+    async def prepare(self) -> Holding:
+        """Find the tier, have commands waiting, and say how they are held."""
+        if self.has_spawner:
+            async with self._lock:
+                with suppress(CellFailed):  # every tier's reason is in `missing`
+                    await self._current_cell()
+        is_whole = self._state is None or self._state.is_whole
+        return Holding(self.tier or "none", dict(self.missing), self.is_permitted, is_whole)
+
+    async def slot(self) -> Slot:
+        """A command that waits for its argv, in a cell that masks what is to be masked now.
+
+        Raises:
+            Unconfined: the tier here is not one in which the operator lets commands run.
+            CellFailed: no spawner can be started at all.
+            OSError: no descriptors left.
+        """
+        async with self._lock:
+            cell = await self._current_cell()
+        self.require()
+        asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
+        return cell.take()
+
+    def variables(self) -> dict[str, str]:
+        """What is different in the environment of commands in this tier."""
+        if self._commands is None or self.tier is None:
+            return {}
+        return self._commands.variables(self.tier, self._scratch)
+
+    def refill(self) -> None:
+        """Have commands waiting again; called when one has ended, so as not to be in its way."""
+        if self._cell is not None and not self._is_closed:
+            with suppress(OSError):
+                self._cell.fill()
+
+    def sees(self, path: str) -> bool:
+        """Whether a path of the machine is one that commands are given."""
+        if self._commands is None or self.tier == "none":
+            return True
+        return self._commands.sees(path)
+
+    def close(self) -> None:
+        """End every cell, and with it every command. Blocks until they are gone, a moment, and cleans up."""
+        self._is_closed = True
+        cells = [*self._old, *([self._cell] if self._cell is not None else [])]
+        for cell in cells:
+            cell.close()
+        for cell in cells:
+            cell.wait()
+        self._old, self._cell = [], None
+        if self._commands is not None:
+            _remove(self._scratch.path)
+
+    def require(self) -> None:
+        """Refuse commands where they must not run.
+
+        Raises:
+            Unconfined: the tier in force is not one in which the operator lets commands run.
+        """
+        if self.is_permitted:
+            return
+        why = "; ".join(f"{tier}: {reason}" for tier, reason in self.missing.items())
+        if self._policy.require is not None and self.tier != "none":
+            raise Unconfined(f"commands need the tier {self._policy.require} here, by the operator's word ({why})")
+        raise Unconfined(
+            f"commands can't be confined on this machine ({why}), so none is run; the operator can allow it all the"
+            " same with --allow-unconfined"
+        )
+
+    async def _current_cell(self) -> Cell:
+        if self._cell is not None and not self._cell.is_alive:
+            self._cell.close()
+            self._cell = None
+        if self._cell is None:
+            return await self._first_cell()
+        if self.tier == "full":
+            masks = await self._looked()
+            if masks != self._state:
+                await self._replace(masks)
+        self._drop_old()
+        return self._cell
+
+    async def _first_cell(self) -> Cell:
+        if self._commands is None:
+            _make(self._scratch)
+            prefixes = (sys.prefix, sys.base_prefix)
+            look = partial(commands_of, self._roots, self._policy, self._environment, prefixes=prefixes)
+            self._commands = await to_thread.run_sync(look, limiter=self._limiter)
+        tiers = TIERS if self.tier is None else TIERS[TIERS.index(self.tier) :]
+        for tier in tiers:
+            reason = await self._tried(tier)
+            if reason is None:
+                break
+            self.missing[tier] = reason
+        if self._cell is None:
+            self.tier = "none"
+            raise CellFailed(self.missing["none"])
+        return self._cell
+
+    async def _tried(self, tier: str) -> str | None:
+        """Have a cell of this tier; why that can't be had, None when it can."""
+        if tier != "none" and landlock.abi() < landlock.ABI_REQUIRED:
+            has = f"has version {landlock.abi()}" if landlock.abi() else "has none, or does not let it be used"
+            return f"needs Landlock {landlock.ABI_REQUIRED} (Linux 6.2), and this system {has}"
+        masks = await self._looked() if tier == "full" else None
+        try:
+            cell = await self._ready_cell(tier, masks)
+        except CellFailed as error:
+            return str(error)
+        self._cell, self._state, self.tier = cell, masks, tier
+        return None
+
+    async def _replace(self, masks: Masks) -> None:
+        """The next cell; the old one stays for the commands that run in it."""
+        cell = await self._ready_cell("full", masks)
+        if self._cell is not None:
+            self._cell.retire()
+            self._old.append(self._cell)
+        self._cell, self._state = cell, masks
+
+    async def _ready_cell(self, tier: str, masks: Masks | None) -> Cell:
+        cell = Cell(self._orders(tier, masks))
+        try:
+            await cell.ready()
+        except BaseException:
+            cell.close()
+            await to_thread.run_sync(cell.wait, limiter=CapacityLimiter(1))
+            raise
+        return cell
+
+    def _orders(self, tier: str, masks: Masks | None) -> Orders:
+        commands, scratch = self._commands, self._scratch
+        assert commands is not None
+        held = tier != "none"
+        return Orders(
+            view=commands.view_plan(scratch, masks) if masks is not None else None,
+            rules=commands.rules(scratch, in_view=tier == "full") if held else None,
+            tcp=tier == "full" or commands.has_network,
+            families=commands.families(tier) if held else None,
+            limits=commands.limits(tier) if held else (),
+            processes=commands.processes,
+        )
+
+    async def _looked(self) -> Masks:
+        if 0 < self._masks.directories <= LOOK_INLINE:
+            return self._masks.look()
+        return await to_thread.run_sync(self._masks.look, limiter=self._limiter)
+
+    def _drop_old(self) -> None:
+        gone = [cell for cell in self._old if not cell.is_alive]
+        for cell in gone:
+            cell.close()
+            self._old.remove(cell)
+
+
+def _make(scratch: Scratch) -> None:
+    """Make the directories, for nobody else to look into; a name that is taken already is an error."""
+    for path in (scratch.path, scratch.temporary, scratch.home):
+        os.mkdir(path, 0o700)
+
+
+def _remove(path: str) -> None:
+    import shutil  # seldom needed before the end, and not at the start
+
+    shutil.rmtree(path, ignore_errors=True)

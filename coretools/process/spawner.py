@@ -1,0 +1,196 @@
+"""The spawner: a process without threads that makes, ahead of need, commands that only wait for their argv.
+
+The server starts it with a plan and a socket (`cell.py`); it moves into the plan's namespaces, builds the view, and
+from then on forks a supervisor with a waiting command for every pair of sockets that it is sent. The end of its socket
+is its own end and, as process 1 of its namespace, that of everything in it. Standard library only.
+"""
+
+import fcntl
+import gc
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from coretools.confinement import kernel, landlock, seccomp, view
+from coretools.process import descendants, supervisor
+
+READY = b"ready"
+
+COMMAND, RETIRE = b"C", b"R"
+"""What the server asks for: one more command; an end when the last one has ended."""
+
+PAIR = 2
+"""Sockets that come with a request for a command: of its supervisor, and of itself."""
+
+
+class Orders(NamedTuple):
+    """What a spawner is told at its start; sent through `marshal`."""
+
+    view: view.Plan | None
+    """None for no namespaces."""
+    rules: Sequence[tuple[str, int]] | None
+    """Landlock; None for none."""
+    tcp: bool
+    families: Sequence[int] | None
+    """Families of sockets that the filter lets through; None for no filter."""
+    limits: Sequence[tuple[int, int]]
+    processes: int
+
+
+def main() -> None:
+    """Be the spawner. Standard input is the socket; the orders are in the file whose descriptor is the last word."""
+    orders = _orders(int(sys.argv[-1]))
+    control = _control()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        hold = _entered(orders, control)
+    except OSError as error:
+        with suppress(OSError):
+            control.send(f"{error.strerror or error}"[:200].encode())
+        os._exit(1)
+    # What is there now stays for good: without a collection no page of it is written to, and copied, in a child.
+    gc.disable()
+    gc.freeze()
+    control.send(READY)
+    _Spawner(control, hold).serve()
+
+
+def _control() -> socket.socket:
+    """The socket, away from the numbers that a command's own input and output will have."""
+    control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10))
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    return control
+
+
+def _orders(handle: int) -> Orders:
+    with open(handle, "rb") as file:
+        file.seek(0)
+        orders = Orders(*marshal.load(file))  # noqa: S302  # the server's own file
+    if orders.view is None:
+        return orders
+    plan = view.Plan(*orders.view)
+    return orders._replace(view=plan._replace(binds=[view.Bind(*bind) for bind in plan.binds]))
+
+
+def _entered(orders: Orders, control: socket.socket) -> supervisor.Hold:
+    if orders.view is not None:
+        _enter_view(orders.view, control)
+    return supervisor.Hold(
+        ruleset=-1 if orders.rules is None else landlock.ruleset(orders.rules, tcp=orders.tcp),
+        filter=b"" if orders.families is None else seccomp.command_filter(frozenset(orders.families)),
+        limits=orders.limits,
+        processes=orders.processes,
+        by_path=orders.view is not None,
+        last_resort=None if orders.view is None else _end_everything,
+    )
+
+
+def _enter_view(plan: view.Plan, control: socket.socket) -> None:
+    """Go on as process 1 of a namespace with the view; the process that was here before waits for its end."""
+    view.leave_namespaces(network=plan.network)
+    pid = os.fork()
+    if pid:
+        control.close()
+        with suppress(OSError):
+            os.waitpid(pid, 0)
+        os._exit(0)
+    kernel.die_with_parent(signal.SIGKILL)
+    view.build(plan)
+
+
+def _end_everything() -> None:
+    """Have process 1 of the namespace end, and the kernel end all others in it at once."""
+    os.kill(1, signal.SIGUSR1)
+
+
+class _Spawner:
+    """The loop: requests for commands on one side, ends of supervisors on the other."""
+
+    def __init__(self, control: socket.socket, hold: supervisor.Hold) -> None:
+        self._control = control
+        self._hold = hold
+        self._supervisors = set[int]()
+        self._retires = False
+        self._woken, waker = os.pipe()
+        for handle in (self._woken, waker):
+            os.set_blocking(handle, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGUSR1, lambda *_: os._exit(1))
+        kernel.become_subreaper()
+
+    def serve(self) -> None:
+        """Until the server closes its end; then everything beneath is ended."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while self._supervisors or not self._retires:
+            ready = {handle for handle, _ in poll.poll()}
+            if self._woken in ready:
+                with suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+                self._reap()
+            if self._control.fileno() in ready:
+                try:
+                    message, handles, _, _ = socket.recv_fds(self._control, 16, PAIR)
+                except OSError:
+                    message, handles = b"", []
+                if not message:
+                    break
+                self._retires = self._retires or message == RETIRE
+                if len(handles) == PAIR:
+                    self._fork(handles)
+        descendants.end_descendants()
+        os._exit(0)
+
+    def _fork(self, handles: Sequence[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError:  # no process to be had: the server sees both sockets closed
+            pid = -1
+        if pid == 0:
+            code = 1
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+                self._control.close()
+                supervisor.supervise(socket.socket(fileno=handles[0]), socket.socket(fileno=handles[1]), self._hold)
+                code = 0
+            finally:
+                os._exit(code)
+        for handle in handles:
+            os.close(handle)
+        if pid > 0:
+            self._supervisors.add(pid)
+
+    def _reap(self) -> None:
+        """Take the ends of supervisors; what one left that did not end by itself is ended here."""
+        with suppress(ChildProcessError):
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                if pid in self._supervisors:
+                    self._supervisors.remove(pid)
+        # A supervisor waits for all of its tree. Children that are none of ours have lost theirs.
+        if self._lost():
+            descendants.end(self._lost)
+
+    def _lost(self) -> list[int]:
+        strangers = [pid for pid in descendants.children(os.getpid()) if pid not in self._supervisors]
+        found = [one for pid in strangers for one in (pid, *descendants.descendants(pid))]
+        return [pid for pid in found if not descendants.is_dead(pid)]
+
+
+if __name__ == "__main__":
+    main()

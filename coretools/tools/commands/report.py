@@ -1,0 +1,204 @@
+"""What the run tools answer: how a run stands, and a part of what it printed."""
+
+from dataclasses import dataclass
+
+from coretools.command import join
+from coretools.excerpt import HEAD_SHARE, Excerpt
+from coretools.process.runs import Run
+from coretools.redact import Redactor
+from coretools.result import Result
+from coretools.tools.ci.output import plain, printed, streams, visible
+
+ARGV_CHARACTERS = 80
+"""Shown of a command line in a list."""
+
+
+def resource_of(run: Run) -> str:
+    """The address under which the whole output of a run can be read."""
+    return f"coretools://runs/{run.id}/output"
+
+
+def state_of(run: Run) -> str:
+    """How a run stands, in words: "running", "exit code 0", "stopped (asked): SIGTERM", ..."""
+    if run.is_alive:
+        return "running"
+    if run.completed is None:
+        return f"failed ({run.error})" if run.error is not None else "stopped"
+    done = run.completed
+    said = f"ended by {done.signal}" if done.signal else f"exit code {done.exit_code}"
+    if done.stopped_for:
+        return f"stopped: {done.stopped_for}"
+    if run.stopped_because:
+        return f"stopped because {run.stopped_because}: {said}"
+    return f"timed out and was stopped: {said}" if done.timed_out else said
+
+
+def _standing(run: Run) -> list[str]:
+    """State, seconds, and who was left, for a headline."""
+    parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
+    if run.completed is not None and run.completed.stragglers_stopped:
+        parts.append(f"{run.completed.stragglers_stopped} left-over processes stopped")
+    return parts
+
+
+def facts_of(run: Run) -> dict[str, object]:
+    """What a program may want to know of a run."""
+    facts: dict[str, object] = {
+        "run": run.id,
+        "running": run.is_alive,
+        "bytes": run.output.end,
+        "first": run.output.first,
+        "offset": run.told,
+        "seconds": round(run.seconds, 3),
+        "tier": run.tier if run.completed is None else run.completed.tier,
+    }
+    if run.completed is not None:
+        done = run.completed
+        facts |= {"exit_code": done.exit_code, "signal": done.signal, "timed_out": done.timed_out}
+        facts |= {"peak_memory_bytes": done.peak_memory_bytes, "stragglers_stopped": done.stragglers_stopped}
+    return facts
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A part of an output, ready to be read."""
+
+    text: str
+    note: str = ""
+    """What is missing, and how to get it."""
+    is_cut: bool = False
+    """Something was left out because of its length."""
+    stop: int = 0
+    """Offset behind what is shown."""
+
+
+class RunReport(Result):
+    """The answer of a tool about one run."""
+
+    headline: str
+    """State, and what came first, in words."""
+    output: str = ""
+    note: str = ""
+    run: dict[str, object]
+    """Facts."""
+    is_failure: bool = False
+
+    @classmethod
+    def of(cls, run: Run, *, said: str = "", shown: Shown | None = None, kind: str = "") -> "RunReport":
+        """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
+        shown = shown or Shown("")
+        run.told = max(run.told, shown.stop)
+        failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
+        return cls(
+            headline=", ".join(part for part in (*_standing(run), said) if part),
+            output=shown.text,
+            note=shown.note,
+            run=facts_of(run) | ({"kind": kind} if kind else {}),
+            is_failure=failed and not run.stopped_because,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program that was waited for failed."""
+        return self.is_failure
+
+    def facts(self) -> dict[str, object]:
+        """Run, whether it runs, exit code, offsets; `kind` of what a wait ended with."""
+        return self.run
+
+    def text(self) -> str:
+        """State, output, and what is missing of it."""
+        return "\n".join(part for part in (f"[{self.headline}]", self.output, self.note) if part)
+
+
+class RunList(Result):
+    """The answer of `list_runs`."""
+
+    lines: list[str]
+
+    def text(self) -> str:
+        """One line for each run, oldest first."""
+        return "\n".join(self.lines) or "[no runs; run_command with wait_seconds starts one]"
+
+    def facts(self) -> dict[str, object]:
+        """How many there are."""
+        return {"runs": len(self.lines)}
+
+
+def line_of(run: Run) -> str:
+    """A run in one line."""
+    command = plain(join(run.argv)).replace("\n", " ")
+    shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
+    terminal = f" {run.terminal.columns}x{run.terminal.rows}" if run.terminal else ""
+    return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"
+
+
+def both_streams(run: Run, redactor: Redactor | None = None) -> Shown:
+    """What was kept of a run that ended within its call: standard output, and standard error by name."""
+    done = run.completed
+    if done is None:
+        return Shown("")
+    text = streams(printed(done.stdout, redactor), printed(done.stderr, redactor))
+    if not done.stdout.dropped_bytes + done.stderr.dropped_bytes:
+        return Shown(text)
+    return Shown(text, _noted([_way_to(run, run.output.first)]), is_cut=True)
+
+
+def news_of(run: Run, most: int) -> Shown:
+    """What no call was told yet: head and tail of it when that is more than `most` bytes."""
+    output = run.output
+    start = max(run.told, output.first)
+    left = output.end - start
+    if left <= most:
+        excerpt = Excerpt(output.read(start, left), b"", 0)
+    else:
+        head = int(most * HEAD_SHARE)
+        tail = most - head
+        excerpt = Excerpt(output.read(start, head), output.read(output.end - tail, tail), left - most)
+    text = _shown(run, excerpt.text())
+    notes = []
+    if start > 0 and start == output.first:
+        notes.append(f"{output.first} bytes before this are gone")
+    if excerpt.dropped_bytes:
+        notes.append(_way_to(run, start))
+    return Shown(text.rstrip("\n"), _noted(notes), excerpt.dropped_bytes > 0, output.end)
+
+
+def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -> Shown:
+    """At most `most` bytes, or so many lines, from an offset on."""
+    output = run.output
+    start = max(offset, output.first)
+    data = output.read(start, most)
+    if lines is not None:
+        data = b"".join(data.splitlines(keepends=True)[:lines])
+    stop = start + len(data)
+    notes = [f"bytes {start} to {stop} of {output.end}"]
+    if start > offset:
+        notes.append(f"{output.first} bytes before this are gone")
+    if stop < output.end:
+        notes.append(f"goes on at offset={stop}")
+    return Shown(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _noted(notes), stop=stop)
+
+
+def last_lines(run: Run, lines: int, most: int) -> Shown:
+    """The last lines, as far as `most` bytes reach."""
+    output = run.output
+    data = output.read(output.end - most, most)
+    data = b"".join(data.splitlines(keepends=True)[-lines:])
+    start = output.end - len(data)
+    note = _noted([f"bytes {start} to {output.end}"])
+    return Shown(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), note, stop=output.end)
+
+
+def _shown(run: Run, text: str) -> str:
+    """What a terminal got is of use with its escape sequences only, which are made visible; others lose them."""
+    return visible(text) if run.terminal else plain(text)
+
+
+def _way_to(run: Run, offset: int) -> str:
+    what = f"the last {run.output.kept_bytes} bytes" if run.output.first else "all"
+    return f"{what}: read_run run={run.id} offset={offset}, or {resource_of(run)}"
+
+
+def _noted(notes: list[str]) -> str:
+    return f"[{'; '.join(notes)}]" if notes else ""

@@ -1,0 +1,275 @@
+"""Commands of the caller: run one to its end, or keep it running and come back to it.
+
+What a run is and how it ends is in `coretools.process.runs`; here is what a call may do with one.
+"""
+
+import re
+from functools import partial
+from typing import Annotated, NamedTuple
+
+import anyio
+import anyio.to_thread
+from pydantic import Field
+
+from coretools.call import Call, SilentCall
+from coretools.command import split
+from coretools.declare import Effect, tool
+from coretools.errors import Busy, Conflict, InvalidArguments, Unsupported
+from coretools.process.runner import Order
+from coretools.process.runs import Run, Runs
+from coretools.process.screen import BEHIND_BYTES
+from coretools.process.streams import FEED_BYTES, Feed, TerminalSize
+from coretools.redact import Redactor
+from coretools.sandbox.reading import Directory
+from coretools.sandbox.roots import Roots
+from coretools.settings import Limits
+from coretools.tools.ci.output import plain
+from coretools.tools.ci.results import Ended
+from coretools.tools.commands.matching import Matcher
+from coretools.tools.commands.report import (
+    RunList,
+    RunReport,
+    Shown,
+    both_streams,
+    from_offset,
+    last_lines,
+    line_of,
+    news_of,
+)
+from coretools.tools.commands.results import CommandResult
+from coretools.tools.commands.starting import open_to_start, timeout
+from coretools.tools.commands.waiting import Pulse, Until, wait
+
+_THREADS = 4
+"""Patterns and screens at once."""
+
+_TERMINAL = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
+_END_OF_TRANSMISSION = b"\x04"
+"""What ends the input of a program on a terminal (termios(3), VEOF)."""
+
+TERMINAL_ENVIRONMENT = {"TERM": "linux"}
+"""The terminal that the emulator behind `read_run` draws."""
+
+Seconds = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
+Lines = Annotated[int | None, Field(ge=1)]
+
+
+_NOBODY = SilentCall()
+
+
+class _Started(NamedTuple):
+    """What a command is started with."""
+
+    argv: list[str]
+    directory: Directory
+    order: Order
+
+
+class Commands:
+    """Tools that run what the caller names."""
+
+    def __init__(self, roots: Roots, runs: Runs, limits: Limits, *, redactor: Redactor | None = None) -> None:
+        self._roots = roots
+        self._redactor = redactor
+        self._runs = runs
+        self._limits = limits
+        self._limiter = anyio.CapacityLimiter(_THREADS)
+
+    @tool(Effect.CHANGE, open_world=True, long_running=True)
+    async def run_command(
+        self,
+        command: str,
+        directory: str = ".",
+        *,
+        timeout_seconds: Annotated[int | None, Field(ge=1)] = None,
+        stdin: str | None = None,
+        wait_seconds: Seconds = None,
+        terminal: str = "",
+        call: Call = _NOBODY,
+    ) -> CommandResult | RunReport:
+        """Run one program: quotes as in sh, but no pipes, redirects, &&, $VAR or *.
+
+        One that is not through after `wait_seconds` goes on as a run. `terminal`: 80x24.
+        """
+        wants_run = wait_seconds is not None
+        argv = split(command)
+        size = _terminal_size(terminal)
+        default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
+        seconds = timeout(timeout_seconds, default, self._limits)
+        waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
+        order = Order(
+            is_command=True,
+            timeout_seconds=seconds,
+            input=_feed(stdin, is_open=wants_run, is_terminal=size is not None),
+            terminal=size,
+            environment=TERMINAL_ENVIRONMENT if size else {},
+        )
+        opened = await anyio.to_thread.run_sync(partial(open_to_start, self._roots, directory), limiter=self._limiter)
+        started = _Started(argv, opened, order)
+        if wants_run:
+            return await self._begin(started, waited, call)
+        return await self._carry(started, call)
+
+    @tool(Effect.READ, profiles=("dev", "ci"))
+    async def wait_run(
+        self,
+        run: str,
+        *,
+        seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30,
+        pattern: str = "",
+        quiet_seconds: Seconds = None,
+        call: Call = _NOBODY,
+    ) -> RunReport:
+        """Wait until a run ends, prints what the regular expression matches, or is quiet. Shows new output."""
+        found = self._runs.get(run, call.principal)
+        timeout(seconds, 0, self._limits, name="seconds")
+        matcher = Matcher(pattern, found, self._limiter) if pattern else None
+        until = Until(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher)
+        came = await wait(found, until, Pulse(found, call, total=seconds))
+        self._runs.touch(found)
+        said = {
+            "exit": "",
+            "pattern": f"matched: {matcher.line if matcher else ''}",
+            "quiet": f"quiet for {quiet_seconds or 0:g} s",
+            "time": f"nothing of it within {seconds:g} s" if pattern or quiet_seconds else f"{seconds:g} s are over",
+        }
+        return RunReport.of(found, said=said[came], shown=await self._news(found), kind=came)
+
+    @tool(Effect.READ, profiles=("dev", "ci"))
+    async def read_run(
+        self,
+        run: str,
+        offset: Annotated[int | None, Field(ge=0)] = None,
+        *,
+        head: Lines = None,
+        tail: Lines = None,
+        call: Call = _NOBODY,
+    ) -> RunReport:
+        """What a run printed: what is new (a terminal's screen), from byte `offset`, or `head` or `tail` lines."""
+        found = self._runs.get(run, call.principal)
+        most = self._limits.output_bytes
+        if tail is not None:
+            if head is not None or offset is not None:
+                raise InvalidArguments("tail: goes with neither head nor offset")
+            shown = last_lines(found, tail, most)
+        elif head is not None or offset is not None:
+            shown = from_offset(found, offset or 0, most, lines=head)
+        else:
+            shown = await self._news(found)
+        return RunReport.of(found, shown=shown)
+
+    @tool(Effect.CHANGE, open_world=True)
+    async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NOBODY) -> RunReport:
+        r"""Give input to a run (\u0003: Ctrl-C); `end` closes it."""
+        found = self._runs.get(run, call.principal)
+        feed = found.feed
+        data = text.encode("utf-8", "surrogatepass")
+        if not found.is_alive:
+            raise Conflict(f"{found.id}: has ended; read_run shows what it printed")
+        if feed is None:
+            raise Unsupported(f'{found.id}: was started without input; give run_command stdin ("" will do) or terminal')
+        if not feed.is_open:
+            raise Conflict(f"{found.id}: its input is closed")
+        if len(data) > feed.room:
+            raise Busy(f"{found.id}: {FEED_BYTES - feed.room} bytes wait to be read by it; {FEED_BYTES} is the most")
+        found.mark = found.output.end
+        is_terminal = found.terminal is not None
+        feed.give(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))
+        if end and not is_terminal:
+            feed.end()
+        return RunReport.of(found, said=f"{len(data)} bytes given" + (", end of input" if end else ""))
+
+    @tool(Effect.CHANGE, idempotent=True)
+    async def stop_run(self, run: str, *, call: Call = _NOBODY) -> RunReport:
+        """End a run and everything it started."""
+        found = self._runs.get(run, call.principal)
+        found.stop("stop_run was called")
+        await found.ended.wait()
+        return RunReport.of(found, shown=await self._news(found))
+
+    @tool(Effect.READ, profiles=("dev", "ci"))
+    async def list_runs(self, *, call: Call = _NOBODY) -> RunList:
+        """Your runs."""
+        return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
+
+    async def _begin(self, started: _Started, waited: float, call: Call) -> CommandResult | RunReport:
+        """Start a run and wait a while for its end."""
+        run = await self._runs.start(started.argv, cwd=started.directory, order=started.order, principal=call.principal)
+        try:
+            came = await wait(run, Until(seconds=waited), Pulse(run, call, total=waited))
+        except anyio.get_cancelled_exc_class():
+            run.stop("its call was cancelled")  # nobody knows its name
+            raise
+        self._runs.touch(run)
+        if came == "exit":
+            return self._result(run, await self._news(run))
+        said = "it goes on: wait_run, read_run, stop_run"
+        return RunReport.of(run, said=said, shown=await self._news(run), kind=came)
+
+    async def _carry(self, started: _Started, call: Call) -> CommandResult:
+        """Run to the end within the call."""
+        run = self._runs.foreground(started.argv, order=started.order, principal=call.principal)
+        async with anyio.create_task_group() as group:
+            group.start_soon(Pulse(run, call, total=started.order.timeout_seconds).keep_telling)
+            await self._runs.carry(run, cwd=started.directory, order=started.order)
+            group.cancel_scope.cancel()
+        return self._result(
+            run, await self._screen(run) if run.screen is not None else both_streams(run, self._redactor)
+        )
+
+    def _result(self, run: Run, shown: Shown) -> CommandResult:
+        """The answer for a command that has ended. Only what was cut of its output leaves a run to come back to.
+
+        Raises:
+            CoreError: why there is no result.
+        """
+        done = run.completed
+        if run.error is not None or done is None:
+            raise run.error or Conflict(f"{run.id}: the server ends")
+        ended = Ended.of([done], shown.text)
+        if not shown.is_cut:
+            self._runs.forget(run)
+            return CommandResult(ended=ended)
+        self._runs.keep(run)
+        return CommandResult(ended=ended, run=run.id, note=shown.note)
+
+    async def _news(self, run: Run) -> Shown:
+        return await self._screen(run) if run.screen is not None else news_of(run, self._limits.output_bytes)
+
+    async def _screen(self, run: Run) -> Shown:
+        """What stands on the terminal of a run."""
+        if run.screen is None:
+            return Shown("")
+        end = run.output.end
+        data = run.output.read(end - BEHIND_BYTES, BEHIND_BYTES)
+        text = await anyio.to_thread.run_sync(run.screen.draw, data, end, limiter=self._limiter)
+        return Shown(plain(text), stop=end)
+
+
+def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> Feed | None:
+    """The input of a command: open for more, or ended behind `stdin`. None: /dev/null."""
+    data = (stdin or "").encode("utf-8", "surrogatepass")
+    if not is_open and is_terminal:
+        data += _END_OF_TRANSMISSION  # nobody will ever type there
+        is_open = True
+    elif not data and (stdin is None or not is_open) and not is_terminal:
+        return None
+    feed = Feed()
+    feed.give(data)
+    if not is_open:
+        feed.end()
+    return feed
+
+
+def _terminal_size(text: str) -> TerminalSize | None:
+    """The size that was asked for, columns first, as people write it.
+
+    Raises:
+        InvalidArguments: no size.
+    """
+    if not text:
+        return None
+    found = _TERMINAL.fullmatch(text)
+    if found is None:
+        raise InvalidArguments(f"terminal: columns x rows, such as 80x24, up to 999x999; got {text[:20]!r}")
+    return TerminalSize(rows=int(found[2]), columns=int(found[1]))

@@ -1,0 +1,112 @@
+"""Wait for a run: until it ends, says something, falls silent, or the time is up; and say meanwhile how it goes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+
+from coretools.call import Call
+from coretools.process.runs import Run
+from coretools.tools.ci.output import plain
+from coretools.tools.commands.matching import Matcher
+
+Came = Literal["exit", "pattern", "quiet", "time"]
+"""What came first."""
+
+PULSE_SECONDS = 1.0
+"""Between two notes of progress."""
+
+LINE_CHARACTERS = 200
+"""Shown of the last line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Until:
+    """What a wait ends with, beside the end of the run."""
+
+    seconds: float
+    quiet_seconds: float | None = None
+    """Silence, counted from the start of the wait at the earliest."""
+    matcher: Matcher | None = None
+
+
+class Pulse:
+    """Tells a caller how a run goes: the seconds of the wait, bytes, last line. Once a second at most."""
+
+    def __init__(
+        self, run: Run, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self._run = run
+        self._call = call
+        self._total = total
+        self._clock = clock
+        self._began = clock()
+        self.next = self._began + PULSE_SECONDS
+        """When there is something to tell again."""
+
+    async def tell(self) -> None:
+        """Tell, unless it is too early for that."""
+        now = self._clock()
+        if now < self.next:
+            return
+        self.next = now + PULSE_SECONDS
+        said = f"{self._run.seconds:.0f} s, {self._run.output.end} bytes"
+        line = last_line(self._run)
+        await self._call.progress(now - self._began, self._total, f"{said}: {line}" if line else said)
+
+    async def keep_telling(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await anyio.sleep(max(0.0, self.next - self._clock()))
+            await self.tell()
+
+
+async def wait(run: Run, until: Until, pulse: Pulse) -> Came:
+    """Wait for the first of what `until` names.
+
+    Raises:
+        InvalidArguments: a pattern takes too long.
+    """
+    began = anyio.current_time()
+    run.calls += 1
+    try:
+        while True:
+            # Taken before anything is looked at: what comes meanwhile is not missed.
+            news = run.news
+            came, moment = await _look(run, until, began)
+            if came is not None:
+                return came
+            with anyio.move_on_after(max(0.0, min(moment, pulse.next) - anyio.current_time())):
+                await news.wait()
+            await pulse.tell()
+    finally:
+        run.calls -= 1
+
+
+async def _look(run: Run, until: Until, began: float) -> tuple[Came | None, float]:
+    """What has come, or when to look again at the latest."""
+    was_alive = run.is_alive
+    if until.matcher is not None and await until.matcher.has_matched():
+        return "pattern", 0.0
+    now = anyio.current_time()
+    deadline = began + until.seconds
+    if until.matcher is not None and until.matcher.is_behind and now < deadline:
+        return None, now
+    if not was_alive:
+        return "exit", 0.0
+    moment = deadline
+    if until.quiet_seconds is not None:
+        quiet_at = max(began, run.last_output) + until.quiet_seconds
+        if now >= quiet_at:
+            return "quiet", 0.0
+        moment = min(moment, quiet_at)
+    return ("time", 0.0) if now >= deadline else (None, moment)
+
+
+def last_line(run: Run) -> str:
+    """The last line with something on it, shortened."""
+    output = run.output
+    text = plain(output.read(output.end - 4 * LINE_CHARACTERS, 4 * LINE_CHARACTERS).decode("utf-8", "replace"))
+    lines = [line for line in text.split("\n") if line.strip()]
+    return lines[-1].strip()[-LINE_CHARACTERS:] if lines else ""

@@ -1,0 +1,129 @@
+"""Programs that can be held by the kernel, and those that can't: they run all the same, and it is said."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from coretools.confinement import landlock, programs
+from coretools.confinement.domain import Domains
+from coretools.confinement.landlock import READ
+from coretools.errors import CannotStart
+from coretools.process.confined import Confined
+from coretools.process.runner import Completed, Order, Runner
+from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.reading import open_directory
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+
+pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
+
+
+class Held:
+    """One `Confined` in a directory."""
+
+    def __init__(self, confined: Confined, roots: Roots) -> None:
+        self.confined = confined
+        self.roots = roots
+
+    async def run(self, *argv: str, readable: str = "") -> Completed:
+        rules = ((readable, READ),) if readable else ()
+        order = Order(domain=self.confined.domain(argv[0], rules))
+        with open_directory(self.roots, ".") as directory:
+            return await self.confined.run(argv, cwd=directory, order=order)
+
+
+@asynccontextmanager
+async def held(root: Path, *, path: str | None = None) -> AsyncIterator[Held]:
+    runner = Runner(Limits(), {"PATH": path or os.environ["PATH"]})
+    with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+        try:
+            yield Held(Confined(runner, domains), roots)
+        finally:
+            await runner.close()
+
+
+async def test_a_program_reads_what_it_was_granted_and_no_more(tmp_path: Path) -> None:
+    """domains-2: its exit code is a result, as ever."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "file").write_text("content")
+    async with held(tmp_path) as place:
+        assert (await place.run("cat", "in/file", readable=str(tmp_path / "in"))).stdout.text() == "content"
+        refused = await place.run("cat", "in/file")
+        assert refused.exit_code == 1
+        assert "Permission denied" in refused.stderr.text()
+        assert place.confined.is_confined("cat")
+
+
+async def test_a_script_runs_unconfined_and_that_is_said(tmp_path: Path) -> None:
+    """domains-6: a wrapper in the operator's PATH keeps working."""
+    script = tmp_path / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\necho from the script\n")
+    script.chmod(0o755)
+    async with held(tmp_path, path=f"{script.parent}:{os.environ['PATH']}") as place:
+        assert (await place.run("git")).stdout.text() == "from the script\n"
+        assert not place.confined.is_confined("git")
+
+
+async def test_a_program_that_can_not_start_in_a_domain_runs_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """domains-8: found out by a failure, once, and logged."""
+    program = tmp_path / "bin" / "launcher"
+    program.parent.mkdir()
+    # Machine code that starts something else: what env runs is not granted, so it can't do its work in a domain.
+    env = shutil.which("env")
+    assert env is not None
+    shutil.copy(env, program)
+    async with held(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:
+        assert (await place.run("launcher", "true")).exit_code == 126
+        assert place.confined.is_confined("launcher")
+        assert "unconfined" not in caplog.text
+    broken = tmp_path / "bin" / "broken"
+    shutil.copy(env, broken)
+    data = broken.read_bytes()
+    assert b"libc.so.6\0" in data
+    (tmp_path / "libraries").mkdir()
+    broken.write_bytes(data.replace(b"libc.so.6\0", b"libq.so.6\0"))
+    async with held(tmp_path, path=f"{broken.parent}:{os.environ['PATH']}") as place:
+        assert (await place.run("broken", "true")).exit_code == 127
+        assert not place.confined.is_confined("broken")
+        assert caplog.text.count("unconfined") == 1
+
+
+async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) -> None:
+    """domains-8: whoever can remove the working directory has no say in whether git is held."""
+    (tmp_path / "here").mkdir()
+    async with held(tmp_path / "here") as place:
+        order = Order(domain=place.confined.domain("cat", ()))
+        with open_directory(place.roots, ".") as directory:
+            (tmp_path / "here").rmdir()
+            with pytest.raises(CannotStart, match="gone"):
+                await place.confined.run(("cat", "file"), cwd=directory, order=order)
+        assert place.confined.is_confined("cat")
+
+
+async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
+    """domains-8: it says nothing about domains."""
+    async with held(tmp_path) as place:
+        with pytest.raises(CannotStart, match="not found"):
+            await place.run("no-such-program")
+        assert not place.confined.is_confined("no-such-program")
+
+
+async def test_a_program_that_was_replaced_is_held_by_its_new_file(tmp_path: Path) -> None:
+    """domains-5: an update of git while the server runs."""
+    cat = programs.found("cat", os.environ["PATH"])
+    assert cat is not None
+    program = tmp_path / "bin" / "updated"
+    program.parent.mkdir()
+    async with held(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:
+        for _ in range(2):
+            shutil.copy(cat, tmp_path / "new")
+            (tmp_path / "new").replace(program)
+            assert (await place.run("updated", "--version")).ok
+            assert place.confined.is_confined("updated")

@@ -1,0 +1,427 @@
+"""How commands are kept: tiers, grants, what is masked and when, limits, and what happens when a helper is ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coretools.confinement import landlock
+from coretools.errors import CannotStart, CoreError, InvalidArguments
+from coretools.operator_policy import ConfinementPolicy
+from coretools.process.keeper import Keeper
+from coretools.process.runner import Completed, Order, Runner
+from coretools.process.streams import TerminalSize
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.reading import open_directory
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from tests.docker_profile import under_profile
+from tests.process.tree import until
+from tests.serving.peer import peer
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+
+needs_view = pytest.mark.skipif(
+    landlock.abi() < landlock.ABI_REQUIRED or subprocess.run(["unshare", "-Ur", "true"], check=False).returncode != 0,
+    reason="needs Landlock and user namespaces",
+)
+pytestmark = needs_view
+
+COMMAND = Order(is_command=True)
+PLAIN = ConfinementPolicy()
+SHORT = Limits(grace_seconds=0.3)
+
+
+def is_there(path: str | Path) -> bool:
+    return os.path.lexists(path)
+
+
+def _mode(path: str | Path) -> int:
+    return os.stat(path).st_mode & 0o777
+
+
+class Place:
+    """A runner with a keeper, and the directory that it serves."""
+
+    def __init__(self, runner: Runner, keeper: Keeper, roots: Roots) -> None:
+        self.runner = runner
+        self.keeper = keeper
+        self._roots = roots
+
+    async def run(self, *argv: str, directory: str = ".", order: Order = COMMAND) -> Completed:
+        with open_directory(self._roots, directory) as opened:
+            return await self.runner.run(argv, cwd=opened, order=order)
+
+    async def sh(self, text: str, order: Order = COMMAND) -> str:
+        """What shell text printed, both outputs."""
+        completed = await self.run("sh", "-c", text, order=order)
+        return completed.stdout.text() + completed.stderr.text()
+
+
+@asynccontextmanager
+async def kept(*folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT) -> AsyncIterator[Place]:
+    specs = [RootSpec(str(folder).removesuffix(":ro"), writable=not str(folder).endswith(":ro")) for folder in folders]
+    with Roots(specs, deny=DenyRules(DEFAULT_DENY)) as roots:
+        keeper = Keeper(roots, policy, ENVIRONMENT)
+        runner = Runner(limits, ENVIRONMENT, keeper=keeper)
+        try:
+            yield Place(runner, keeper, roots)
+        finally:
+            await runner.close()
+
+
+async def test_the_strongest_tier_is_taken(tmp_path: Path) -> None:
+    """confinement-1: found by doing; nothing stronger is missing."""
+    async with kept(tmp_path) as place:
+        holding = await place.runner.prepare()
+    assert (holding.tier, holding.missing, holding.is_permitted) == ("full", {}, True)
+
+
+def test_a_missing_tier_is_told(tmp_path: Path) -> None:
+    """confinement-1: with the reason, at start, in diagnostics and to who asks the doctor."""
+    with peer(tmp_path, before=under_profile()) as client:
+        client.start_session()
+        told = client.call("get_diagnostics")["content"][0]["text"]
+        assert client.end() == 0
+        assert client.process.stderr is not None
+        log = client.process.stderr.read().decode()
+    assert "commands are held in tier: landlock" in told
+    assert "tier full can't be had: unshare: Operation not permitted" in told
+    assert "command-view: missing (" in told
+    assert "commands are held in tier landlock; not full: unshare: Operation not permitted" in log
+
+
+def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
+    """confinement-11: the server does not start, and says what is missing."""
+    words = [*under_profile(), sys.executable, "-m", "servers.workstation", str(tmp_path), "--require-tier", "full"]
+    ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 69
+    assert "commands need the tier full here, by the operator's word (full: unshare:" in ended.stderr
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_no_tier_at_all(tmp_path: Path, *, is_allowed: bool) -> None:
+    """confinement-11: without any confinement commands run only when the operator said so by name."""
+    before = [*under_profile(), sys.executable, "-m", "tests.confinement.without_landlock"]
+    words = ["--allow-unconfined"] if is_allowed else []
+    with peer(tmp_path, *words, before=before) as client:
+        client.start_session()
+        told = client.call("get_diagnostics")["content"][0]["text"]
+        result = client.call("run_command", command="sh -c 'setsid sleep 1000 & echo made > marker'")
+    assert "commands are held in tier: none" in told
+    assert "command-confinement: missing (" in told
+    assert (tmp_path / "marker").exists() == is_allowed
+    if is_allowed:
+        assert result["_meta"]["coretools/facts"]["tier"] == "none"
+        assert result["_meta"]["coretools/facts"]["stragglers_stopped"] == 1
+    else:
+        assert result["_meta"]["coretools/error"] == "unconfined"
+        assert "--allow-unconfined" in result["content"][0]["text"]
+
+
+async def test_network_by_the_operators_word(tmp_path: Path) -> None:
+    """confinement-12: a listener of the machine is reached only with it."""
+    reach = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2).send(b'x')"
+    for access in ("deny", "allow"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            async with kept(tmp_path, policy=ConfinementPolicy(network=access)) as place:
+                ended = await place.run(sys.executable, "-c", reach, str(server.getsockname()[1]))
+            assert ended.ok == (access == "allow")
+
+
+async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
+    """confinement-13: to be read, or to be written too; nothing beside them."""
+    for name in ("root", "shown", "given", "hidden"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    policy = ConfinementPolicy(readable=(str(tmp_path / "shown"),), writable=(str(tmp_path / "given"),))
+    async with kept(tmp_path / "root", policy=policy) as place:
+        said = await place.sh(
+            f"cd {tmp_path}; cat shown/file given/file hidden/file; echo x > shown/new; echo x > given/new; ls"
+        )
+    assert said.startswith("showngiven")
+    assert "hidden" not in said.replace("hidden/file", "")
+    assert not is_there(tmp_path / "shown" / "new")
+    assert is_there(tmp_path / "given" / "new")
+
+
+async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
+    """confinement-14: for the next command, whether it was made, replaced or moved there; other files are not."""
+    (tmp_path / "deep").mkdir()
+    async with kept(tmp_path) as place:
+        assert "No such file" in await place.sh("cat .env deep/.env")
+        (tmp_path / ".env").write_text("canary")
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / "other").write_text("canary 2")
+        assert "canary 2" in await place.sh("cat other")
+        (tmp_path / "other").replace(tmp_path / ".env")
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / ".env").rename(tmp_path / "deep" / ".env")
+        assert "canary" not in await place.sh("cat deep/.env")
+
+
+async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
+    """confinement-14: what already runs goes on, and ends with the runner."""
+    async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
+        tasks.start_soon(place.sh, "echo up > up; while [ ! -e go ]; do sleep 0.01; done; echo done > done")
+        await until((tmp_path / "up").exists)
+        (tmp_path / ".env").write_text("canary")
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / "go").touch()
+        await until((tmp_path / "done").exists)
+
+
+async def test_a_read_only_root(tmp_path: Path) -> None:
+    """confinement-15: commands run in it and can't change it, nor its modes and times."""
+    for name in ("root", "fixed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "fixed" / "file").write_text("content")
+    (tmp_path / "fixed" / "file").chmod(0o644)
+    async with kept(tmp_path / "root", Path(f"{tmp_path / 'fixed'}:ro")) as place:
+        ended = await place.run(
+            "sh",
+            "-c",
+            "cat file; echo x > file; rm file; chmod 777 file; echo x > new",
+            directory=str(tmp_path / "fixed"),
+        )
+    assert ended.stdout.text() == "content"
+    assert os.listdir(tmp_path / "fixed") == ["file"]
+    assert _mode(tmp_path / "fixed" / "file") == 0o644
+
+
+async def test_home_and_temporary_files(tmp_path: Path) -> None:
+    """confinement-16: the home holds no file at first; it and /tmp are the commands' own, shared, gone at the end."""
+    async with kept(tmp_path) as place:
+        said = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
+        assert said == ""
+        assert await place.sh("cat ~/kept /tmp/kept /tmp/t") == "1\n2\n3\n"
+        scratch = place.keeper.scratch
+        assert _mode(scratch) == 0o700
+    assert not is_there(scratch)
+    assert not is_there(f"{ENVIRONMENT['HOME']}/kept")
+
+
+def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
+    """confinement-16: removed too, by the guard."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    (tmp_path / "root").mkdir()
+    with peer(tmp_path / "root", environment={"TMPDIR": str(temporary)}) as client:
+        client.start_session()
+        client.call("run_command", command="sh -c 'mkdir -p /tmp/a/b; echo x > /tmp/a/b/c'")
+        assert len(list(temporary.iterdir())) == 1
+        client.process.kill()
+    anyio.run(until, lambda: not list(temporary.iterdir()))
+
+
+async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
+    """confinement-17: its writer is ended by SIGXFSZ at the limit."""
+    async with kept(tmp_path, policy=ConfinementPolicy(file_bytes=65536)) as place:
+        ended = await place.run("dd", "if=/dev/zero", "of=big", "bs=4096", "count=100")
+    assert ended.signal == "SIGXFSZ"
+    assert (tmp_path / "big").stat().st_size == 65536
+
+
+async def test_a_process_that_takes_too_much_memory(tmp_path: Path) -> None:
+    """confinement-17: is refused more."""
+    hog = "a = bytearray(200 << 20)"
+    async with kept(tmp_path, policy=ConfinementPolicy(memory_bytes=100 << 20)) as place:
+        ended = await place.run(sys.executable, "-c", hog)
+    assert "MemoryError" in ended.stderr.text()
+
+
+BOMB = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+async def test_a_command_of_too_many_processes(tmp_path: Path) -> None:
+    """confinement-17: is ended, all of it, and says why; the next command runs."""
+    async with kept(tmp_path, policy=ConfinementPolicy(processes=40)) as place:
+        ended = await place.run(sys.executable, "-c", BOMB, "bomb-8a1c")
+        assert ended.stopped_for == "too many processes"
+        assert ended.stragglers_stopped >= 40
+        assert await place.sh("echo on") == "on\n"
+    assert _with("bomb-8a1c") == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "words"),
+    [
+        (("no-such-program",), CannotStart, "not found in PATH"),
+        (("./no-such-program",), CannotStart, "no such program"),
+        (("/etc",), CannotStart, "is a directory"),
+        (("./folder",), CannotStart, "is a directory"),
+        (("./plain",), CannotStart, "is not executable"),
+        (("./lost",), CannotStart, "the interpreter that its first line names"),
+        (("./formless",), CannotStart, "has no #! line"),
+        (("true", "x" * 200_000), CannotStart, "argument list too long"),
+        (("true", "a\0b"), InvalidArguments, "NUL"),
+    ],
+)
+async def test_programs_that_can_not_be_started(
+    tmp_path: Path, argv: tuple[str, ...], error: type[CoreError], words: str
+) -> None:
+    """confinement-18: each with its reason, and nothing is left of the attempt."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "plain").write_text("#!/bin/sh\n")
+    for name, text in (("lost", "#!/no/such/interpreter\n"), ("formless", "\x01\x02")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    async with kept(tmp_path) as place:
+        with pytest.raises(error, match=words):
+            await place.run(*argv)
+        assert await place.sh("echo on") == "on\n"
+
+
+async def test_a_program_out_of_sight(tmp_path: Path) -> None:
+    """confinement-18: one that is there, but not for commands, is told apart, with the way out."""
+    (tmp_path / "root").mkdir()
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    async with kept(tmp_path / "root") as place:
+        with pytest.raises(CannotStart, match="which commands don't see; the operator can grant it"):
+            await place.run(str(program))
+
+
+async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
+    """confinement-18: is refused, not entered."""
+    (tmp_path / "folder").mkdir()
+    with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
+        runner = Runner(Limits(), ENVIRONMENT, keeper=Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        with open_directory(roots, "folder") as opened:
+            (tmp_path / "folder").rmdir()
+            with pytest.raises(CannotStart, match="the working directory is gone"):
+                await runner.run(("true",), cwd=opened, order=Order(is_command=True))
+        await runner.close()
+
+
+async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
+    """confinement-18: another one of the same name is not taken for it."""
+    (tmp_path / "folder").mkdir()
+    with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
+        runner = Runner(Limits(), ENVIRONMENT, keeper=Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        with open_directory(roots, "folder") as opened:
+            (tmp_path / "folder").rename(tmp_path / "away")
+            (tmp_path / "folder").mkdir()
+            with pytest.raises(CannotStart, match="can't be the working directory"):
+                await runner.run(("touch", "made"), cwd=opened, order=Order(is_command=True))
+        await runner.close()
+    assert not is_there(tmp_path / "away" / "made")
+    assert not is_there(tmp_path / "folder" / "made")
+
+
+def spawners(place: Place) -> list[int]:
+    """The processes of this place's spawner, by the socket that only they were given."""
+    cell = place.keeper._cell  # who is to be ended is not told to anybody
+    assert cell is not None
+    return [cell._process.pid]
+
+
+async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
+    """confinement-19: what runs in it ends with it, and the next command has another one."""
+    async with kept(tmp_path) as place:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(place.sh, "echo up > up; sleep 1000")
+            await until((tmp_path / "up").exists)
+            for pid in spawners(place):
+                os.kill(pid, signal.SIGKILL)
+        assert await place.sh("echo on") == "on\n"
+
+
+async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
+    """confinement-19: its command ends, with what that started, and says so; others go on."""
+    token = f"1000.{os.getpid():09}"
+    async with kept(tmp_path) as place:
+        ended: list[Completed] = []
+
+        async def watch() -> None:
+            ended.append(await place.run("sh", "-c", f"setsid sleep {token} & echo $$ > up; sleep {token}"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await until(lambda: len(_with(token)) >= 3)
+            os.kill(_parent_of_shell(token), signal.SIGKILL)
+        assert ended[0].stopped_for
+        await until(lambda: not _with(token))
+        assert await place.sh("echo on") == "on\n"
+
+
+def _parent_of_shell(token: str) -> int:
+    """The supervisor of the command whose shell text holds the token."""
+    [shell] = [pid for pid in _with(token) if b"setsid" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _with(token: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        if token.encode() in line and int(path.parent.name) != os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
+async def test_many_at_once(tmp_path: Path) -> None:
+    """confinement-21: 200 commands at once are all answered, and give every descriptor back."""
+    async with kept(tmp_path) as place:
+        await place.sh("true")
+        before = len(os.listdir("/proc/self/fd"))
+        said: list[str] = []
+
+        async def one(number: int) -> None:
+            said.append(await place.sh(f"echo {number}"))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(200):
+                tasks.start_soon(one, number)
+        assert sorted(map(int, said)) == list(range(200))
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 8)
+
+
+async def test_a_terminal(tmp_path: Path) -> None:
+    """confinement-22: the program's own: it is one, has its size, and takes the interrupt key."""
+    order = Order(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
+    async with kept(tmp_path) as place:
+        said = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", order)
+    lines = said.split()
+    assert lines[:3] == ["30", "90", "ok"]
+
+
+async def test_output_in_no_encoding_and_closed_outputs(tmp_path: Path) -> None:
+    """confinement-18: bytes of no encoding are shown; a program that closes its outputs is waited for."""
+    async with kept(tmp_path) as place:
+        assert "�" in await place.sh(r"printf '\377\376'")
+        ended = await place.run("sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 3")
+    assert ended.exit_code == 3
+
+
+def test_a_read_only_root_without_confinement(tmp_path: Path) -> None:
+    """confinement-15: in tier none nothing runs there, whatever else the operator allows."""
+    (tmp_path / "root").mkdir()
+    with peer(
+        f"{tmp_path / 'root'}:ro",
+        "--allow-unconfined",
+        before=[*under_profile(), sys.executable, "-m", "tests.confinement.without_landlock"],
+    ) as client:
+        client.start_session()
+        result = client.call("run_command", command="touch made")
+    assert result["_meta"]["coretools/error"] == "read-only"
+    assert not list((tmp_path / "root").iterdir())

@@ -1,0 +1,104 @@
+"""What is kept of an output, in memory and on disk: offsets stay, the oldest goes first (docs/specs/runs.md)."""
+
+import os
+import random
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coretools.process.output_store import Disk, OutputStore
+
+
+def store(*, file_bytes: int, memory_bytes: int = 100, disk_bytes: int = 1 << 30) -> OutputStore:
+    return OutputStore(Disk(disk_bytes), file_bytes=file_bytes, memory_bytes=memory_bytes)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_there_is_what_was_printed_and_offsets_never_change(seed: int) -> None:
+    """runs-8, runs-9: whatever the sizes of pieces, memory and file."""
+    chance = random.Random(seed)
+    kept = store(file_bytes=chance.choice([50, 300, 1000, 5000]), memory_bytes=chance.choice([1, 40, 500]))
+    printed = b""
+    for _ in range(chance.randrange(1, 40)):
+        piece = chance.randbytes(chance.choice([0, 1, 30, 700]))
+        printed += piece
+        kept.append(piece)
+        assert kept.end == len(printed)
+        assert kept.kept_bytes >= min(len(printed), kept._memory_bytes)
+        offset, count = chance.randrange(0, len(printed) + 5), chance.randrange(0, 2000)
+        start = max(offset, kept.first)
+        assert kept.read(offset, count) == printed[start : start + count]
+        assert kept.read(0, 1 << 20) == printed[kept.first :]
+    kept.close()
+
+
+def test_the_file_is_bounded_and_has_no_name(tmp_path: Path) -> None:
+    """runs-9: nothing to be found in the temporary directory, however the server ends."""
+    kept = OutputStore(Disk(1 << 20), file_bytes=10_000, memory_bytes=100, folder=str(tmp_path))
+    for _ in range(1000):
+        kept.append(b"x" * 100)
+        assert os.listdir(tmp_path) == []
+        assert kept._fd < 0 or os.fstat(kept._fd).st_size <= 10_000
+    assert kept.end == 100_000
+    assert 10_000 <= kept.kept_bytes <= 10_300
+    kept.close()
+    assert kept.read(0, 1000) == b""
+
+
+@contextmanager
+def files_at_most(size: int) -> Iterator[None]:
+    """A disk that takes no more than so many bytes a file, as far as this process can see."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_loses_what_is_old_and_counts_it() -> None:
+    """runs-10: the newest is in memory; when there is room again, it is used again."""
+    kept = store(file_bytes=1 << 20)
+    with files_at_most(1000):
+        for number in range(200):
+            kept.append(b"%09d\n" % number)
+        assert kept.end == 2000
+        assert 0 < kept.first < 2000
+        assert kept.read(0, 5000) == b"".join(b"%09d\n" % number for number in range(200))[kept.first :]
+    gap = kept.first
+    for number in range(200, 400):
+        kept.append(b"%09d\n" % number)
+    assert kept.first == gap
+    assert kept.read(gap, 5000).endswith(b"000000398\n000000399\n")
+    assert len(kept.read(gap, 5000)) == 4000 - gap
+    kept.close()
+
+
+def test_no_temporary_directory_is_a_full_disk(tmp_path: Path) -> None:
+    """runs-10: no run ends by it."""
+    kept = OutputStore(Disk(1 << 20), file_bytes=1 << 20, memory_bytes=100, folder=str(tmp_path / "gone"))
+    for _ in range(100):
+        kept.append(b"y" * 10)
+    assert kept.end == 1000
+    assert kept.read(kept.first, 1000) == b"y" * (1000 - kept.first)
+
+
+def test_all_outputs_share_one_bound_on_disk() -> None:
+    """runs-10: beyond it the disk is full to them; what is closed gives its part back."""
+    disk = Disk(1000)
+    one, two = (OutputStore(disk, file_bytes=800, memory_bytes=10) for _ in range(2))
+    for _ in range(100):
+        one.append(b"1" * 10)
+        two.append(b"2" * 10)
+    assert one._taken + two._taken <= 1000
+    assert set(one.read(0, 2000)) == {ord("1")}
+    assert set(two.read(0, 2000)) == {ord("2")}
+    one.close()
+    two.close()
+    assert disk.take(1000)

@@ -1,0 +1,81 @@
+"""What a terminal shows, drawn from what a program printed (docs/specs/runs.md)."""
+
+import random
+
+import pytest
+
+from coretools.process.screen import BEHIND_BYTES, Screen
+from coretools.process.streams import TerminalSize
+
+
+def shown(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:
+    screen = Screen(TerminalSize(rows=rows, columns=columns))
+    text, printed = "", b""
+    for piece in pieces:
+        printed += piece
+        text = screen.draw(printed[-BEHIND_BYTES:], len(printed))
+    return text
+
+
+@pytest.mark.parametrize(
+    ("output", "picture"),
+    [
+        (b"one\r\ntwo", "one\ntwo"),
+        (b"1\r\n2\r\n3\r\n4\r\n5", "2\n3\n4\n5"),
+        (b"0123456789ab", "0123456789\nab"),
+        (b"loading\rdone\x1b[K", "done"),
+        (b"gone\x1b[2J\x1b[Htop\x1b[3;4Hlow", "top\n\n   low"),
+        (b"\x1b[31mred\x1b[0m", "red"),
+        ("wide \u6f22\u5b57!".encode(), "wide \u6f22\u5b57!"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"", ""),
+    ],
+)
+def test_the_picture_is_what_a_terminal_shows(output: bytes, picture: str) -> None:
+    """runs-21: lines without blanks at their ends, no empty lines at the bottom."""
+    assert shown(output) == picture
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_pieces_may_be_cut_anywhere(cut: int) -> None:
+    """runs-21: within a sequence and within a character."""
+    output = b"a\x1b[2;3H\xc3\xa9\x1b[1mb"
+    assert shown(output[:cut], output[cut:]) == "a\n  \u00e9b"
+
+
+def test_only_the_end_of_a_flood_is_drawn() -> None:
+    """runs-21: what came before has scrolled away."""
+    assert shown(b"begin\r\n", b"x\r\n" * 100_000, b"end") == "x\nx\nx\nend"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"\x1b[?1;2A",
+        b"\x1b[1;2;3;4A",
+        b"\x1b[" + b"9" * 5000 + b"C",
+        b"\x1b[?6n",
+        b"\x1b[999999999;999999999H",
+        b"\x1b[99999999L\x1b[99999999@",
+        b"\xcc\x81" * 30,
+        b"\x1b]0;" + b"t" * 5000,
+        b"\x1b(",
+        b"\x1b[?3h",
+    ],
+    ids=lambda broken: repr(broken[:12]),
+)
+def test_broken_sequences_do_not_stop_the_drawing(broken: bytes) -> None:
+    """runs-21: what comes after a reset is drawn as ever."""
+    assert shown(b"before" + broken, b"\x07\x1b\\\x1bc" + b"after") == "after"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_output_makes_the_drawing_fail(seed: int) -> None:
+    """runs-21: whatever a program prints."""
+    chance = random.Random(seed)
+    parts = [b"\x1b[", b"\x1b]", b"\x1b", b"\x9b", b"?", b";", b"9", b"99999999", b"\xcc\x81", b"\xf0\x9f\x98\x80"]
+    parts += [bytes([byte]) for byte in range(256)]
+    output = [b"".join(chance.choice(parts) for _ in range(150)) for _ in range(6)]
+    picture = shown(*output, rows=6, columns=20)
+    assert len(picture.split("\n")) <= 6
+    assert "\x1b" not in picture

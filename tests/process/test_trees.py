@@ -1,0 +1,107 @@
+"""Every kind of process tree, against every way in which a run or its server can end: nothing is left alive.
+
+Through a real server and its pipes; survivors are counted in /proc by a number that only these trees have.
+"""
+
+import secrets
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker_profile import under_profile
+from tests.serving.peer import Peer, peer, processes_with, stop, wait_until_none, wait_until_some
+
+HYDRA = """
+import os, sys, time
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(0.005)
+"""
+
+TREES = {
+    "child": ("exec sleep {mark}", 1),
+    "background": ("sleep {mark} & sleep {mark} & wait", 2),
+    "nohup": ("nohup sleep {mark} > /dev/null 2>&1 & wait", 1),
+    "setsid": ("setsid sleep {mark} & wait", 1),
+    "double fork": ("(setsid sh -c 'sleep {mark} & sleep {mark}' > /dev/null 2>&1 &); sleep {mark}", 3),
+    "deaf to TERM": ("trap '' TERM INT HUP; while :; do sleep {mark}; done", 1),
+    "cleared environment": ("env -i setsid sleep {mark} & wait", 1),
+    "fork and exit": ("{python} -c {hydra} {mark} & sleep {mark}", 2),
+    "60 sleepers": ("for i in $(seq 30); do setsid sleep {mark} & sleep {mark} & done; wait", 60),
+}
+"""Shell text, and how many processes of it carry the mark at least."""
+
+ALIVE = sum(count for _, count in TREES.values())
+
+
+@pytest.fixture
+def mark() -> str:
+    """Seconds to sleep that nobody else would choose."""
+    return f"1000.{secrets.randbelow(10**12):012}"
+
+
+@pytest.fixture(params=["full", "landlock"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
+    before = under_profile() if request.param == "landlock" else ()
+    with peer(tmp_path, "--limit", "grace_seconds=0.3", before=before) as client:
+        client.start_session()
+        diagnostics = client.call("get_diagnostics")["content"][0]["text"]
+        if f"commands are held in tier: {request.param}" not in diagnostics:
+            pytest.skip(f"tier {request.param} can't be had here")
+        yield client
+
+
+def start_all(client: Peer, mark: str, **arguments: object) -> list[int]:
+    """Start every tree and wait until all of them stand; the requests."""
+    requests = []
+    for text, _ in TREES.values():
+        line = text.format(mark=mark, python=sys.executable, hydra=shlex.quote(HYDRA))
+        whole = {"command": shlex.join(["sh", "-c", line]), **arguments}
+        requests.append(client.send("tools/call", {"name": "run_command", "arguments": whole}))
+    wait_until_some(mark, ALIVE)
+    return requests
+
+
+def test_cancel(server: Peer, mark: str) -> None:
+    """confinement-20: a cancelled call leaves nothing; the next one is answered."""
+    for request in start_all(server, mark):
+        server.notify("notifications/cancelled", {"requestId": request})
+    assert wait_until_none(mark) == []
+    assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
+
+
+def test_deadline(server: Peer, mark: str) -> None:
+    """confinement-20: nor does one at its deadline, and its answer says how many had to be ended."""
+    requests = start_all(server, mark, timeout_seconds=2)
+    answers = [server.answer(request)["result"] for request in requests]
+    assert processes_with(mark) == []
+    assert all(answer["_meta"]["coretools/facts"]["timed_out"] for answer in answers)
+    assert answers[-1]["_meta"]["coretools/facts"]["stragglers_stopped"] == 60
+
+
+def test_client_goes_away(server: Peer, mark: str) -> None:
+    """confinement-20: nor when the client closes its end."""
+    start_all(server, mark)
+    assert server.end() == 0
+    assert processes_with(mark) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_server_is_told_to_end(server: Peer, mark: str, number: signal.Signals) -> None:
+    """confinement-20: nor when a signal ends the server."""
+    start_all(server, mark)
+    assert stop(server.process, number) == 128 + number
+    assert processes_with(mark) == []
+
+
+def test_server_is_killed(server: Peer, mark: str) -> None:
+    """confinement-20: nor when the server is killed, which cleans up nothing itself."""
+    start_all(server, mark)
+    stop(server.process, signal.SIGKILL)
+    assert wait_until_none(mark) == []

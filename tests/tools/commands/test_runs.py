@@ -1,0 +1,371 @@
+"""The run tools with real children: what a call may do with a command that is still running (docs/specs/runs.md)."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coretools.call import SilentCall
+from coretools.errors import Busy, CannotStart, Conflict, InvalidArguments, NotFound, Unsupported
+from coretools.process.streams import FEED_BYTES
+from coretools.settings import Limits
+from coretools.tools.commands.report import RunReport
+from coretools.tools.commands.tools import Commands
+from coretools.tools.commands.waiting import Pulse
+from tests.process.tree import PATIENCE_SECONDS, is_alive, until
+from tests.tools.commands.world import commands_in, world_in
+
+FOREVER = "tail -f /dev/null"
+ECHO = "sh -c 'while read line; do echo \"got $line\"; done; echo end'"
+LONG = 60.0
+"""Seconds of a wait that something else ends."""
+
+
+async def started(commands: Commands, command: str, *, stdin: str | None = None) -> str:
+    """The id of a new run."""
+    result = await commands.run_command(command, stdin=stdin, wait_seconds=0)
+    assert isinstance(result, RunReport)
+    return str(result.facts()["run"])
+
+
+async def test_a_command_that_still_runs_is_answered_as_a_run(tmp_path: Path) -> None:
+    """runs-1: with what it printed so far, and how to go on."""
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command(f"sh -c 'echo on; exec {FOREVER}'", wait_seconds=0.3)
+        facts = result.facts()
+        assert facts["running"] is True
+        assert facts["kind"] == "time"
+        first, output = result.text().split("\n")
+        assert first.startswith(f"[{facts['run']} running, 0.")
+        assert "wait_run" in first
+        assert output == "on"
+        assert not result.failed
+
+
+async def test_a_command_that_ends_in_time_is_answered_as_ever(tmp_path: Path) -> None:
+    """runs-1: and leaves no run."""
+    async with commands_in(tmp_path) as commands:
+        result = await commands.run_command("sh -c 'echo out; echo err >&2; exit 3'", wait_seconds=LONG)
+        assert result.failed
+        assert result.text() == "[exit code 3]\nout\nerr"
+        assert result.facts()["exit_code"] == 3
+        assert (await commands.list_runs()).text() == "[no runs; run_command with wait_seconds starts one]"
+
+
+async def test_a_program_that_cannot_start_is_an_error(tmp_path: Path) -> None:
+    """runs-2: not a run that failed."""
+    async with commands_in(tmp_path) as commands:
+        with pytest.raises(CannotStart):
+            await commands.run_command("no-such-program", wait_seconds=0)
+        with pytest.raises(InvalidArguments, match="wait_seconds: at most"):
+            await commands.run_command("true", wait_seconds=1e9)
+        assert (await commands.list_runs()).lines == []
+
+
+async def test_a_cancelled_call_ends_the_run_that_nobody_knows(tmp_path: Path) -> None:
+    """runs-2: the next call sees it stopped."""
+    async with world_in(tmp_path) as world:
+        async with anyio.create_task_group() as group:
+            call = f"sh -c 'echo $$ > pid; exec {FOREVER}'"
+            group.start_soon(lambda: world.commands.run_command(call, wait_seconds=LONG))
+            await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+            group.cancel_scope.cancel()
+        [run] = world.runs.of("local")
+        with anyio.fail_after(PATIENCE_SECONDS):
+            await run.ended.wait()
+        assert run.stopped_because == "its call was cancelled"
+        assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_wait_ends_with_the_run(tmp_path: Path) -> None:
+    """runs-14: kind, exit code, and what it printed since the last answer."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, "sh -c 'echo first; read a; echo second; exit 4'", stdin="")
+        assert "first" in (await commands.wait_run(run, pattern="first")).text()
+        await commands.write_run(run, "\n")
+        result = await commands.wait_run(run, seconds=LONG)
+        assert result.facts()["kind"] == "exit"
+        assert result.facts()["exit_code"] == 4
+        assert result.failed
+        assert result.text().endswith("\nsecond")
+        assert "first" not in result.text()
+
+
+async def test_a_wait_ends_with_silence_or_with_the_time(tmp_path: Path) -> None:
+    """runs-14: silence is counted from the call on."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, FOREVER)
+        quiet = await commands.wait_run(run, seconds=LONG, quiet_seconds=0.05)
+        assert quiet.facts()["kind"] == "quiet"
+        late = await commands.wait_run(run, seconds=0.05, pattern="never")
+        assert late.facts()["kind"] == "time"
+        assert "nothing of it within 0.05 s" in late.text()
+
+
+async def test_a_program_that_goes_on_printing_is_not_quiet(tmp_path: Path) -> None:
+    """runs-14: the last output counts."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(
+            commands, "sh -c 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.05; done; echo all; read a'", stdin=""
+        )
+        result = await commands.wait_run(run, seconds=LONG, quiet_seconds=0.6)
+        assert result.facts()["kind"] == "quiet"
+        assert (await commands.read_run(run, tail=1)).text().split("\n")[1] == "all"
+
+
+async def test_a_pattern_is_found_across_pieces_and_once_for_each_line(tmp_path: Path) -> None:
+    """runs-15: behind the last match, so that the same line of the next round is another match."""
+    script = "sh -c 'while read word; do printf lis; sleep 0.02; printf \"ten $word\"; sleep 0.02; echo; done'"
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, script, stdin="one\ntwo\n")
+        for word in ("one", "two"):
+            result = await commands.wait_run(run, seconds=LONG, pattern=r"^listen \w{3}$")
+            assert result.facts()["kind"] == "pattern"
+            assert f"matched: listen {word}" in result.text()
+        assert (await commands.wait_run(run, seconds=0.1, pattern="listen")).facts()["kind"] == "time"
+
+
+async def test_after_input_only_new_output_matches(tmp_path: Path) -> None:
+    """runs-15: the answer to the question, not that to the one before."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, ECHO, stdin="a\n")
+        assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.1)).text().endswith("got a")
+        await commands.write_run(run, "b\n")
+        assert "matched: got b" in (await commands.wait_run(run, seconds=LONG, pattern="got")).text()
+
+
+@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "", "x" * 501])
+async def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
+    """runs-15: like those of search_text. An empty one asks for nothing."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, FOREVER)
+        if not pattern:
+            assert (await commands.wait_run(run, seconds=0, pattern=pattern)).facts()["kind"] == "time"
+            return
+        with pytest.raises(InvalidArguments, match="pattern"):
+            await commands.wait_run(run, pattern=pattern)
+
+
+async def test_a_hostile_pattern_holds_up_no_other_call(tmp_path: Path) -> None:
+    """runs-15: it is refused in the end, and others are answered meanwhile."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, "sh -c 'head -c 60000 /dev/zero | tr \"\\\\0\" a; exec tail -f /dev/null'")
+        answers = 0
+        async with anyio.create_task_group() as group:
+
+            async def others() -> None:
+                nonlocal answers
+                while True:
+                    await commands.read_run(run, tail=1)
+                    answers += 1
+                    await anyio.sleep(0.01)
+
+            group.start_soon(others)
+            with pytest.raises(InvalidArguments, match="takes too long"):
+                await commands.wait_run(run, seconds=LONG, pattern="(a|aa)+[bc]")
+            group.cancel_scope.cancel()
+        assert answers > 10
+
+
+async def test_a_wait_for_a_pattern_ends_in_time_while_a_program_floods(tmp_path: Path) -> None:
+    """runs-14, runs-15: also when output comes faster than it can be looked at."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, "yes")
+        with anyio.fail_after(PATIENCE_SECONDS):
+            result = await commands.wait_run(run, seconds=0.3, pattern="no")
+        assert result.facts()["kind"] == "time"
+
+
+async def test_what_was_printed_last_is_still_looked_at_after_the_end(tmp_path: Path) -> None:
+    """runs-15: a run that ended with a match has matched."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, "sh -c 'read a; seq 1 200000; echo done'", stdin="")
+        await commands.write_run(run, "\n")
+        result = await commands.wait_run(run, seconds=LONG, pattern="^done$")
+        assert result.facts()["kind"] == "pattern"
+
+
+class Listening(SilentCall):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        self.said.append((done, total, message))
+
+
+async def test_progress_is_told_once_a_second_at_most(tmp_path: Path) -> None:
+    """runs-16: seconds, bytes, the last line with something on it."""
+    now = 100.0
+    call = Listening()
+    async with world_in(tmp_path) as world:
+        (tmp_path / "say").write_text("printf 'one\\n\\033[1mtwo\\033[0m\\n\\n'; exec tail -f /dev/null")
+        run_id = await started(world.commands, "sh say")
+        await world.commands.wait_run(run_id, seconds=LONG, pattern="two")
+        pulse = Pulse(world.runs.get(run_id, "local"), call, total=30.0, clock=lambda: now)
+        for step in (0.5, 0.5, 0.25, 0.5, 0.25, 5.0):
+            now += step
+            await pulse.tell()
+    assert [round(done, 1) for done, _, _ in call.said] == [1.0, 2.0, 7.0]
+    assert call.said[0][1] == 30.0
+    assert str(call.said[0][2]).endswith(" bytes: two")
+
+
+async def test_what_was_not_shown_yet_is_shown_once(tmp_path: Path) -> None:
+    """runs-11: and any part of it again by its offset."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, ECHO, stdin="a\nb\n")
+        assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.1)).output == "got a\ngot b"
+        assert (await commands.read_run(run)).output == ""
+        await commands.write_run(run, "c\n")
+        await commands.wait_run(run, seconds=LONG, pattern="got c")
+        assert (await commands.read_run(run, 6)).output == "got b\ngot c"
+        assert (await commands.read_run(run, 6)).note == "[bytes 6 to 18 of 18]"
+        assert (await commands.read_run(run, head=1)).output == "got a"
+        assert (await commands.read_run(run, 6, head=1)).note == "[bytes 6 to 12 of 18; goes on at offset=12]"
+        assert (await commands.read_run(run, tail=2)).output == "got b\ngot c"
+        assert (await commands.read_run(run, 1000)).output == ""
+        with pytest.raises(InvalidArguments, match="tail"):
+            await commands.read_run(run, 6, tail=2)
+
+
+async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begins(tmp_path: Path) -> None:
+    """runs-11: the parts are the whole."""
+    async with commands_in(tmp_path, limits=Limits(output_bytes=10_000)) as commands:
+        run = await started(commands, "sh -c 'seq 1 20000; exec tail -f /dev/null'")
+        await commands.wait_run(run, seconds=LONG, pattern="^20000$")
+        offset, whole = 0, ""
+        while True:
+            report = await commands.read_run(run, offset)
+            end = int(report.note.split()[3].rstrip("];"))
+            whole += report.output + (
+                "\n" if report.output and report.output[-1] != "\n" and "at" not in report.note else ""
+            )
+            if "goes on at" not in report.note:
+                break
+            offset = int(report.note.partition("offset=")[2].rstrip("]"))
+            assert offset == end
+    assert whole.replace("\n", "").strip() == "".join(str(number) for number in range(1, 20_001))
+
+
+async def test_a_cut_answer_has_head_and_tail_and_names_the_rest(tmp_path: Path) -> None:
+    """runs-11, runs-13: for a run, and for a command that ended within its call."""
+    async with world_in(tmp_path, limits=Limits(output_bytes=1000)) as world:
+        result = await world.commands.run_command("seq 1 10000")
+        run = result.facts()["run"]
+        assert f"[all: read_run run={run} offset=0, or coretools://runs/{run}/output]" in result.text()
+        again = await world.commands.read_run(str(run), tail=1)
+        assert again.output == "10000"
+        going = await world.commands.run_command("sh -c 'seq 1 10000; exec tail -f /dev/null'", wait_seconds=0.3)
+        assert "\n[... 47894 bytes left out ...]\n" in going.text()
+        assert "read_run" in going.text().split("\n")[-1]
+
+
+async def test_input_reaches_a_run_and_ends(tmp_path: Path) -> None:
+    """runs-17: bytes as they are, and the end of input."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, ECHO, stdin="")
+        await commands.write_run(run, "h\u00e9llo\n")
+        assert "matched: got h\u00e9llo" in (await commands.wait_run(run, seconds=LONG, pattern="got")).text()
+        assert "0 bytes given, end of input" in (await commands.write_run(run, "", end=True)).text()
+        assert (await commands.wait_run(run, seconds=LONG)).output == "end"
+        with pytest.raises(Conflict, match="has ended"):
+            await commands.write_run(run, "more")
+
+
+async def test_a_run_that_takes_no_input_says_so(tmp_path: Path) -> None:
+    """runs-17: none at all, closed, or not read."""
+    async with world_in(tmp_path) as world:
+        commands = world.commands
+        without = await started(commands, FOREVER)
+        with pytest.raises(Unsupported, match="stdin"):
+            await commands.write_run(without, "x")
+        closed = await started(commands, "sh -c 'exec <&-; echo closed; exec tail -f /dev/null'", stdin="")
+        await commands.wait_run(closed, seconds=LONG, pattern="closed")
+        await commands.write_run(closed, "x")
+        feed = world.runs.get(closed, "local").feed
+        assert feed is not None
+        await until(lambda: feed.is_closed)
+        with pytest.raises(Conflict, match="its input is closed"):
+            await commands.write_run(closed, "x")
+        deaf = await started(commands, FOREVER, stdin="")
+        await commands.write_run(deaf, "x" * FEED_BYTES)
+        with pytest.raises(Busy, match="wait to be read"):
+            await commands.write_run(deaf, "x" * FEED_BYTES)
+
+
+async def test_stopping_says_how_it_ended_and_who_was_left(tmp_path: Path) -> None:
+    """runs-18: twice the same."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, "sh -c 'echo up; tail -f /dev/null & tail -f /dev/null; wait'")
+        await commands.wait_run(run, seconds=LONG, pattern="up")
+        first, again = await commands.stop_run(run), await commands.stop_run(run)
+        assert "stopped because stop_run was called: ended by SIGTERM" in first.text()
+        assert first.facts()["signal"] == "SIGTERM"
+        assert not first.failed
+        assert again.facts() == first.facts()
+
+
+async def test_the_list_has_a_line_for_each_run(tmp_path: Path) -> None:
+    """runs-19: oldest first, shortened, and nothing of another principal's."""
+    async with world_in(tmp_path) as world:
+        first = await started(world.commands, "sh -c 'echo on; read a; exit 2'", stdin="")
+        await world.commands.write_run(first, "\n")
+        await world.commands.wait_run(first, seconds=LONG)
+        await started(world.commands, FOREVER + " " + "x" * 100)
+        lines = (await world.commands.list_runs()).lines
+        assert len(lines) == 2
+        assert lines[0].startswith(f"{first} exit code 2, ")
+        assert lines[0].endswith("3 bytes: sh -c 'echo on; read a; exit 2'")
+        assert lines[1].endswith(" ...")
+        assert (await world.commands.list_runs(call=SilentCall("somebody else"))).lines == []
+
+
+async def test_every_tool_knows_only_the_callers_runs(tmp_path: Path) -> None:
+    """runs-3: for tools."""
+    other = SilentCall("somebody else")
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, FOREVER, stdin="")
+        with pytest.raises(NotFound):
+            await commands.wait_run(run, call=other)
+        with pytest.raises(NotFound):
+            await commands.read_run(run, call=other)
+        with pytest.raises(NotFound):
+            await commands.write_run(run, "x", call=other)
+        with pytest.raises(NotFound):
+            await commands.stop_run(run, call=other)
+        assert (await commands.read_run(run)).facts()["running"] is True
+
+
+@pytest.mark.parametrize("terminal", ["80", "x24", "0x24", "80x", "1000x24", "80x24x", "80X24", "\u0668\u0660x24"])
+async def test_a_size_that_is_none_is_refused(tmp_path: Path, terminal: str) -> None:
+    """runs-20: with one that would do."""
+    async with commands_in(tmp_path) as commands:
+        with pytest.raises(InvalidArguments, match="such as 80x24"):
+            await commands.run_command("true", terminal=terminal)
+
+
+async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: Path) -> None:
+    """runs-20, runs-21: held by the kernel or not, a terminal has the size that was asked for."""
+    (tmp_path / "draw").write_text("printf 'gone\\033[2J\\033[Htop\\n'; stty size; exec tail -f /dev/null")
+    async with world_in(tmp_path, is_held=True) as world:
+        if not world.runner.has_terminals:
+            pytest.skip("needs terminals")
+        result = await world.commands.run_command("sh draw", terminal="60x10", wait_seconds=0)
+        run = str(result.facts()["run"])
+        await world.commands.wait_run(run, seconds=LONG, pattern="^10 60$")
+        assert (await world.commands.read_run(run)).output == "top\n10 60"
+        assert (await world.commands.read_run(run, 0)).output.startswith("gone\u241b[2J\u241b[Htop\n10 60")
+        assert "60x10" in (await world.commands.list_runs()).text()
+        stopped = await world.commands.stop_run(run)
+        assert stopped.output == "top\n10 60"
+
+
+async def test_a_command_on_a_terminal_that_ends_within_its_call_shows_its_screen(tmp_path: Path) -> None:
+    """runs-20, runs-21: nobody types there, so that its input ends."""
+    async with world_in(tmp_path, is_held=True) as world:
+        if not world.runner.has_terminals:
+            pytest.skip("needs terminals")
+        result = await world.commands.run_command("sh -c 'test -t 0 && test -t 1 && cat; exit 5'", terminal="20x5")
+        assert result.text() == "[exit code 5]"
+        assert "TERM=linux" in (await world.commands.run_command("env", terminal="40x90")).text()

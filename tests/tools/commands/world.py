@@ -1,0 +1,50 @@
+"""The command tools on a directory, with real children and an end for all of them."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coretools.operator_policy import ConfinementPolicy
+from coretools.process.environment import child_environment
+from coretools.process.keeper import Keeper
+from coretools.process.runner import Runner
+from coretools.process.runs import Runs
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.commands.tools import Commands
+
+LIMITS = Limits(grace_seconds=0.3)
+
+
+@dataclass(frozen=True)
+class World:
+    commands: Commands
+    runs: Runs
+    runner: Runner
+
+
+@asynccontextmanager
+async def world_in(
+    directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_held: bool = False
+) -> AsyncIterator[World]:
+    """Tools beneath a directory. With `is_held` their commands are held by the kernel, as on a server."""
+    environment = child_environment(os.environ, passed=())
+    with Roots([RootSpec(str(directory), writable=writable)], deny=DenyRules(DEFAULT_DENY)) as roots:
+        keeper = Keeper(roots, ConfinementPolicy(allow_unconfined=True), environment) if is_held else None
+        runner = Runner(limits, environment, keeper=keeper)
+        async with Runs(runner, limits) as runs:
+            try:
+                yield World(Commands(roots, runs, limits), runs, runner)
+            finally:
+                await runner.close()
+
+
+@asynccontextmanager
+async def commands_in(
+    directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_held: bool = False
+) -> AsyncIterator[Commands]:
+    async with world_in(directory, writable=writable, limits=limits, is_held=is_held) as world:
+        yield world.commands

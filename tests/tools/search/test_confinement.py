@@ -1,0 +1,65 @@
+"""ripgrep held by the kernel, judged by effect: told to follow links and to run programs, it can do neither."""
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coretools.confinement import landlock
+from coretools.confinement.domain import Domain, Domains
+from coretools.process.confined import Confined
+from coretools.process.environment import child_environment
+from coretools.process.runner import Completed, Order, Runner
+from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.reading import open_directory
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.search.engines import what_is_searched
+from tests.tools.search.world import needs_ripgrep, planted, searching
+
+needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
+
+
+@needs_landlock
+@needs_ripgrep
+async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None:
+    """search-22: with a link that leads out, and a program to put before every file."""
+    planted(tmp_path, {"root/in.txt": "needle\n", "outside/canary.txt": "needle\n", "root/pre": "#!/bin/sh\n"})
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
+    marker = tmp_path / "root" / "marker"
+    (tmp_path / "root" / "pre").write_text(f'#!/bin/sh\necho ran >> {marker}\ncat "$1"\n')
+    (tmp_path / "root" / "pre").chmod(0o755)
+    argv = ("rg", "--no-config", "--follow", "--files-with-matches", "--sort=path", "needle", "./")
+    runner = Runner(Limits(), child_environment(os.environ, passed=()))
+    with Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+        confined = Confined(runner, domains)
+
+        async def ran(*words: str, domain: Domain | None) -> Completed:
+            with open_directory(roots, ".") as directory:
+                return await confined.run(words, cwd=directory, order=Order(domain=domain))
+
+        with anyio.fail_after(30):
+            with open_directory(roots, ".") as directory:
+                domain = confined.domain("rg", what_is_searched(directory))
+            assert domain is not None
+            assert (await ran(*argv, domain=None)).stdout.text() == "./in.txt\n./link/canary.txt\n"
+            assert (await ran(*argv, domain=domain)).stdout.text() == "./in.txt\n"
+            assert "in.txt" in (await ran(*argv, "--pre", str(tmp_path / "root" / "pre"), domain=None)).stdout.text()
+            assert marker.exists()
+            marker.unlink()
+            await ran(*argv, "--pre", str(tmp_path / "root" / "pre"), domain=domain)
+            assert not marker.exists()
+            assert confined.is_confined("rg")
+    await runner.close()
+
+
+@needs_ripgrep
+async def test_a_search_in_each_root_is_held_to_that_root(tmp_path: Path) -> None:
+    """search-22: and finds what is there."""
+    planted(tmp_path, {"one/a.txt": "needle\n", "two/sub/b.txt": "needle\n"})
+    async with searching(tmp_path / "one", tmp_path / "two", engine="ripgrep") as search:
+        assert [file.path for file in (await search.search_text("needle")).files] == ["a.txt"]
+        found = await search.search_text("needle", path=str(tmp_path / "two" / "sub"))
+        assert [file.path.rpartition("/")[2] for file in found.files] == ["b.txt"]
