@@ -11,7 +11,6 @@ from time import perf_counter
 import anyio
 from anyio.from_thread import start_blocking_portal
 
-from benchmarks.contenders import LONGER
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.workplace import Workplace
@@ -72,8 +71,8 @@ def supervised(place: Workplace, stack: ExitStack) -> list[Contender]:
     portal = stack.enter_context(start_blocking_portal())
     runs = stack.enter_context(portal.wrap_async_context_manager(_runs(directory, roots)))
     return [
-        Contender(figures=("true, supervised",), once=lambda: (portal.call(runs.one, HELD),), repeat=LONGER),
-        Contender(figures=("true, run",), once=lambda: (portal.call(runs.one, FREE),), repeat=LONGER),
+        Contender(figures=("true, supervised",), once=lambda: (portal.call(runs.one, HELD),)),
+        Contender(figures=("true, run",), once=lambda: (portal.call(runs.one, FREE),)),
         Contender(figures=(f"{MANY} true, supervised",), once=lambda: (portal.call(runs.many, HELD),)),
         Contender(figures=(f"{MANY} true, run",), once=lambda: (portal.call(runs.many, FREE),)),
     ]

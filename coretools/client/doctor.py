@@ -50,9 +50,18 @@ async def doctor(settings: Settings) -> int:
     return 0 if all(finding.good or not finding.required for finding in (*findings, served)) else 69
 
 
+def _policy_words(settings: Settings) -> list[str]:
+    """The flags that make a server hold commands as this command line asks for."""
+    held = settings.policy.confinement
+    words = ["--network", held.network]
+    words += ["--policy", settings.policy.source] if settings.policy.source else []
+    words += ["--require-tier", held.require] if held.require else []
+    return words + (["--allow-unconfined"] if held.allow_unconfined else [])
+
+
 async def _try_server(settings: Settings) -> tuple[Finding, str]:
     """Start the workstation server as a desktop client does, list its tools and ask it for its diagnostics."""
-    words = ["--profile", settings.profile, "--log-level", "error", *settings.roots]
+    words = ["--profile", settings.profile, "--log-level", "error", *_policy_words(settings), *settings.roots]
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "servers.workstation", *(["--read-only"] if settings.read_only else []), *words],

@@ -22,6 +22,9 @@ from coretools.process.spawner import Orders
 WARM = 2
 """Commands that wait for their argv: one for the next call, one for the call after it."""
 
+MOST_WARM = 6
+"""As many supervisors are kept when their commands have ended, each with the next one waiting; a pair takes 3 MB."""
+
 START_SECONDS = 10.0
 """A spawner that is not ready by then has failed; it takes a fiftieth of a second."""
 
@@ -42,6 +45,10 @@ class Slot:
         self.control = control
         self.go = go
         self._cell = cell
+
+    def give_back(self) -> None:
+        """Have the next command wait here: only when nothing is left of the one before, and nothing was said of it."""
+        self._cell.take_back(self)
 
     def condemn(self) -> bool:
         """End the whole cell, every command in it: for a tree that its supervisor can't end.
@@ -67,6 +74,7 @@ class Cell:
         """
         self._warm: deque[Slot] = deque()
         self._is_ready = False
+        self._is_retired = False
         self._has_view = orders.view is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -114,7 +122,7 @@ class Cell:
 
     def fill(self) -> None:
         """Have as many commands waiting as should."""
-        while len(self._warm) < WARM:
+        while not self._is_retired and len(self._warm) < WARM:
             self._warm.append(self._asked())
 
     def take(self) -> Slot:
@@ -125,8 +133,16 @@ class Cell:
         """
         return self._warm.popleft() if self._warm else self._asked()
 
+    def take_back(self, slot: Slot) -> None:
+        """Keep a slot whose supervisor has the next command waiting, or end it when enough are waiting."""
+        if self._is_retired or len(self._warm) >= MOST_WARM:
+            slot.close()
+        else:
+            self._warm.append(slot)
+
     def retire(self) -> None:
         """Take no more commands; the spawner ends when the last one has."""
+        self._is_retired = True
         self._drop_warm()
         with contextlib.suppress(OSError):
             self._control.send(spawner.RETIRE)
@@ -139,6 +155,7 @@ class Cell:
 
     def close(self) -> None:
         """End the spawner and everything in it."""
+        self._is_retired = True
         self._drop_warm()
         self._control.close()
 

@@ -7,18 +7,19 @@ not an error. What a run started ends with it, however it ends; the exceptions s
 import logging
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 
 import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from coretools.confinement.domain import Domain
-from coretools.errors import Busy, CannotStart, ReadOnly
+from coretools.errors import ReadOnly
 from coretools.excerpt import Excerpt
 from coretools.process import survivors
+from coretools.process.admission import Admission, Run, ending
 from coretools.process.child import HAS_PIDFD, Child
 from coretools.process.commands import start_command
 from coretools.process.guard import Guard
@@ -113,15 +114,8 @@ class Completed:
         return self.exit_code == 0 and not self.timed_out and not self.stopped_for
 
 
-class _Run:
-    """One run from its admission to its end: what its task and `close` have to agree on."""
-
-    def __init__(self, mark: str) -> None:
-        self.mark = mark
-        """Value of `MARKER` in the environment of its children."""
-        self.scope = CancelScope()
-        self.is_closing = False
-        self.slot: int | None = None
+Find = Callable[[], tuple[tuple[str, ...], Directory, Order] | None]
+"""A look that blocks: words, directory and order of what is to be started; None for nothing."""
 
 
 class Runner:
@@ -140,18 +134,16 @@ class Runner:
         self._keeper = keeper
         self._programs = programs
         self._environment = dict(environment)
-        self._id = secrets.token_hex(8)
+        prefix = f"{secrets.token_hex(8)}-"
         self._guard = Guard(
-            f"{MARKER}={self._id}-",
+            f"{MARKER}={prefix}",
             slots=limits.processes,
             grace_seconds=limits.grace_seconds,
             scratch="" if keeper is None else keeper.scratch,
         )
         self._looks = CapacityLimiter(LOOK_THREADS)
         self._pace = Pace()
-        self._numbers = count(1)
-        self._runs: set[_Run] = set()
-        self._idle: anyio.Event | None = None
+        self._admission = Admission(prefix, most=limits.processes)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -161,7 +153,7 @@ class Runner:
     @property
     def running(self) -> int:
         """Runs that have not ended, those that wait for their start included."""
-        return len(self._runs)
+        return len(self._admission)
 
     @property
     def tier(self) -> str | None:
@@ -196,25 +188,53 @@ class Runner:
             allow. Unconfined: commands must not run in the tier in force.
         """
         argv = tuple(argv)
+        self._check(argv, order)
+        with self._admission.admitted(argv) as run:
+            child = await self._started(run, argv, cwd, order)
+            return await self._follow(run, child, argv, order)
+
+    async def run_found(self, program: str, find: Find, *, threads: CapacityLimiter) -> Completed | None:
+        """Like `run`, for no command, where a look that blocks says what is started and where.
+
+        Looked and started in one visit to a worker thread of `threads`; two would cost a tenth of `git status` more.
+        None when the look says that nothing is.
+
+        Raises:
+            What `find` raises, and what `run` does.
+        """
+        with self._admission.admitted((program,)) as run:
+            try:
+                order = await to_thread.run_sync(self._begin, run, find, limiter=threads)
+                if order is None:
+                    return None
+                return await self._follow(run, run.begun.pop(), *order)
+            finally:
+                run.is_left = True
+                self._end_begun(run)
+
+    def _begin(self, run: Run, find: Find) -> tuple[tuple[str, ...], Order] | None:
+        found = find()
+        if found is None:
+            return None
+        argv, cwd, order = found
+        self._check(argv, order)
+        run.begun.append(self._start(run, argv, cwd, order))
+        if run.is_left:
+            self._end_begun(run)
+        return argv, order
+
+    def _end_begun(self, run: Run) -> None:
+        """End a child that was started for a task which is gone: asyncio's own cancel does not wait for threads."""
+        with suppress(IndexError):
+            threading.Thread(target=self._end_unseen, args=(run, run.begun.pop()), daemon=True).start()
+
+    def _check(self, argv: tuple[str, ...], order: Order) -> None:
         check_words(argv, order.environment)
         if order.is_command and self._programs is not None:
             self._programs.require(argv)
         level = logging.INFO if order.is_command else logging.DEBUG
         if logger.isEnabledFor(level):
             logger.log(level, "run: %s", command_line(argv))
-        if self._idle is not None:
-            raise _ending(argv)
-        if len(self._runs) >= self._limits.processes:
-            raise Busy(f"{len(self._runs)} commands run already, the most at once; try again when one has ended")
-        run = _Run(f"{self._id}-{next(self._numbers)}-")
-        self._runs.add(run)
-        try:
-            child = await self._started(run, argv, cwd, order)
-            return await self._follow(run, child, argv, order)
-        finally:
-            self._runs.remove(run)
-            if self._idle is not None and not self._runs:
-                self._idle.set()
 
     async def prepare(self) -> Holding:
         """Find out how commands are held here, and have one waiting, so that the first call need not."""
@@ -226,16 +246,10 @@ class Runner:
 
     async def close(self) -> None:
         """End every child: TERM, grace, KILL; then the guard. Bounded; a run that is waited for ends as stopped."""
-        if self._idle is not None:
+        if self._admission.is_closed:
             return
-        self._idle = anyio.Event()
         with CancelScope(shield=True):
-            for run in self._runs:
-                run.is_closing = True
-                run.scope.cancel()
-            if self._runs:
-                with anyio.move_on_after(self._limits.grace_seconds + 2 * survivors.KILL_SECONDS):
-                    await self._idle.wait()
+            await self._admission.end_all(self._limits.grace_seconds + 2 * survivors.KILL_SECONDS)
             with anyio.move_on_after(CLOSE_GUARD_SECONDS):
                 await to_thread.run_sync(self._close_helpers, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 
@@ -244,7 +258,7 @@ class Runner:
             self._keeper.close()
         self._guard.close()
 
-    async def _started(self, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child | Supervised:
+    async def _started(self, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child | Supervised:
         if not order.is_command:
             return self._start(run, argv, cwd, order)
         if self._keeper is not None and self._keeper.tier is None:
@@ -259,7 +273,7 @@ class Runner:
         return await self._start_command(self._keeper, run, argv, cwd, order)
 
     async def _start_command(
-        self, keeper: Keeper, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order
+        self, keeper: Keeper, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order
     ) -> Supervised:
         child = None
         self._guard.ensure()
@@ -273,10 +287,10 @@ class Runner:
                 size=order.terminal,
             )
         if child is None:  # the runner was closed meanwhile
-            raise _ending(argv)
+            raise ending(argv)
         return child
 
-    def _start(self, run: _Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child:
+    def _start(self, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child:
         # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
         # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
         # the start and the first wait for the child.
@@ -289,11 +303,11 @@ class Runner:
         run.slot = self._guard.enter(child.pid)
         return child
 
-    def _command_environment(self, run: _Run, order: Order) -> dict[str, str]:
+    def _command_environment(self, run: Run, order: Order) -> dict[str, str]:
         held = {} if self._keeper is None else self._keeper.variables()
         return {**self._environment, **held, **order.environment, MARKER: run.mark}
 
-    async def _follow(self, run: _Run, child: Child | Supervised, argv: tuple[str, ...], order: Order) -> Completed:
+    async def _follow(self, run: Run, child: Child | Supervised, argv: tuple[str, ...], order: Order) -> Completed:
         limits = self._limits
         timeout = limits.run_seconds if order.timeout_seconds is None else order.timeout_seconds
         keep_bytes = limits.output_bytes if order.keep_bytes is None else order.keep_bytes
@@ -323,7 +337,7 @@ class Runner:
             stopped_for=child.stopped_for,
         )
 
-    async def _end(self, run: _Run, child: Child | Supervised, streams: Streams, *, must_sweep: bool) -> int:
+    async def _end(self, run: Run, child: Child | Supervised, streams: Streams, *, must_sweep: bool) -> int:
         if isinstance(child, Supervised):
             return await self._end_command(child, streams)
         # While closing, the guard looks once for all runs, so none looks for itself.
@@ -354,11 +368,7 @@ class Runner:
                 self._keeper.refill()
         return stragglers
 
-    def _end_unseen(self, run: _Run, child: Child) -> None:
+    def _end_unseen(self, run: Run, child: Child) -> None:
         """End a child that no task waits for any more. Blocks as long as that takes."""
         child.end_now()
         self._guard.leave(run.slot)
-
-
-def _ending(argv: Sequence[str]) -> CannotStart:
-    return CannotStart(f"{argv[0]}: the server is ending and starts nothing any more")

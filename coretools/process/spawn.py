@@ -44,7 +44,7 @@ def check_words(argv: Sequence[str], environment: Mapping[str, str]) -> None:
             raise InvalidArguments(f"environment variable {name!r}: not a name")
 
 
-def _found(program: str, environment: Mapping[str, str]) -> str | None:
+def found_program(program: str, environment: Mapping[str, str]) -> str | None:
     """The program in the child's PATH; None leaves the search, and the reason why it fails, to the system.
 
     Without it the child tries one folder after the other by execve: 10 us for each that lacks the program.
@@ -87,7 +87,7 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
             started = time.monotonic()
             process = subprocess.Popen(
                 argv,
-                executable=_found(argv[0], environment),
+                executable=found_program(argv[0], environment),
                 stdin=stdin_read,
                 stdout=stdout_write,
                 stderr=stderr_write,

@@ -19,6 +19,7 @@ import anyio
 
 from coretools.process import supervisor, survivors
 from coretools.process.cell import Slot
+from coretools.process.spawn import found_program
 from coretools.process.streams import Streams, TerminalSize
 from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
@@ -54,9 +55,12 @@ class NotStarted(Exception):
 class Supervised:
     """One command. Everything here is quick; what waits is `started`, `exited` and `stop`. `close` must be called."""
 
-    def __init__(self, slot: Slot, pipes: tuple[int | None, int, int]) -> None:
+    def __init__(self, slot: Slot, pipes: tuple[int | None, int, int], telling: int) -> None:
+        """`telling` is a pipe: its end says that the program runs, words in it why it does not."""
         self.stdin, self.stdout, self.stderr = pipes
         self._slot = slot
+        self._telling = telling
+        self._was_told = False
         self._started = time.monotonic()
         self._status: int | None = None
         self._is_gone = False
@@ -96,11 +100,10 @@ class Supervised:
         """
         said = None
         with anyio.move_on_after(START_SECONDS):
-            await anyio.wait_readable(self._slot.go)
-            with suppress(OSError):
-                said = self._slot.go.recv(_MESSAGE_BYTES)
-        self._slot.go.close()
-        if said is None:
+            await anyio.wait_readable(self._telling)
+            said = os.read(self._telling, _MESSAGE_BYTES)
+        # A waiting command that was ended closes the pipe too; its supervisor then says so at once.
+        if said is None or (not said and self._is_lost()):
             raise NotStarted("supervisor", 0)
         if said:
             what, number = marshal.loads(said)  # noqa: S302  # from our own child, before it became another program
@@ -126,16 +129,15 @@ class Supervised:
         TERM to every process of it, a grace period, KILL. The usual case, a program that left nothing, costs nothing.
         """
         deadline = time.monotonic() + limits.grace_seconds
-        was_told = False
         if not self.has_exited:
             streams.stop_listening()
-            was_told = self._say(supervisor.TERM)
+            self._say(supervisor.TERM)
             with anyio.move_on_after(limits.grace_seconds):
                 await streams.attend(limits.linger_seconds)
         elif not streams.are_held:
             await self._gone(DYING_SECONDS)
         if self.has_exited and not self._is_gone:
-            was_told = was_told or self._say(supervisor.TERM)
+            self._say(supervisor.TERM)
             await self._gone(deadline - time.monotonic())
         if not self._is_gone:
             self._say(supervisor.KILL)
@@ -152,11 +154,18 @@ class Supervised:
             self.stdin = None
 
     def close(self) -> None:
-        """Close our ends; what is left of the tree is ended by the supervisor, which then ends itself."""
+        """Close our ends.
+
+        What is left of the tree is ended by the supervisor, which then ends itself; one that has nothing left and was
+        told nothing has the next command waiting.
+        """
         self.close_stdin()
-        self._slot.close()
-        for descriptor in (self.stdout, self.stderr):
+        for descriptor in (self.stdout, self.stderr, self._telling):
             os.close(descriptor)
+        if self._is_gone and not self._was_told and not self.stopped_for:
+            self._slot.give_back()
+        else:
+            self._slot.close()
 
     async def _heard_exit(self) -> None:
         while not self.has_exited:
@@ -198,10 +207,15 @@ class Supervised:
                     self.stopped_for = LOST
                     self.duration_seconds = time.monotonic() - self._started
 
-    def _say(self, word: bytes) -> bool:
+    def _is_lost(self) -> bool:
+        """Whether the command ended without having been the program: its exit says that it was still waiting."""
+        self._listen()
+        return self.stopped_for == LOST
+
+    def _say(self, word: bytes) -> None:
+        self._was_told = True
         with suppress(OSError):
             self._slot.control.send(word)
-        return True
 
 
 def send(
@@ -228,14 +242,16 @@ def send(
             directory=os.fsencode(cwd.path),
             identity=(found.st_dev, found.st_ino),
             terminal=size is not None,
+            program=os.fsencode(found_program(argv[0], environment) or ""),
         )
         # In a file, since a message has a limit and a command line a larger one.
         letter = os.memfd_create("order")
         theirs.callback(os.close, letter)
         with open(letter, "wb", closefd=False) as file:
             file.write(marshal.dumps(tuple(order)))
-        socket.send_fds(slot.go, [b"."], [letter, *ends, cwd.fd])
-        started = Supervised(slot, pipes)
+        telling, told = _pipe(ours, theirs)
+        socket.send_fds(slot.go, [b"."], [letter, *ends, cwd.fd, told])
+        started = Supervised(slot, pipes, telling)
         ours.pop_all()
     return started
 

@@ -43,8 +43,9 @@ _LEAVING_SECONDS = 0.005
 _COPY_MORE = 2048
 """KiB that a waiting command may have beyond what its supervisor has."""
 
-_HANDLES = 5
-"""Descriptors that come with an order: itself, the three standard ones, the working directory."""
+_HANDLES = 6
+"""Descriptors that come with an order: itself, the three standard ones, the working directory, and the pipe whose end
+tells the server that the program runs."""
 _ORDER_BYTES = 64
 
 
@@ -76,11 +77,26 @@ class Order(NamedTuple):
     """Device and inode of the directory."""
     terminal: bool
     """Standard input is a terminal, to be the controlling one."""
+    program: bytes
+    """Where the program was found; empty: look in the PATH of the environment."""
 
 
 def supervise(control: socket.socket, go: socket.socket, hold: Hold) -> None:
-    """Fork the command and see to its end; returns when nothing of it is left."""
+    """Fork commands, one after the other, and see to the end of each; returns when the server is gone.
+
+    The next command waits for its argv as soon as nothing is left of the one before.
+    """
     kernel.become_subreaper()
+    while _saw_to_command(control, go, hold):
+        continue
+    # Not before the server has closed its end: with words of it unread, the ones for it would be lost (unix(7)).
+    with suppress(OSError):
+        while control.recv(16):
+            continue
+
+
+def _saw_to_command(control: socket.socket, go: socket.socket, hold: Hold) -> bool:
+    """Fork a command and see to its end; whether another one is wanted."""
     mine = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -89,12 +105,7 @@ def supervise(control: socket.socket, go: socket.socket, hold: Hold) -> None:
             _be_command(go, hold, supervisor=mine)
         finally:
             os._exit(127)
-    go.close()
-    _Tree(pid, control, hold).attend()
-    # Not before the server has closed its end: with words of it unread, the ones for it would be lost (unix(7)).
-    with suppress(OSError):
-        while control.recv(16):
-            continue
+    return _Tree(pid, control, hold).attend()
 
 
 class _Tree:
@@ -108,6 +119,8 @@ class _Tree:
         self._handle = os.pidfd_open(pid)
         self._has_exited = False
         self._ended = 0
+        self._was_told = False
+        """Words may still be on their way then, which would be taken for another command's: this is the last one."""
         self._pause: float | None = None
         self._looks = 0
         self._before = _tasks_of_machine()
@@ -115,10 +128,14 @@ class _Tree:
         self._poll.register(control, select.POLLIN)
         self._poll.register(self._handle, select.POLLIN)
 
-    def attend(self) -> None:
-        """Wait for the command and the server's words until nothing is left."""
-        while not self._is_over():
-            continue
+    def attend(self) -> bool:
+        """Wait for the command and the server's words until nothing is left; whether the server said nothing."""
+        try:
+            while not self._is_over():
+                continue
+        finally:
+            os.close(self._handle)
+        return not self._was_told
 
     def _is_over(self) -> bool:
         """Wait for the next thing to happen and see to it; whether nothing is left then."""
@@ -144,6 +161,7 @@ class _Tree:
 
     def _obey(self, word: bytes) -> bool:
         """Do what the server says; whether nothing is left then."""
+        self._was_told = True
         if word == WATCH:
             self._pause = self._pause or _LOOK_SECONDS
         elif word == TERM:
@@ -246,13 +264,32 @@ def _be_command(go: socket.socket, hold: Hold, *, supervisor: int) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"1000")  # when memory runs out, the command goes and not the server
     _enter(hold)
+    _rehearse()
     message, handles, _, _ = socket.recv_fds(go, _ORDER_BYTES, _HANDLES)
     if not message or len(handles) != _HANDLES:  # a slot that nobody took
         return
     with open(handles[0], "rb", closefd=False) as file:
         file.seek(0)
         order = Order(*marshal.load(file))  # noqa: S302  # the server's own file
-    _start(order, handles, go, by_path=hold.by_path)
+    _start(order, handles, by_path=hold.by_path)
+
+
+def _rehearse() -> None:
+    """Do once, without effect, what is done when the order comes.
+
+    A page is copied when a process first writes to it; there is time for that now.
+    """
+    letter = os.memfd_create("rehearsal")
+    try:
+        os.write(letter, marshal.dumps(((b"/",), ((b"a", b"b"),) * 32, b".", (0, 0), False, b"/")))
+        with open(letter, "rb", closefd=False) as file:
+            file.seek(0)
+            order = Order(*marshal.load(file))  # noqa: S302  # written above
+        os.stat(".")
+        os.dup2(letter, os.dup(letter))
+        os.execve(order.program, order.argv, dict(order.environment))  # noqa: S606  # a directory, which is refused
+    except OSError:
+        os.close(letter)
 
 
 def _enter(hold: Hold) -> None:
@@ -263,10 +300,11 @@ def _enter(hold: Hold) -> None:
         seccomp.install(hold.filter)
 
 
-def _start(order: Order, handles: Sequence[int], go: socket.socket, *, by_path: bool) -> None:
+def _start(order: Order, handles: Sequence[int], *, by_path: bool) -> None:
     what = "directory"
+    # The one handle that stays is closed by the exec itself, which is how the server knows of it.
+    _, stdin, stdout, stderr, directory, telling = handles
     try:
-        _, stdin, stdout, stderr, directory = handles
         if by_path:
             os.chdir(order.directory)
             found = os.stat(".")
@@ -279,10 +317,13 @@ def _start(order: Order, handles: Sequence[int], go: socket.socket, *, by_path: 
             os.dup2(handle, number)
         if order.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        # The one handle that stays is closed by the exec itself, which is how the server knows of it.
-        if go.fileno() != 3:
-            os.dup2(go.fileno(), 3, inheritable=False)
-        os.closerange(4, 1 << 20)
-        os.execvpe(order.argv[0], order.argv, dict(order.environment))  # noqa: S606  # a shell is what it is not to be
+        os.set_inheritable(telling, False)
+        os.closerange(3, telling)
+        os.closerange(telling + 1, 1 << 20)
+        environment = dict(order.environment)
+        if order.program:
+            with suppress(FileNotFoundError):  # not in this view: then another one of the name may be
+                os.execve(order.program, order.argv, environment)  # noqa: S606  # a shell is what it is not to be
+        os.execvpe(order.argv[0], order.argv, environment)  # noqa: S606  # as above
     except OSError as error:
-        socket.socket(fileno=3 if what == "program" else go.fileno()).send(marshal.dumps((what, error.errno or 0)))
+        os.write(telling, marshal.dumps((what, error.errno or 0)))

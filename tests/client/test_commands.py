@@ -180,3 +180,12 @@ def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
         [sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True, timeout=SECONDS
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
+    """confinement-1: the tier, of a server with the same switches; one that does not start is told with its reason."""
+    told = coretools("doctor", cwd=project)
+    assert "commands are held in tier: " in told.stdout
+    assert told.returncode == 0
+    impossible = coretools("doctor", "--policy", str(project / "missing.toml"), cwd=project)
+    assert impossible.returncode == 78
