@@ -77,6 +77,12 @@ class MaskFinder:
         state = tuple(_identity(path) for path in (*pinned, *fixed, *masked))
         return Masks(pinned, fixed, masked, state, found.directories < MOST_DIRECTORIES)
 
+    def control_files(self) -> frozenset[str]:
+        """The settings of editors and agents that are there now, by path. Cheap: a stat for each of the names."""
+        return frozenset(
+            f"{root.path}/{name}" for root in self._roots if root.writable for name in CONTROL if _exists(root.fd, name)
+        )
+
     def _look_through(self, root: Root, found: _Found, seen: dict[tuple[str, str], _Listing]) -> None:
         found.fixed += [f"{root.path}/{name}" for name in sorted(CONTROL) if _exists(root.fd, name)]
         waiting = ["."]

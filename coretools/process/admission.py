@@ -21,6 +21,8 @@ class Run:
         self.scope = CancelScope()
         self.is_closing = False
         self.slot: int | None = None
+        self.control_files: frozenset[str] = frozenset()
+        """Settings of editors and agents that were there before it."""
         self.is_left = False
         """Its task does not wait for the worker thread that may be starting its child."""
         self.begun: deque[Child] = deque()

@@ -117,6 +117,10 @@ class Keeper:
             with suppress(OSError):
                 self._cell.fill()
 
+    def control_files(self) -> frozenset[str]:
+        """Settings of editors and agents at the top of the roots: nothing can keep a command from making new ones."""
+        return self._masks.control_files()
+
     def sees(self, path: str) -> bool:
         """Whether a path of the machine is one that commands are given."""
         if self._commands is None or self.tier == "none":

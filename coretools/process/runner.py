@@ -107,6 +107,8 @@ class Completed:
     """Tier of confinement that a command ran in; None for what is no command, or where there is no keeper."""
     stopped_for: str = ""
     """Why its supervisor ended a command; empty when it did not."""
+    made: tuple[str, ...] = ()
+    """Settings that an editor or an agent acts on and that came to be while a command ran."""
 
     @property
     def ok(self) -> bool:
@@ -190,6 +192,7 @@ class Runner:
         argv = tuple(argv)
         self._check(argv, order)
         with self._admission.admitted(argv) as run:
+            run.control_files = self._control_files(order)
             child = await self._started(run, argv, cwd, order)
             return await self._follow(run, child, argv, order)
 
@@ -218,6 +221,8 @@ class Runner:
             return None
         argv, cwd, order = found
         self._check(argv, order)
+        if run.is_closing or run.is_left:
+            raise ending(argv)
         run.begun.append(self._start(run, argv, cwd, order))
         if run.is_left:
             self._end_begun(run)
@@ -303,6 +308,9 @@ class Runner:
         run.slot = self._guard.enter(child.pid)
         return child
 
+    def _control_files(self, order: Order) -> frozenset[str]:
+        return self._keeper.control_files() if self._keeper is not None and order.is_command else frozenset()
+
     def _command_environment(self, run: Run, order: Order) -> dict[str, str]:
         held = {} if self._keeper is None else self._keeper.variables()
         return {**self._environment, **held, **order.environment, MARKER: run.mark}
@@ -335,6 +343,7 @@ class Runner:
             stragglers_stopped=stragglers,
             tier=self._keeper.tier if self._keeper is not None and order.is_command else None,
             stopped_for=child.stopped_for,
+            made=tuple(sorted(self._control_files(order) - run.control_files)),
         )
 
     async def _end(self, run: Run, child: Child | Supervised, streams: Streams, *, must_sweep: bool) -> int:

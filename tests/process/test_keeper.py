@@ -179,6 +179,16 @@ async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
         await until((tmp_path / "done").exists)
 
 
+async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
+    """confinement-6: where there were none, nothing can keep a command from that; its result says so."""
+    (tmp_path / ".idea").mkdir()
+    async with kept(tmp_path) as place:
+        ended = await place.run("mkdir", ".vscode")
+        assert ended.made == (f"{tmp_path}/.vscode",)
+        assert (await place.run("touch", ".vscode/tasks.json")).exit_code == 1
+        assert (await place.run("mkdir", "src")).made == ()
+
+
 async def test_a_read_only_root(tmp_path: Path) -> None:
     """confinement-15: commands run in it and can't change it, nor its modes and times."""
     for name in ("root", "fixed"):

@@ -42,6 +42,8 @@ class Ended:
     """Tier of confinement."""
     stopped_for: str
     """Why it was ended before its deadline; empty when it was not."""
+    made: tuple[str, ...]
+    """Settings of editors and agents that came to be meanwhile."""
     output: str
     """Both streams, without terminal escapes."""
     dropped_bytes: int
@@ -61,6 +63,7 @@ class Ended:
             stragglers_stopped=sum(run.stragglers_stopped for run in runs),
             tier=last.tier,
             stopped_for=last.stopped_for,
+            made=tuple(path for run in runs for path in run.made),
             output=output,
             dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
         )
@@ -79,6 +82,13 @@ class Ended:
         if self.signal is not None:
             return f"ended by {self.signal}{SIGNAL_REASONS.get(self.signal, '')}"
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
+
+
+def made_lines(made: Sequence[str]) -> list[str]:
+    """What to say of settings that a command made: nothing can keep it from that, so whoever reads must look."""
+    return (
+        [f"[made while it ran: {', '.join(made)}: an editor or agent acts on it; look before opening]"] if made else []
+    )
 
 
 class EndedResult(Result):
@@ -101,7 +111,7 @@ class EndedResult(Result):
             "peak_memory_bytes": self.ended.peak_memory_bytes,
             "stragglers_stopped": self.ended.stragglers_stopped,
             "tier": self.ended.tier,
-        }
+        } | ({"made": list(self.ended.made)} if self.ended.made else {})
 
 
 class StepsResult(EndedResult):
@@ -115,7 +125,7 @@ class StepsResult(EndedResult):
         shown = shortened(self.ended.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
         head = f"{self.ended.verdict()} in {self.ended.duration_seconds:.1f} s ({self.ended.command})"
         dropped = f"[{self.ended.dropped_bytes} bytes of output not kept]" if self.ended.dropped_bytes else ""
-        return "\n".join(part for part in (head, self.chosen, dropped, shown) if part)
+        return "\n".join(part for part in (head, self.chosen, dropped, *made_lines(self.ended.made), shown) if part)
 
 
 _SHORT_SCHEMA = ConfigDict(frozen=True, extra="ignore")
@@ -180,6 +190,7 @@ class SuiteReport(EndedResult):
         if self.failed:
             lines[0] += f": {self.ended.verdict()}"
         lines += [self.chosen] if self.chosen else []
+        lines += made_lines(self.ended.made)
         if self.ended.dropped_bytes:
             lines.append(f"[{self.ended.dropped_bytes} bytes of output not kept; counts in them are missing]")
         lines += [failure.sentence() for failure in self.failures]

@@ -38,6 +38,8 @@ def _standing(run: Run) -> list[str]:
     parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
     if run.completed is not None and run.completed.stragglers_stopped:
         parts.append(f"{run.completed.stragglers_stopped} left-over processes stopped")
+    if run.completed is not None and run.completed.made:
+        parts.append(f"made while it ran: {', '.join(run.completed.made)}")
     return parts
 
 

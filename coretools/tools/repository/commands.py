@@ -5,14 +5,17 @@ The words of every call are built here and in `repository.py`; nothing that a ca
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+
+from anyio import CapacityLimiter
 
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.excerpt import Excerpt
 from coretools.process.confined import Confined
 from coretools.process.runner import Completed, Order, Runner
+from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.confinement import ANYWHERE
@@ -94,19 +97,9 @@ class Git:
         Raises:
             GitRefused: it took too long. CannotStart: no git in PATH.
         """
-        order = Order(
-            timeout_seconds=self._limits.git_seconds,
-            stdin=stdin,
-            environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
-            inherit=False,
-            domain=checkout.domain,
-            keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
-        )
+        order = self._order(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
-        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
-        if completed.timed_out:
-            raise GitRefused(f"git {words[0]} took longer than {self._limits.git_seconds:g} s and was stopped")
-        return _without_outer_words(completed, checkout)
+        return self._ended(await self._confined.run(argv, cwd=checkout.directory, order=order), checkout, words[0])
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """What a command of git printed, whole.
@@ -114,10 +107,54 @@ class Git:
         Raises:
             GitRefused: it failed; says git's own reason. TooLarge: it printed more than the limit.
         """
-        completed = checked(await self.run(checkout, *words, stdin=stdin), words[0])
+        return self._whole(await self.run(checkout, *words, stdin=stdin), words[0])
+
+    async def looked(
+        self, look: Callable[[], Checkout], *words: str, threads: CapacityLimiter
+    ) -> tuple[Checkout, bytes | None]:
+        """The checkout that a look finds, and what a command of git printed there, whole.
+
+        Both in one visit to a worker thread. Nothing is run, and None printed, where more has to be done first.
+
+        Raises:
+            What the look and `output` raise.
+        """
+        found: list[Checkout] = []
+
+        def find() -> tuple[tuple[str, ...], Directory, Order] | None:
+            checkout = look()
+            found.append(checkout)
+            if checkout.policy.outer or not self._confined.is_proven("git", checkout.domain):
+                return None
+            argv = ("git", *OPTIONS, *checkout.policy.overrides, *words)
+            return argv, checkout.directory, self._order(checkout)
+
+        completed = await self._confined.run_found("git", find, threads=threads)
+        [checkout] = found
+        if completed is None:
+            return checkout, None
+        return checkout, self._whole(self._ended(completed, checkout, words[0]), words[0])
+
+    def _order(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
+        return Order(
+            timeout_seconds=self._limits.git_seconds,
+            stdin=stdin,
+            environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
+            inherit=False,
+            domain=checkout.domain,
+            keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
+        )
+
+    def _ended(self, completed: Completed, checkout: Checkout, command: str) -> Completed:
+        if completed.timed_out:
+            raise GitRefused(f"git {command} took longer than {self._limits.git_seconds:g} s and was stopped")
+        return _without_outer_words(completed, checkout)
+
+    def _whole(self, completed: Completed, command: str) -> bytes:
+        checked(completed, command)
         if completed.stdout.dropped_bytes:
             most = self._limits.git_output_bytes
-            raise TooLarge(f"git {words[0]} printed more than {most} bytes; ask for less (name paths)", limit=most)
+            raise TooLarge(f"git {command} printed more than {most} bytes; ask for less (name paths)", limit=most)
         return completed.stdout.head + completed.stdout.tail
 
     async def resolved(self, checkout: Checkout, revision: str) -> str:
