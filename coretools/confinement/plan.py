@@ -13,7 +13,7 @@ from coretools.confinement import grants, landlock, seccomp, view
 from coretools.confinement.grants import Grant
 from coretools.confinement.masks import Masks
 from coretools.operator_policy import ConfinementPolicy
-from coretools.sandbox.roots import Roots
+from coretools.sandbox.roots import Root, Roots
 
 TIERS = ("full", "landlock", "none")
 """Strongest first."""
@@ -83,10 +83,11 @@ class Commands:
             tasks=_TASKS_FOR_EACH * self.processes,
         )
 
-    def rules(self, scratch: Scratch, *, in_view: bool) -> list[tuple[str, int]]:
-        """Landlock's rules, by path; in the view the paths are those of the view."""
+    def rules(self, scratch: Scratch, *, in_view: bool) -> list[landlock.Rule]:
+        """Landlock's rules: by path in the view, which is nobody else's; elsewhere the roots are given by handle."""
         full = landlock.RUN | landlock.CHANGE
-        found: list[tuple[str, int]] = [*self.granted, *self._given()]
+        found: list[landlock.Rule] = [*self.granted, *self._more()]
+        found += [(root.path if in_view else root.fd, _rights(root)) for root in self.roots]
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in view.DEVICES]
         if not in_view:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
@@ -97,17 +98,17 @@ class Commands:
         found += [Grant(path, landlock.DEVICE) for path in ("/dev/ptmx", "/dev/pts")]
         return [*found, *(Grant(path, full) for path in own)]
 
-    def _given(self) -> list[Grant]:
-        """What the operator gives beside the system: the roots, and more by name."""
+    def _more(self) -> list[Grant]:
+        """What the operator gives by name beside the system and the roots."""
         full = landlock.RUN | landlock.CHANGE
         found = [Grant(path, landlock.RUN) for path in self.policy.readable]
-        found += [Grant(path, full) for path in self.policy.writable]
-        return found + [Grant(root.path, full if root.writable else landlock.RUN) for root in self.roots]
+        return found + [Grant(path, full) for path in self.policy.writable]
 
     def sees(self, path: str) -> bool:
         """Whether a path of the machine lies in what commands are given."""
         found = os.path.realpath(path)
-        given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._given())]
+        given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._more())]
+        given += [root.path for root in self.roots]
         return any(found == one or found.startswith(f"{one}/") for one in given)
 
     @property
@@ -161,6 +162,10 @@ def commands_of(
     tools = grants.tool_grants(environment, home=home, prefixes=prefixes)
     granted = (*grants.system_grants(), *grants.configuration_grants(), *tools)
     return Commands(roots, policy, environment, granted, home)
+
+
+def _rights(root: Root) -> int:
+    return landlock.RUN | landlock.CHANGE if root.writable else landlock.RUN
 
 
 def _home_of_user() -> str:

@@ -91,7 +91,7 @@ class Cell:
                     stderr=subprocess.DEVNULL,
                     env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
                     cwd="/",
-                    pass_fds=(file.fileno(),),
+                    pass_fds=(file.fileno(), *(where for where, _ in orders.rules or () if isinstance(where, int))),
                     start_new_session=True,
                 )
         except OSError as error:

@@ -86,8 +86,10 @@ class Keeper:
         """Find the tier, have commands waiting, and say how they are held."""
         if self.has_spawner:
             async with self._lock:
-                with suppress(CellFailed):  # every tier's reason is in `missing`
+                try:
                     await self._current_cell()
+                except CellFailed as error:
+                    self.missing.setdefault("full", str(error))
         is_whole = self._state is None or self._state.is_whole
         return Holding(self.tier or "none", dict(self.missing), self.is_permitted, is_whole)
 
@@ -170,7 +172,10 @@ class Keeper:
 
     async def _first_cell(self) -> Cell:
         if self._commands is None:
-            _make(self._scratch)
+            try:
+                _make(self._scratch)
+            except OSError as error:
+                raise CellFailed(f"no place for the temporary files of commands: {error}") from error
             prefixes = (sys.prefix, sys.base_prefix)
             look = partial(commands_of, self._roots, self._policy, self._environment, prefixes=prefixes)
             self._commands = await to_thread.run_sync(look, limiter=self._limiter)
@@ -242,9 +247,14 @@ class Keeper:
 
 
 def _make(scratch: Scratch) -> None:
-    """Make the directories, for nobody else to look into; a name that is taken already is an error."""
-    for path in (scratch.path, scratch.temporary, scratch.home):
-        os.mkdir(path, 0o700)
+    """Make the directories, all or none, for nobody else to look into; a name that is taken already is an error."""
+    os.mkdir(scratch.path, 0o700)
+    try:
+        for path in (scratch.temporary, scratch.home):
+            os.mkdir(path, 0o700)
+    except OSError:
+        _remove(scratch.path)
+        raise
 
 
 def _remove(path: str) -> None:

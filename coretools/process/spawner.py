@@ -34,8 +34,8 @@ class Orders(NamedTuple):
 
     view: view.Plan | None
     """None for no namespaces."""
-    rules: Sequence[tuple[str, int]] | None
-    """Landlock; None for none."""
+    rules: Sequence[landlock.Rule] | None
+    """Landlock; None for none. Handles in it are inherited."""
     tcp: bool
     families: Sequence[int] | None
     """Families of sockets that the filter lets through; None for no filter."""

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import anyio
 import pytest
 
 from coretools.confinement import landlock
-from coretools.errors import CannotStart, CoreError, InvalidArguments
+from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
 from coretools.operator_policy import ConfinementPolicy
 from coretools.process.keeper import Keeper
 from coretools.process.runner import Completed, Order, Runner
@@ -435,3 +436,28 @@ def test_a_read_only_root_without_confinement(tmp_path: Path) -> None:
         result = client.call("run_command", command="touch made")
     assert result["_meta"]["coretools/error"] == "read-only"
     assert not list((tmp_path / "root").iterdir())
+
+
+def test_a_root_that_was_replaced(tmp_path: Path) -> None:
+    """confinement-3: without the view too, it is the directory that is granted, not whatever has its path now."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with peer(root, before=under_profile()) as client:
+        client.start_session()
+        root.rename(tmp_path / "moved")
+        root.mkdir()
+        (root / "canary").write_text("canary-5e1b")
+        result = client.call("run_command", command=f"sh -c 'touch made; cat canary {root}/canary'")
+    assert "canary-5e1b" not in result["content"][0]["text"]
+    assert not is_there(root / "made")
+
+
+async def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """confinement-18: commands are refused with the reason until there is one; other children run."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    async with kept(tmp_path) as place:
+        with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
+            await place.run("true")
+        assert (await place.run("true", order=Order())).ok
+        (tmp_path / "elsewhere").mkdir()
+        assert (await place.run("true")).ok
