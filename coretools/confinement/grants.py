@@ -5,6 +5,7 @@ readable nor, where there is a view, there at all. Pure but for looking which of
 """
 
 import os
+import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,18 +30,18 @@ SECRET_CONFIGURATION = frozenset(
 """Entries of /etc that are not granted: a server of user 0 would read them without capabilities too, as their owner."""
 
 HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
-    "CARGO_HOME": (".cargo", "bin", "registry", "git", "env"),
+    "CARGO_HOME": (".cargo", "bin", "registry", "git"),
     "RUSTUP_HOME": (".rustup", "."),
     "GOPATH": ("go", "bin", "pkg"),
-    "PYENV_ROOT": (".pyenv", "."),
-    "NVM_DIR": (".nvm", "."),
+    "PYENV_ROOT": (".pyenv", "bin", "libexec", "shims", "versions", "plugins"),
+    "NVM_DIR": (".nvm", "versions", "alias", "nvm.sh", "nvm-exec", "bash_completion"),
     "VOLTA_HOME": (".volta", "bin", "tools"),
-    "RBENV_ROOT": (".rbenv", "."),
+    "RBENV_ROOT": (".rbenv", "bin", "libexec", "shims", "versions", "plugins"),
     "SDKMAN_DIR": (".sdkman", "candidates"),
     "DOTNET_ROOT": (".dotnet", "."),
     "BUN_INSTALL": (".bun", "bin"),
     "UV_PYTHON_INSTALL_DIR": (".local/share/uv/python", "."),
-    "ASDF_DATA_DIR": (".asdf", "."),
+    "ASDF_DATA_DIR": (".asdf", "bin", "lib", "shims", "installs", "plugins"),
     "MISE_DATA_DIR": (".local/share/mise", "."),
 }
 """Tool chains that live in a home: the variable that names where, the usual place, and which parts of it are granted.
@@ -48,6 +49,14 @@ Parts are named where the rest holds credentials (`~/.cargo/credentials.toml`)."
 
 NEVER = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})  # noqa: S108
 """Too much to be granted because a PATH names something in it."""
+
+HOME_MARKS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config", ".git")
+"""No directory that holds one of these is a tool chain."""
+
+_OF_SYSTEM_USERS = frozenset(
+    {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/games", "/usr/lib", "/usr", "/opt", "/dev"}
+)
+"""What /etc/passwd calls the home of users that are none."""
 
 LIBRARIES = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg")
 """Stands beside the `bin` of a tool chain."""
@@ -90,7 +99,14 @@ def tool_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence
         place = environment.get(variable) or os.path.join(home, usual)
         paths += [os.path.realpath(os.path.join(place, part)) for part in parts]
     paths += _tools_elsewhere(environment)
-    return [Grant(path, RUN) for path in _outermost(path for path in paths if path not in {*NEVER, home})]
+    return [Grant(path, RUN) for path in _outermost(path for path in paths if not _is_private(path, home))]
+
+
+def _is_private(path: str, home: str) -> bool:
+    """Whether a path is, or lies above, somebody's home, or looks like one: a PATH that names `~/bin` opens no more."""
+    homes = {os.path.realpath(home), *(os.path.realpath(one.pw_dir) for one in pwd.getpwall())} - {"/"}
+    is_above = any(one == path or one.startswith(f"{path}/") for one in homes if one not in _OF_SYSTEM_USERS)
+    return path in NEVER or is_above or any(os.path.lexists(os.path.join(path, name)) for name in HOME_MARKS)
 
 
 def home_variables(environment: Mapping[str, str], home: str) -> dict[str, str]:

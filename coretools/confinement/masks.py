@@ -19,8 +19,11 @@ CONTROL = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemin
 REPOSITORY = ("config", "config.worktree", "hooks")
 """Entries of a git directory that decide what git runs."""
 
-MOST_DIRECTORIES = 20_000
-"""Looked into; beyond it a denied file may be missed, which is then said by name."""
+LEADING = (".git", *(f".git/{name}" for name in (*REPOSITORY, "commondir")))
+"""What leads git to code, in the repository that a root is: told of when a command made it."""
+
+MOST_DIRECTORIES = 50_000
+"""Looked into; what lies beyond is closed to commands whole, which is then said by name."""
 
 
 class Masks(NamedTuple):
@@ -80,7 +83,11 @@ class MaskFinder:
     def control_files(self) -> frozenset[str]:
         """The settings of editors and agents that are there now, by path. Cheap: a stat for each of the names."""
         return frozenset(
-            f"{root.path}/{name}" for root in self._roots if root.writable for name in CONTROL if _exists(root.fd, name)
+            f"{root.path}/{name}"
+            for root in self._roots
+            if root.writable
+            for name in (*CONTROL, *LEADING)
+            if _kind(root.fd, name)
         )
 
     def _look_through(self, root: Root, found: _Found, seen: dict[tuple[str, str], _Listing]) -> None:
@@ -88,7 +95,11 @@ class MaskFinder:
         waiting = ["."]
         while waiting and found.directories < MOST_DIRECTORIES:
             here = waiting.pop()
-            listing = self._listing(root, here)
+            try:
+                listing = self._listing(root, here)
+            except OSError:  # closed to us, or too deep: commands may open it again, so it is closed to them whole
+                found.masked += [] if here == "." else [f"{root.path}/{here}"]
+                continue
             if listing is None:
                 continue
             seen[root.path, here] = listing
@@ -97,6 +108,8 @@ class MaskFinder:
             for path in listing.repositories:
                 _note_repository(root, path, found)
             waiting += listing.directories
+        # What is too much to be looked through is closed whole.
+        found.masked += [f"{root.path}/{path}" for path in waiting]
 
     def _listing(self, root: Root, here: str) -> _Listing | None:
         try:
@@ -106,7 +119,7 @@ class MaskFinder:
             return (
                 known if known is not None and known.stamp == stamp else _listed(root.fd, here, stamp, self._roots.deny)
             )
-        except OSError:  # gone meanwhile, or closed to us and then to commands too
+        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
             return None
 
 

@@ -7,7 +7,7 @@ import os
 import pwd
 import resource
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coretools.confinement import grants, landlock, seccomp, view
 from coretools.confinement.grants import Grant
@@ -34,6 +34,12 @@ class Scratch:
     """Directories of the server's own, removed with it: what commands take for `/tmp` and for their home."""
 
     path: str
+    identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Device and inode of the two, by path, once they were made: what has their names later may be something else."""
+
+    def bind(self, path: str, source: str) -> view.Bind:
+        """One of the two, to be seen at a path."""
+        return view.Bind(path, writable=True, source=source, identity=self.identities[source])
 
     @property
     def temporary(self) -> str:
@@ -65,9 +71,9 @@ class Commands:
         for path in _directories(self.policy.readable):
             binds[path] = view.Bind(path, writable=False)
         for path in ("/tmp", "/var/tmp"):  # noqa: S108  # the command's own, not the machine's
-            binds[path] = view.Bind(path, writable=True, source=scratch.temporary)
+            binds[path] = scratch.bind(path, scratch.temporary)
         if self.hides_home:
-            binds[self.home] = view.Bind(self.home, writable=True, source=scratch.home)
+            binds[self.home] = scratch.bind(self.home, scratch.home)
         for path in _directories(self.policy.writable):
             binds[path] = view.Bind(path, writable=True)
         for root in self.roots:
@@ -94,7 +100,7 @@ class Commands:
             return found
         # What the machine's own would let out is, in the view, the command's own.
         own = ("/tmp", "/var/tmp", "/dev/shm", *((self.home,) if self.hides_home else ()))  # noqa: S108
-        found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ | landlock.WRITE_FILE)]
+        found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in ("/dev/ptmx", "/dev/pts")]
         return [*found, *(Grant(path, full) for path in own)]
 

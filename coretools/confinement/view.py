@@ -12,8 +12,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel
@@ -32,7 +32,18 @@ _FROM_HANDLE = 4
 _HERE = -100
 """AT_FDCWD."""
 
-_LINKS_FOLLOWED = 40
+_ON_HANDLE = 0x40
+"""MOVE_MOUNT_T_EMPTY_PATH."""
+_WAY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRIES = 8
+"""Looks for a place to mount on, while commands of another view may be changing it."""
+
+_KERNEL_FIXED = ("sys", "irq", "bus", "fs", "scsi", "acpi", "sysrq-trigger", "mtrr", "asound", "pressure")
+_KERNEL_MASKED = (
+    *("kcore", "kallsyms", "kmsg", "keys", "key-users", "timer_list", "sched_debug", "latency_stats", "slabinfo"),
+    *("vmallocinfo", "pagetypeinfo", "kpagecount", "kpageflags", "kpagecgroup", "iomem", "ioports"),
+)
+"""Entries of /proc."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = (
@@ -105,20 +116,15 @@ def build(plan: Plan) -> None:
     devices = [(name, _clone_of(f"/dev/{name}")) for name in DEVICES]
     _mount("tmpfs", _BASE, _NO_SUID | _NO_DEVICES, "mode=755,size=16m")
     _hollows()
+    _proc_and_devices(devices, plan)
     for tree in trees:
-        _mirror(tree.bind.path)
-        _move(tree.handle, _BASE + tree.bind.path, directory=tree.is_directory)
+        with _place(_BASE, tree.bind.path, directory=tree.is_directory) as place:
+            _attach(tree.handle, place)
     for path, target in plan.links:
         _link(path, target)
-    _proc_and_devices(devices, plan.shared_memory_bytes)
-    _bound_tasks(plan.tasks)
-    for path in plan.pinned:
-        _move(_clone_of(_BASE + path), _BASE + path)
-    for path in plan.fixed:
-        _move(_limited(_clone_of(_BASE + path), writable=False), _BASE + path)
-    for path in plan.masked:
-        kind = "directory" if os.path.isdir(_BASE + path) else "file"
-        _move(_clone_of(f"{_BASE}/.hollow/{kind}"), _BASE + path)
+    _cover(plan, {tree.bind.path: tree.handle for tree in trees})
+    for tree in trees:
+        os.close(tree.handle)
     kernel.call("mount_setattr", _HERE, _BASE.encode(), 0, struct.pack("4Q", _READ_ONLY, 0, 0, 0), 32)
     os.chdir(_BASE)
     # The old root comes to lie over the new one, which is then all that stays (pivot_root(2), "." twice).
@@ -170,35 +176,141 @@ def _limited(tree: int, *, writable: bool) -> int:
     return tree
 
 
-def _move(tree: int, target: str, *, directory: bool | None = None) -> None:
-    """Mount a tree at a path beneath the base; a directory or file to mount it on is made where none is."""
-    if directory is not None and not os.path.lexists(target):
-        if directory:
-            os.mkdir(target, 0o755)
-        else:
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-    handle = os.open(target, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _attach(tree: int, place: int) -> None:
+    """Mount a tree, which stays the caller's handle, on a handle."""
+    kernel.call("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
+
+
+def _lay(tree: int, place: int) -> None:
+    """Mount a tree on a handle and give the tree's own handle back."""
     try:
-        kernel.call("move_mount", tree, b"", handle, b"", _FROM_HANDLE | 0x40)
+        _attach(tree, place)
     finally:
-        os.close(handle)
         os.close(tree)
 
 
-def _mirror(path: str) -> None:
-    """Have all directories above a path in the new root."""
-    above = ""
-    for part in path.strip("/").split("/")[:-1]:
-        above = f"{above}/{part}"
-        if not os.path.lexists(_BASE + above):
-            os.mkdir(_BASE + above, 0o755)
+@contextmanager
+def _place(base: str, path: str, *, directory: bool) -> Iterator[int]:
+    """Handle of a place to mount on, made where it is missing, and the directories above it too.
+
+    Name by name, links never followed: a part of the way may lie in the home or in /tmp, which commands of another view
+    are changing. What stands there and is of another kind is moved aside.
+    """
+    *above, last = path.strip("/").split("/")
+    here = os.open(base, _WAY)
+    try:
+        for name in above:
+            here = _stepped(here, name)
+        here = _stepped(here, last) if directory else _stepped_to_file(here, last)
+        yield here
+    finally:
+        os.close(here)
+
+
+def _stepped(here: int, name: str) -> int:
+    """Handle of the directory of this name, made where it is missing; the one above is given back."""
+    try:
+        for _ in range(_TRIES):
+            try:
+                return os.open(name, _WAY | os.O_DIRECTORY, dir_fd=here)
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=here)
+            except NotADirectoryError:
+                _aside(here, name)
+        raise OSError(errno.EBUSY, "is changed all the time", name)
+    finally:
+        os.close(here)
+
+
+def _stepped_to_file(here: int, name: str) -> int:
+    try:
+        for _ in range(_TRIES):
+            try:
+                found = os.open(name, _WAY, dir_fd=here)
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=here))
+                continue
+            if stat.S_ISREG(os.fstat(found).st_mode):
+                return found
+            os.close(found)
+            _aside(here, name)
+        raise OSError(errno.EBUSY, "is changed all the time", name)
+    finally:
+        os.close(here)
+
+
+def _aside(here: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.rename(name, f"{name}.{os.urandom(4).hex()}", src_dir_fd=here, dst_dir_fd=here)
+
+
+def _cover(plan: Plan, trees: Mapping[str, int]) -> None:
+    """Pin, fix and mask. What has vanished since it was looked up needs none."""
+    for path in plan.pinned:
+        with _found(path, trees) as place:
+            if place is not None:
+                _lay(_clone(place), place)
+    _fix(plan.fixed, trees)
+    _mask(plan.masked, trees)
+
+
+def _fix(paths: Sequence[str], trees: Mapping[str, int]) -> None:
+    for path in paths:
+        with _found(path, trees) as place:
+            if place is not None:
+                _lay(_limited(_clone(place), writable=False), place)
+
+
+def _mask(paths: Sequence[str], trees: Mapping[str, int]) -> None:
+    for path in paths:
+        with _found(path, trees) as place:
+            if place is not None:
+                kind = "directory" if stat.S_ISDIR(os.fstat(place).st_mode) else "file"
+                _lay(_clone_of(f"{_BASE}/.hollow/{kind}"), place)
+
+
+@contextmanager
+def _found(path: str, trees: Mapping[str, int]) -> Iterator[int | None]:
+    """Handle of a path beneath one of the trees; None when it is not there, or is a link now."""
+    here = _walked(path, trees)
+    try:
+        yield here
+    finally:
+        if here is not None:
+            os.close(here)
+
+
+def _walked(path: str, trees: Mapping[str, int]) -> int | None:
+    """Name by name from the tree's own handle, wherever its mount was moved to and however long the path is."""
+    root = max((one for one in trees if path == one or path.startswith(f"{one}/")), key=len)
+    here = os.dup(trees[root])
+    for name in path[len(root) :].strip("/").split("/"):
+        try:
+            below = os.open(name, _WAY, dir_fd=here)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        finally:
+            os.close(here)
+        here = below
+    if stat.S_ISLNK(os.fstat(here).st_mode):
+        os.close(here)
+        return None
+    return here
 
 
 def _link(path: str, target: str) -> None:
     """Have a link in the new root, where nothing else came to stand."""
-    _mirror(path)
-    if not os.path.lexists(_BASE + path):
-        os.symlink(target, _BASE + path)
+    *above, last = path.strip("/").split("/")
+    here = os.open(_BASE, _WAY)
+    for name in above:
+        here = _stepped(here, name)
+    try:
+        with suppress(FileExistsError):
+            os.symlink(target, last, dir_fd=here)
+    finally:
+        os.close(here)
 
 
 def _hollows() -> None:
@@ -208,19 +320,41 @@ def _hollows() -> None:
     os.close(os.open(f"{_BASE}/.hollow/file", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o000))
 
 
-def _proc_and_devices(devices: Sequence[tuple[str, int]], shared_memory_bytes: int) -> None:
+def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan) -> None:
     for name in ("proc", "dev"):
-        os.makedirs(f"{_BASE}/{name}", exist_ok=True)
+        os.mkdir(f"{_BASE}/{name}")
     _mount("proc", f"{_BASE}/proc", _NO_SUID | _NO_DEVICES | _NO_EXEC, "")
+    _bound_tasks(plan.tasks)
+    _close_kernel()
     _mount("tmpfs", f"{_BASE}/dev", _NO_SUID | _NO_EXEC, "mode=755,size=64k")
     for name, tree in devices:
-        _move(tree, f"{_BASE}/dev/{name}", directory=False)
+        with _place(f"{_BASE}/dev", name, directory=False) as place:
+            _lay(tree, place)
     for name, target in _DEVICE_LINKS:
         os.symlink(target, f"{_BASE}/dev/{name}")
     for name in ("pts", "shm"):
         os.mkdir(f"{_BASE}/dev/{name}")
     _mount("devpts", f"{_BASE}/dev/pts", _NO_SUID | _NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
-    _mount("tmpfs", f"{_BASE}/dev/shm", _NO_SUID | _NO_DEVICES, f"mode=1777,size={shared_memory_bytes}")  # noqa: S108
+    _mount(
+        "tmpfs",
+        f"{_BASE}/dev/shm",  # noqa: S108  # the view's own
+        _NO_SUID | _NO_DEVICES,
+        f"mode=1777,size={plan.shared_memory_bytes}",
+    )
+
+
+def _close_kernel() -> None:
+    """Settings and insides of the kernel, which are the whole machine's: not changed, some not seen.
+
+    User 0 of the machine may write them without any capability, in whatever namespace.
+    """
+    handle = os.open(f"{_BASE}/proc", _WAY)
+    try:
+        trees = {"/proc": handle}
+        _fix([f"/proc/{name}" for name in _KERNEL_FIXED], trees)
+        _mask([f"/proc/{name}" for name in _KERNEL_MASKED], trees)
+    finally:
+        os.close(handle)
 
 
 def _bound_tasks(most: int) -> None:

@@ -28,12 +28,20 @@ MOST_WARM = 6
 START_SECONDS = 10.0
 """A spawner that is not ready by then has failed; it takes a fiftieth of a second."""
 
+_END_SECONDS = 2.0
+"""A spawner that has not ended by then, when its socket has, is stopped or worse: it is killed."""
+
 _SOURCE = str(Path(spawner.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.spawner import main; main()"
 
 
 class CellFailed(Exception):
     """A spawner could not be started, or not with these orders; the text says why."""
+
+    def __init__(self, why: str, number: int = 0) -> None:
+        super().__init__(why)
+        self.number = number
+        """The system's error number, 0 when it was none."""
 
 
 class Slot:
@@ -76,7 +84,10 @@ class Cell:
         self._is_ready = False
         self._is_retired = False
         self._has_view = orders.view is not None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise CellFailed(f"no spawner: {error.strerror}") from error
         ours.setblocking(False)
         self._control = ours
         try:
@@ -111,7 +122,8 @@ class Cell:
             await anyio.wait_readable(self._control)
             said = self._control.recv(512) or b"it ended at its start"
         if said != spawner.READY:
-            raise CellFailed(said.decode("utf-8", "replace"))
+            number, _, why = said.decode("utf-8", "replace").partition(" ")
+            raise CellFailed(why, int(number)) if number.isdigit() else CellFailed(said.decode("utf-8", "replace"))
         self._is_ready = True
         self.fill()
 
@@ -162,7 +174,7 @@ class Cell:
     def wait(self) -> None:
         """After `close`: until the spawner is gone, a moment. Blocks."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(START_SECONDS)
+            self._process.wait(_END_SECONDS)
             return
         self._process.kill()
         self._process.wait()

@@ -52,6 +52,8 @@ async def start_command(
             await child.started()
         except NotStarted as failure:
             child.close()
+            if failure.number == errno.ETIMEDOUT:
+                break
             if failure.what != "supervisor":
                 raise _refused(failure, argv, cwd, environment=variables, keeper=keeper) from failure
         except BaseException:

@@ -45,6 +45,8 @@ def end(living: Callable[[], list[int]], *, spare: int | None = None) -> int:
             frozen.update(fresh)
         for group in groups:
             send_signal(-group, signal.SIGKILL)
+        for pid in frozen:  # one that has not begun a group yet was reached by none
+            send_signal(pid, signal.SIGKILL)
         ended |= frozen
         reap(spare=spare)
         if not frozen - {spare}:

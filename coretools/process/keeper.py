@@ -5,11 +5,13 @@ is masked in the view is looked up before every command; when it has changed, th
 """
 
 import asyncio
+import errno
 import os
 import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 from typing import NamedTuple
@@ -28,6 +30,13 @@ from coretools.sandbox.roots import Roots
 
 LOOK_INLINE = 200
 """Directories up to which a look for masked files is not worth a thread."""
+
+FALLBACKS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
+"""Where temporary files may lie when the usual place lies beneath a root."""
+
+DEFINITE = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
+"""Answers of a system that does not give namespaces to this user, or lacks a call. Any other failure may pass, and must
+not be the reason why commands are held worse than they could be."""
 
 REFILL_SECONDS = 0.05
 """A cell is filled up this long after a command was taken, when the command that was taken has mostly ended."""
@@ -56,7 +65,7 @@ class Keeper:
         self._lock = anyio.Lock()
         self._limiter = CapacityLimiter(1)
         self._commands: Commands | None = None
-        self._scratch = Scratch(os.path.join(os.path.realpath(tempfile.gettempdir()), f"coretools-{token_hex(8)}"))
+        self._scratch = Scratch(os.path.join(_apart(roots, policy), f"coretools-{token_hex(8)}"))
         self._cell: Cell | None = None
         self._state: Masks | None = None
         self._old: list[Cell] = []
@@ -173,21 +182,20 @@ class Keeper:
     async def _first_cell(self) -> Cell:
         if self._commands is None:
             try:
-                _make(self._scratch)
+                self._scratch = _made(self._scratch)
             except OSError as error:
                 raise CellFailed(f"no place for the temporary files of commands: {error}") from error
             prefixes = (sys.prefix, sys.base_prefix)
             look = partial(commands_of, self._roots, self._policy, self._environment, prefixes=prefixes)
             self._commands = await to_thread.run_sync(look, limiter=self._limiter)
-        tiers = TIERS if self.tier is None else TIERS[TIERS.index(self.tier) :]
-        for tier in tiers:
+        # Once a tier was had, commands are never held worse: they are refused until it can be had again.
+        for tier in TIERS if self.tier is None else (self.tier,):
             reason = await self._tried(tier)
             if reason is None:
                 break
             self.missing[tier] = reason
         if self._cell is None:
-            self.tier = "none"
-            raise CellFailed(self.missing["none"])
+            raise CellFailed(self.missing[self.tier or "none"])
         return self._cell
 
     async def _tried(self, tier: str) -> str | None:
@@ -199,8 +207,11 @@ class Keeper:
         try:
             cell = await self._ready_cell(tier, masks)
         except CellFailed as error:
+            if self.tier is None and error.number not in DEFINITE:
+                raise
             return str(error)
         self._cell, self._state, self.tier = cell, masks, tier
+        self.missing.pop(tier, None)
         return None
 
     async def _replace(self, masks: Masks) -> None:
@@ -246,15 +257,28 @@ class Keeper:
             self._old.remove(cell)
 
 
-def _make(scratch: Scratch) -> None:
+def _apart(roots: Roots, policy: ConfinementPolicy) -> str:
+    """A directory for temporary files that no command can reach into, since they become commands' /tmp and home."""
+    places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
+    reachable = [root.path for root in roots] + [os.path.realpath(path) for path in policy.writable]
+    for place in places:
+        is_reachable = any(f"{place}/".startswith(f"{path}/") for path in reachable)
+        if not is_reachable and os.access(place, os.W_OK | os.X_OK):
+            return place
+    return f"{places[0]}/none-apart-from-the-roots"
+
+
+def _made(scratch: Scratch) -> Scratch:
     """Make the directories, all or none, for nobody else to look into; a name that is taken already is an error."""
     os.mkdir(scratch.path, 0o700)
     try:
         for path in (scratch.temporary, scratch.home):
             os.mkdir(path, 0o700)
+        found = {path: os.lstat(path) for path in (scratch.temporary, scratch.home)}
     except OSError:
         _remove(scratch.path)
         raise
+    return replace(scratch, identities={path: (one.st_dev, one.st_ino) for path, one in found.items()})
 
 
 def _remove(path: str) -> None:

@@ -53,7 +53,7 @@ def main() -> None:
         hold = _entered(orders, control)
     except OSError as error:
         with suppress(OSError):
-            control.send(f"{error.strerror or error}"[:200].encode())
+            control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
         os._exit(1)
     # What is there now stays for good: without a collection no page of it is written to, and copied, in a child.
     gc.disable()

@@ -4,6 +4,7 @@ The counterpart of `child`, for commands that are held by the kernel: the same a
 either. What the supervisor says comes over one socket; nothing here looks at /proc or signals by number.
 """
 
+import errno
 import fcntl
 import marshal
 import os
@@ -103,7 +104,9 @@ class Supervised:
             await anyio.wait_readable(self._telling)
             said = os.read(self._telling, _MESSAGE_BYTES)
         # A waiting command that was ended closes the pipe too; its supervisor then says so at once.
-        if said is None or (not said and self._is_lost()):
+        if said is None:
+            raise NotStarted("supervisor", errno.ETIMEDOUT)
+        if not said and self._is_lost():
             raise NotStarted("supervisor", 0)
         if said:
             what, number = marshal.loads(said)  # noqa: S302  # from our own child, before it became another program

@@ -205,6 +205,7 @@ class _Tree:
         """Signal all of the tree; how many there are beside the command itself."""
         found = set(descendants(os.getpid())) - {self._pid}
         send_signal(-self._pid, number)
+        send_signal(self._pid, number)
         for pid in found:
             if group_of(pid) != self._pid:
                 send_signal(pid, number)
@@ -213,6 +214,8 @@ class _Tree:
     def _end(self, why: str) -> None:
         found = len(set(self._left()) - {self._pid})
         send_signal(-self._pid, signal.SIGKILL)
+        # It may wait for its order still, and not be the leader of its group yet.
+        send_signal(self._pid, signal.SIGKILL)
         more = end_descendants(spare=self._pid)
         if self._last_resort is not None and descendants(os.getpid(), most=1) not in ([], [self._pid]):
             self._last_resort()
@@ -254,8 +257,9 @@ def _be_command(go: socket.socket, hold: Hold, *, supervisor: int) -> None:
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != supervisor:
         return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError, ValueError):  # the C library keeps two of them for itself
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for limit, value in hold.limits:
         _, hard = resource.getrlimit(limit)

@@ -33,7 +33,7 @@ MISSING = {
     "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
     "command-confinement": "a command may do whatever the server's user may, outside the roots too",
     "command-view": "a command sees names, sizes and times of files outside, and reads denied files beneath the roots",
-    "deny-globs-in-view": "there are too many directories to find every denied file in, so commands may read some",
+    "deny-globs-in-view": "too many directories to look for denied files in: some are closed to commands whole",
     "git-confinement": "whoever writes in a root while git runs can make it read through a link that leads out",
 }
 """What it means for a caller that a protection is not in force."""

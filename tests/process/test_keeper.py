@@ -13,10 +13,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.confinement import landlock
+from coretools.confinement import grants, landlock
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
 from coretools.operator_policy import ConfinementPolicy
-from coretools.process.keeper import Keeper
+from coretools.process import keeper
 from coretools.process.runner import Completed, Order, Runner
 from coretools.process.streams import TerminalSize
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
@@ -51,9 +51,9 @@ def _mode(path: str | Path) -> int:
 class Place:
     """A runner with a keeper, and the directory that it serves."""
 
-    def __init__(self, runner: Runner, keeper: Keeper, roots: Roots) -> None:
+    def __init__(self, runner: Runner, mine: keeper.Keeper, roots: Roots) -> None:
         self.runner = runner
-        self.keeper = keeper
+        self.keeper = mine
         self._roots = roots
 
     async def run(self, *argv: str, directory: str = ".", order: Order = COMMAND) -> Completed:
@@ -67,13 +67,16 @@ class Place:
 
 
 @asynccontextmanager
-async def kept(*folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT) -> AsyncIterator[Place]:
+async def kept(
+    *folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT, home: Path | None = None
+) -> AsyncIterator[Place]:
+    environment = ENVIRONMENT | ({"HOME": str(home)} if home else {})
     specs = [RootSpec(str(folder).removesuffix(":ro"), writable=not str(folder).endswith(":ro")) for folder in folders]
     with Roots(specs, deny=DenyRules(DEFAULT_DENY)) as roots:
-        keeper = Keeper(roots, policy, ENVIRONMENT)
-        runner = Runner(limits, ENVIRONMENT, keeper=keeper)
+        mine = keeper.Keeper(roots, policy, environment)
+        runner = Runner(limits, environment, keeper=mine)
         try:
-            yield Place(runner, keeper, roots)
+            yield Place(runner, mine, roots)
         finally:
             await runner.close()
 
@@ -313,7 +316,7 @@ async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     """confinement-18: is refused, not entered."""
     (tmp_path / "folder").mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
-        runner = Runner(Limits(), ENVIRONMENT, keeper=Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        runner = Runner(Limits(), ENVIRONMENT, keeper=keeper.Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
         with open_directory(roots, "folder") as opened:
             (tmp_path / "folder").rmdir()
             with pytest.raises(CannotStart, match="the working directory is gone"):
@@ -325,7 +328,7 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
     """confinement-18: another one of the same name is not taken for it."""
     (tmp_path / "folder").mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
-        runner = Runner(Limits(), ENVIRONMENT, keeper=Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        runner = Runner(Limits(), ENVIRONMENT, keeper=keeper.Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
         with open_directory(roots, "folder") as opened:
             (tmp_path / "folder").rename(tmp_path / "away")
             (tmp_path / "folder").mkdir()
@@ -453,11 +456,103 @@ def test_a_root_that_was_replaced(tmp_path: Path) -> None:
 
 
 async def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """confinement-18: commands are refused with the reason until there is one; other children run."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    """confinement-18: commands are refused with the reason; other children run."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(keeper, "FALLBACKS", ())
     async with kept(tmp_path) as place:
         with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
             await place.run("true")
         assert (await place.run("true", order=Order())).ok
-        (tmp_path / "elsewhere").mkdir()
+
+
+async def test_temporary_files_are_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """confinement-16: they do not lie beneath a root, wherever TMPDIR points: a command could exchange them there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with kept(tmp_path) as place:
         assert (await place.run("true")).ok
+        assert not place.keeper.scratch.startswith(str(tmp_path))
+        assert os.listdir(tmp_path) == []
+
+
+async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None:
+    """confinement-3: a root beneath the home, and a home that a command fills with links before the next view."""
+    project, outside = tmp_path / "home" / "code" / "project", tmp_path / "outside"
+    for path in (project, outside):
+        path.mkdir(parents=True)
+    (project / "file").write_text("content")
+    async with kept(project, home=tmp_path / "home") as place:
+        said = await place.sh(f"cd ~ && mv code code2 && ln -s {outside} code && touch code2/project/.env && echo done")
+        assert said == "done\n"
+        assert await place.sh("cat file") == "content"
+    assert os.listdir(outside) == []
+
+
+async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
+    """confinement-1: when the view can't be made again, commands are refused, not held by less."""
+    (tmp_path / ".env").write_text("canary")
+    async with kept(tmp_path) as place:
+        await place.run("true")
+        home, away = f"{place.keeper.scratch}/home", f"{place.keeper.scratch}/away"
+        os.rename(home, away)
+        os.mkdir(home)
+        for pid in spawners(place):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(Unsupported, match="was replaced by something else"):
+            await place.run("cat", ".env")
+        os.rmdir(home)
+        os.rename(away, home)
+        assert "canary" not in await place.sh("cat .env")
+        assert place.keeper.tier == "full"
+
+
+HIDE = {
+    "closed": ("chmod 0 src", "chmod 700 src; cat src/.env"),
+    "not listed": ("chmod 300 src", "cat src/.env"),
+    "deep": (
+        "n=$(printf 'x%.0s' $(seq 200)); for i in $(seq 22); do mkdir $n && cd -P $n; done; mv {root}/src src",
+        "n=$(printf 'x%.0s' $(seq 200)); while [ -d $n ]; do cd -P $n || break; done; cat src/.env",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDE)
+async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) -> None:
+    """confinement-5: a directory that one command hides from the look is closed to the next one whole."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / ".env").write_text("canary")
+    hide, read = HIDE[name]
+    async with kept(tmp_path) as place:
+        await place.sh(hide.format(root=tmp_path))
+        assert "canary" not in await place.sh(read)
+
+
+async def test_what_leads_git_to_code_is_told(tmp_path: Path) -> None:
+    """confinement-6: names in a git directory that lead git elsewhere, and a repository itself."""
+    async with kept(tmp_path) as place:
+        assert (await place.run("git", "init", "-q")).made == tuple(
+            f"{tmp_path}/.git{name}" for name in ("", "/config", "/hooks")
+        )
+        ended = await place.run("sh", "-c", "echo ../evil > .git/commondir")
+        assert ended.made == (f"{tmp_path}/.git/commondir",)
+
+
+def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
+    """confinement-16: a PATH that names `bin` of a home, or of a project, opens nothing above it."""
+    for name in ("home/bin", "home/lib", "home/.ssh", "work/bin", "work/lib", "work/.git", "chain/bin", "chain/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    folders = [str(tmp_path / name / "bin") for name in ("home", "work", "chain")]
+    found = grants.tool_grants({"PATH": os.pathsep.join(folders)}, home="/nonexistent", prefixes=())
+    paths = [grant.path for grant in found if grant.path.startswith(str(tmp_path))]
+    assert paths == [str(tmp_path / "chain"), str(tmp_path / "home" / "bin"), str(tmp_path / "work" / "bin")]
+
+
+async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
+    """confinement-20: leaves no command that starts all the same."""
+    token = f"1000.7{os.getpid():09}"
+    async with kept(tmp_path) as place:
+        await place.run("true")
+        for step in range(80):
+            with anyio.move_on_after(step * 0.0002):
+                await place.run("sleep", token)
+        await until(lambda: not _with(token))
+        assert await place.sh("echo on") == "on\n"
