@@ -5,8 +5,8 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 
-from coretools.errors import CannotStart, CoreError, Unsupported
-from coretools.process.cell import CellFailed
+from coretools.errors import CannotStart, CoreError, InputOutput, Unsupported
+from coretools.process.cell import CellFailed, Slot
 from coretools.process.keeper import Keeper
 from coretools.process.refusals import refusal
 from coretools.process.streams import TerminalSize
@@ -37,10 +37,7 @@ async def start_command(
     if os.fstat(cwd.fd).st_nlink == 0:
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
     for _ in range(_TRIES):
-        try:
-            slot = await keeper.slot()
-        except CellFailed as error:
-            raise Unsupported(f"no command can be started here: {error}") from error
+        slot = await _slot(keeper)
         variables = environment()
         try:
             child = send(slot, argv, cwd=cwd, environment=variables, fed=fed, size=size)
@@ -48,20 +45,36 @@ async def start_command(
             if error.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
                 continue
             raise refusal(error, argv, cwd, place="", environment=variables) from error
-        try:
-            await child.started()
-        except NotStarted as failure:
-            child.close()
-            if failure.number == errno.ETIMEDOUT:
-                break
-            if failure.what != "supervisor":
-                raise _refused(failure, argv, cwd, environment=variables, keeper=keeper) from failure
-        except BaseException:
-            child.close()
-            raise
-        else:
+        failure = await _failure(child)
+        if failure is None:
             return child
+        if failure.number == errno.ETIMEDOUT:
+            break
+        if failure.what != "supervisor":
+            raise _refused(failure, argv, cwd, environment=variables, keeper=keeper) from failure
     raise CannotStart(f"{argv[0]}: the process that starts commands does not answer; try again")
+
+
+async def _slot(keeper: Keeper) -> Slot:
+    try:
+        return await keeper.slot()
+    except CellFailed as error:
+        raise Unsupported(f"no command can be started here: {error}") from error
+    except OSError as error:
+        raise InputOutput(f"no descriptors left for a command ({error.strerror}); try again when fewer run") from error
+
+
+async def _failure(child: Supervised) -> NotStarted | None:
+    """Why the program does not start; None when it runs. Then only are its ends kept."""
+    try:
+        await child.started()
+    except NotStarted as failure:
+        child.close()
+        return failure
+    except BaseException:
+        child.close()
+        raise
+    return None
 
 
 def _refused(

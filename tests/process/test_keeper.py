@@ -24,7 +24,7 @@ from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from tests.docker_profile import under_profile
-from tests.process.tree import until
+from tests.process.tree import is_alive, until
 from tests.serving.peer import peer
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
@@ -497,6 +497,7 @@ async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
         os.mkdir(home)
         for pid in spawners(place):
             os.kill(pid, signal.SIGKILL)
+            await until(lambda pid=pid: not is_alive(pid))
         with pytest.raises(Unsupported, match="was replaced by something else"):
             await place.run("cat", ".env")
         os.rmdir(home)
