@@ -199,7 +199,7 @@ class Runner:
     async def run_found(self, program: str, find: Find, *, threads: CapacityLimiter) -> Completed | None:
         """Like `run`, for no command, where a look that blocks says what is started and where.
 
-        Looked and started in one visit to a worker thread of `threads`; two would cost a tenth of `git status` more.
+        Looked and started in one visit to a worker thread of `threads`, which saves a change of threads.
         None when the look says that nothing is.
 
         Raises:

@@ -7,7 +7,6 @@ restricts of itself.
 
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -51,9 +50,13 @@ def found_program(program: str, environment: Mapping[str, str]) -> str | None:
     """
     if "/" in program:
         return None
-    found = shutil.which(program, path=environment.get("PATH", os.defpath))
-    # A relative folder in PATH means one in the child's working directory, not in ours.
-    return found if found is not None and os.path.isabs(found) else None
+    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
+        if not folder.startswith("/"):
+            return None  # it means one in the child's working directory, not in ours
+        found = f"{folder}/{program}"
+        if os.access(found, os.X_OK) and os.path.isfile(found):
+            return found
+    return None
 
 
 def _check_word(word: str) -> None:

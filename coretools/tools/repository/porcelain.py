@@ -4,6 +4,7 @@ Pure. Everything is asked for with `-z`, so a name is what stands between two NU
 mean nothing.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,10 @@ CONFLICTS = {
     "UU": "both modified",
 }
 """git's pairs of letters for a path that a merge left in conflict."""
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./+@=,-]+")
+"""What most names are made of; none of these is ever quoted, so they need no look at each character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,8 @@ def shown(name: bytes) -> str:
 def quoted(name: bytes) -> str:
     """A name on a line of text: as it stands, or in double quotes with escapes where it would mislead."""
     text = name.decode("utf-8", "surrogateescape")
+    if _PLAIN.fullmatch(text):
+        return text
     escaped = "".join(_escaped(character) for character in text)
     is_plain = escaped == text and text == text.strip() and text and " -> " not in text
     return text if is_plain else f'"{escaped}"'
@@ -150,6 +157,8 @@ def quoted(name: bytes) -> str:
 
 def line(text: str) -> str:
     """Text without the characters that would end or repaint a line."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else _escaped(character) for character in text)
 
 
