@@ -33,15 +33,15 @@ HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
     "CARGO_HOME": (".cargo", "bin", "registry", "git"),
     "RUSTUP_HOME": (".rustup", "."),
     "GOPATH": ("go", "bin", "pkg"),
-    "PYENV_ROOT": (".pyenv", "bin", "libexec", "shims", "versions", "plugins"),
+    "PYENV_ROOT": (".pyenv", "."),
     "NVM_DIR": (".nvm", "versions", "alias", "nvm.sh", "nvm-exec", "bash_completion"),
     "VOLTA_HOME": (".volta", "bin", "tools"),
-    "RBENV_ROOT": (".rbenv", "bin", "libexec", "shims", "versions", "plugins"),
+    "RBENV_ROOT": (".rbenv", "."),
     "SDKMAN_DIR": (".sdkman", "candidates"),
     "DOTNET_ROOT": (".dotnet", "."),
     "BUN_INSTALL": (".bun", "bin"),
     "UV_PYTHON_INSTALL_DIR": (".local/share/uv/python", "."),
-    "ASDF_DATA_DIR": (".asdf", "bin", "lib", "shims", "installs", "plugins"),
+    "ASDF_DATA_DIR": (".asdf", "."),
     "MISE_DATA_DIR": (".local/share/mise", "."),
 }
 """Tool chains that live in a home: the variable that names where, the usual place, and which parts of it are granted.
@@ -50,7 +50,7 @@ Parts are named where the rest holds credentials (`~/.cargo/credentials.toml`)."
 NEVER = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})  # noqa: S108
 """Too much to be granted because a PATH names something in it."""
 
-HOME_MARKS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config", ".git")
+HOME_MARKS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config")
 """No directory that holds one of these is a tool chain."""
 
 _OF_SYSTEM_USERS = frozenset(
@@ -159,8 +159,10 @@ def _tools_elsewhere(environment: Mapping[str, str]) -> Iterable[str]:
             continue
         for target in targets:
             above = os.path.dirname(target)
-            if os.path.basename(above) == "bin" and _is_tool_chain(os.path.dirname(above)):
-                yield os.path.dirname(above)
+            chain = os.path.dirname(above)
+            # A working copy is somebody's project, not a tool chain, though it has a `bin` too.
+            if os.path.basename(above) == "bin" and _is_tool_chain(chain) and not os.path.lexists(f"{chain}/.git"):
+                yield chain
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:

@@ -86,7 +86,7 @@ class Commands:
             masked=masks.masked,
             network=self.has_network,
             shared_memory_bytes=_SHARED_MEMORY_BYTES,
-            tasks=_TASKS_FOR_EACH * self.processes,
+            tasks=self.tasks,
         )
 
     def rules(self, scratch: Scratch, *, in_view: bool) -> list[landlock.Rule]:
@@ -142,13 +142,23 @@ class Commands:
         """Most processes of one command at once."""
         return self.policy.processes or PROCESSES
 
+    @property
+    def tasks(self) -> int:
+        """Most processes and threads of all commands together."""
+        return _TASKS_FOR_EACH * self.processes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Most memory for the data of one process; also for all commands together, where a control group bounds it."""
+        return self.policy.memory_bytes or int(_MEMORY_SHARE * _machine_memory_bytes())
+
     def limits(self, tier: str) -> list[tuple[int, int]]:
         """Limits of resources of every process of a command."""
-        memory = self.policy.memory_bytes or int(_MEMORY_SHARE * _machine_memory_bytes())
+        memory = self.memory_bytes
         file = self.policy.file_bytes or FILE_BYTES
         limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file), (resource.RLIMIT_DATA, memory)]
         # In a user namespace of their own commands are counted apart (Linux 5.14); elsewhere all of the user's are.
-        return [*limits, (resource.RLIMIT_NPROC, _TASKS_FOR_EACH * self.processes)] if tier == "full" else limits
+        return [*limits, (resource.RLIMIT_NPROC, self.tasks)] if tier == "full" else limits
 
     def variables(self, tier: str, scratch: Scratch) -> dict[str, str]:
         """What is different in the environment of a confined command."""

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 
 from coretools.process import spawner
+from coretools.process.control_group import ControlGroup
 from coretools.process.spawner import Orders
 
 WARM = 2
@@ -74,8 +75,8 @@ class Slot:
 class Cell:
     """One spawner. `close` must be called; it does not block."""
 
-    def __init__(self, orders: Orders) -> None:
-        """Start the spawner; `ready` tells whether that worked.
+    def __init__(self, orders: Orders, *, group: ControlGroup | None = None) -> None:
+        """Start the spawner, in the control group if there is one; `ready` tells whether that worked.
 
         Raises:
             CellFailed: no process or descriptor to be had.
@@ -84,6 +85,7 @@ class Cell:
         self._is_ready = False
         self._is_retired = False
         self._has_view = orders.view is not None
+        self._group = group
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
@@ -105,6 +107,9 @@ class Cell:
                     pass_fds=(file.fileno(), *(where for where, _ in orders.rules or () if isinstance(where, int))),
                     start_new_session=True,
                 )
+            if group is not None:
+                with contextlib.suppress(OSError):  # it does without, which shows in the protections
+                    group.add(self._process.pid)
         except OSError as error:
             ours.close()
             raise CellFailed(f"no spawner: {error.strerror}") from error
@@ -160,10 +165,17 @@ class Cell:
             self._control.send(spawner.RETIRE)
 
     def condemn(self) -> bool:
-        """End the spawner by KILL, and everything in its namespaces with it; False where it has none."""
+        """End the spawner by KILL, and all of its control group or namespaces with it; False where it has neither."""
+        if self._group is not None and self._group.kill():
+            return True
         if self._has_view:
             self._process.kill()
         return self._has_view
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the spawner has ended and nothing is left of its control group."""
+        return not self.is_alive and (self._group is None or self._group.remove())
 
     def close(self) -> None:
         """End the spawner and everything in it."""
@@ -173,11 +185,13 @@ class Cell:
 
     def wait(self) -> None:
         """After `close`: until the spawner is gone, a moment. Blocks."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._process.wait(_END_SECONDS)
-            return
-        self._process.kill()
-        self._process.wait()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._group is not None:
+            self._group.close()
 
     def _drop_warm(self) -> None:
         while self._warm:

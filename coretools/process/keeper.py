@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -25,7 +26,9 @@ from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
 from coretools.errors import Unconfined
 from coretools.operator_policy import ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
+from coretools.process.control_group import ControlGroup, own_group
 from coretools.process.spawner import Orders
+from coretools.process.survivors import GROUPS
 from coretools.sandbox.roots import Roots
 
 LOOK_INLINE = 200
@@ -52,6 +55,8 @@ class Holding(NamedTuple):
     """Whether commands may run in it, by the operator's word."""
     is_whole: bool
     """Whether everything beneath the roots was looked through for what is to be masked."""
+    bounds: Mapping[str, bool] | None = None
+    """What a control group bounds for all commands together, by controller; None where there is no group."""
 
 
 class Keeper:
@@ -72,6 +77,9 @@ class Keeper:
         self._is_closed = False
         self.has_spawner = sys.platform == "linux"
         """Elsewhere commands are started like everything else, in tier `none`."""
+        self._numbers = count(1)
+        self.bounds: Mapping[str, bool] | None = None
+        """What the control group of commands bounds, by controller; None where there is no group."""
         self.tier: str | None = None if self.has_spawner else "none"
         """The one in force; None until it was looked for."""
         self.missing: dict[str, str] = {} if self.has_spawner else {"landlock": "needs Linux"}
@@ -100,7 +108,7 @@ class Keeper:
                 except CellFailed as error:
                     self.missing.setdefault("full", str(error))
         is_whole = self._state is None or self._state.is_whole
-        return Holding(self.tier or "none", dict(self.missing), self.is_permitted, is_whole)
+        return Holding(self.tier or "none", dict(self.missing), self.is_permitted, is_whole, self.bounds)
 
     async def slot(self) -> Slot:
         """A command that waits for its argv, in a cell that masks what is to be masked now.
@@ -168,6 +176,7 @@ class Keeper:
 
     async def _current_cell(self) -> Cell:
         if self._cell is not None and not self._cell.is_alive:
+            self._old.append(self._cell)
             self._cell.close()
             self._cell = None
         if self._cell is None:
@@ -223,7 +232,9 @@ class Keeper:
         self._cell, self._state = cell, masks
 
     async def _ready_cell(self, tier: str, masks: Masks | None) -> Cell:
-        cell = Cell(self._orders(tier, masks))
+        group = self._new_group()
+        cell = Cell(self._orders(tier, masks), group=group)
+        self.bounds = None if group is None else dict(group.bounds)
         try:
             await cell.ready()
         except BaseException:
@@ -231,6 +242,18 @@ class Keeper:
             await to_thread.run_sync(cell.wait, limiter=CapacityLimiter(1))
             raise
         return cell
+
+    def _new_group(self) -> ControlGroup | None:
+        """A control group for the next cell, where the server may make one. Its name is left for the guard first."""
+        above, commands = own_group(), self._commands
+        if above is None or commands is None:
+            return None
+        path = f"{above}/{os.path.basename(self._scratch.path)}-{next(self._numbers)}"
+        with suppress(OSError):
+            with open(f"{self._scratch.path}/{GROUPS}", "a", encoding="utf-8") as file:
+                file.write(f"{path}\n")
+            return ControlGroup(path, tasks=commands.tasks, memory_bytes=commands.memory_bytes)
+        return None
 
     def _orders(self, tier: str, masks: Masks | None) -> Orders:
         commands, scratch = self._commands, self._scratch
@@ -251,7 +274,7 @@ class Keeper:
         return await to_thread.run_sync(self._masks.look, limiter=self._limiter)
 
     def _drop_old(self) -> None:
-        gone = [cell for cell in self._old if not cell.is_alive]
+        gone = [cell for cell in self._old if cell.is_gone]
         for cell in gone:
             cell.close()
             self._old.remove(cell)

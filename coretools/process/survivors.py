@@ -22,6 +22,11 @@ LAST_PAUSE_SECONDS = 0.1
 """Between two looks: short at first because most processes are gone at once, then longer, because a look costs about
 10 µs for each process of the machine."""
 
+GROUPS = "groups"
+"""File in the scratch directory that names the control groups of commands, a line each."""
+GROUP_TRIES = 20
+"""Looks, LAST_PAUSE_SECONDS apart, whether a group is empty: its members are dying."""
+
 _SLOT_BYTES = 4
 
 
@@ -163,6 +168,25 @@ def registered(table: int, slots: int) -> list[int]:
     return [number for number in numbers if number]
 
 
+def _remove_groups(names: str) -> None:
+    """Remove the control groups of the dead server's commands, whose names it left; what is in them is killed."""
+    try:
+        with open(names, encoding="utf-8") as file:
+            paths = file.read().splitlines()
+    except OSError:
+        return
+    for path in paths:
+        for _ in range(GROUP_TRIES):
+            try:
+                os.rmdir(path)
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(LAST_PAUSE_SECONDS)
+            else:
+                break
+
+
 def main(arguments: list[str]) -> None:
     """Be the guard: wait on standard input until the server is gone, then end what it left.
 
@@ -182,6 +206,7 @@ def main(arguments: list[str]) -> None:
         time.sleep(LAST_PAUSE_SECONDS)
         end_all((), marker.encode(), 0.0)
     if scratch and os.path.isdir(scratch):
+        _remove_groups(os.path.join(scratch, GROUPS))
         import shutil  # in nearly every life of a guard there is nothing to remove
 
         shutil.rmtree(scratch, ignore_errors=True)

@@ -33,6 +33,8 @@ MISSING = {
     "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
     "command-confinement": "a command may do whatever the server's user may, outside the roots too",
     "command-view": "a command sees names, sizes and times of files outside, and reads denied files beneath the roots",
+    "command-group": "what multiplies faster than it can be ended slows the machine for seconds",
+    "command-group-bounds": "processes and memory of all commands together are bounded for each process only",
     "deny-globs-in-view": "too many directories to look for denied files in: some are closed to commands whole",
     "git-confinement": "whoever writes in a root while git runs can make it read through a link that leads out",
 }
@@ -106,6 +108,8 @@ class Diagnostics:
             **self._runner.protections,
             "command-confinement": holding.tier != "none",
             "command-view": holding.tier == "full",
+            "command-group": holding.bounds is not None,
+            "command-group-bounds": holding.bounds is not None and all(holding.bounds.values()),
             "deny-globs-in-view": holding.tier == "full" and holding.is_whole,
             "git-confinement": self._confined.is_confined("git"),
         }

@@ -538,13 +538,15 @@ async def test_what_leads_git_to_code_is_told(tmp_path: Path) -> None:
 
 
 def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
-    """confinement-16: a PATH that names `bin` of a home, or of a project, opens nothing above it."""
+    """confinement-16: a PATH that names `bin` of a home opens nothing above it, nor does a link to a project."""
     for name in ("home/bin", "home/lib", "home/.ssh", "work/bin", "work/lib", "work/.git", "chain/bin", "chain/lib"):
         (tmp_path / name).mkdir(parents=True)
-    folders = [str(tmp_path / name / "bin") for name in ("home", "work", "chain")]
+    (tmp_path / "work" / "bin" / "run").touch()
+    (tmp_path / "home" / "bin" / "run").symlink_to(tmp_path / "work" / "bin" / "run")
+    folders = [str(tmp_path / name / "bin") for name in ("home", "chain")]
     found = grants.tool_grants({"PATH": os.pathsep.join(folders)}, home="/nonexistent", prefixes=())
     paths = [grant.path for grant in found if grant.path.startswith(str(tmp_path))]
-    assert paths == [str(tmp_path / "chain"), str(tmp_path / "home" / "bin"), str(tmp_path / "work" / "bin")]
+    assert paths == [str(tmp_path / "chain"), str(tmp_path / "home" / "bin")]
 
 
 async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
