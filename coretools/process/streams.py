@@ -177,21 +177,24 @@ class Output:
         self.excerpt = self._excerpter.excerpt
         self.has_ended = False
         self.is_enough = False
+        self._is_stopping = False
 
     async def drain(self) -> None:
         """Read to the end of output, or until the listener has seen enough."""
         while not self.has_ended and not self.is_enough:
             await anyio.wait_readable(self._descriptor)
-            began = time.perf_counter()
+            # Processor time: a moment in which the machine did something else is not to be paid for again.
+            began = time.thread_time()
             self._read_piece()
-            pause = self._pace.spent(time.perf_counter() - began)
-            if pause and not self.has_ended:
+            pause = self._pace.spent(time.thread_time() - began)
+            if pause and not self.has_ended and not self._is_stopping:
                 await anyio.sleep(pause)
 
     def stop_listening(self) -> None:
-        """Keep what comes, without asking the listener any more."""
+        """Keep what comes, without asking the listener any more, and without a pause: a last word has little time."""
         self._listener = None
         self.is_enough = False
+        self._is_stopping = True
 
     def drain_ready(self) -> None:
         """Take what stands in the pipe now, without waiting."""
@@ -303,6 +306,7 @@ class Streams:
     def stop_listening(self) -> None:
         """From here on outputs are only drained: nobody is asked for the end, the input is not fed any more."""
         self.stdout.stop_listening()
+        self.stderr.stop_listening()
         self._halt = None
         if self._input is not None:
             self._input.close()
