@@ -238,8 +238,9 @@ class Keeper:
         try:
             await cell.ready()
         except BaseException:
+            # Waited for at the end, or when the next command comes: this may be a cancellation.
             cell.close()
-            await to_thread.run_sync(cell.wait, limiter=CapacityLimiter(1))
+            self._old.append(cell)
             raise
         return cell
 
