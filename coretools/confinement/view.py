@@ -12,8 +12,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel
@@ -196,49 +196,40 @@ def _place(base: str, path: str, *, directory: bool) -> Iterator[int]:
     Name by name, links never followed: a part of the way may lie in the home or in /tmp, which commands of another view
     are changing. What stands there and is of another kind is moved aside.
     """
-    *above, last = path.strip("/").split("/")
+    with ExitStack() as way:
+        here = _way_to(base, path, way)
+        place = _stepped(here, os.path.basename(path), is_right=stat.S_ISDIR if directory else stat.S_ISREG)
+        way.callback(os.close, place)
+        yield place
+
+
+def _way_to(base: str, path: str, way: ExitStack) -> int:
+    """Handle of the directory above a path, made where it is missing; closed with `way`, as are those on it."""
     here = os.open(base, _WAY)
-    try:
-        for name in above:
-            here = _stepped(here, name)
-        here = _stepped(here, last) if directory else _stepped_to_file(here, last)
-        yield here
-    finally:
-        os.close(here)
+    way.callback(os.close, here)
+    for name in path.strip("/").split("/")[:-1]:
+        here = _stepped(here, name, is_right=stat.S_ISDIR)
+        way.callback(os.close, here)
+    return here
 
 
-def _stepped(here: int, name: str) -> int:
-    """Handle of the directory of this name, made where it is missing; the one above is given back."""
-    try:
-        for _ in range(_TRIES):
-            try:
-                return os.open(name, _WAY | os.O_DIRECTORY, dir_fd=here)
-            except FileNotFoundError:
-                with suppress(FileExistsError):
+def _stepped(here: int, name: str, *, is_right: Callable[[int], bool]) -> int:
+    """Handle of the directory or file of this name, which of the two `is_right` tells; made where it is missing."""
+    for _ in range(_TRIES):
+        try:
+            found = os.open(name, _WAY, dir_fd=here)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                if is_right is stat.S_ISDIR:
                     os.mkdir(name, 0o755, dir_fd=here)
-            except NotADirectoryError:
-                _aside(here, name)
-        raise OSError(errno.EBUSY, "is changed all the time", name)
-    finally:
-        os.close(here)
-
-
-def _stepped_to_file(here: int, name: str) -> int:
-    try:
-        for _ in range(_TRIES):
-            try:
-                found = os.open(name, _WAY, dir_fd=here)
-            except FileNotFoundError:
-                with suppress(FileExistsError):
+                else:
                     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=here))
-                continue
-            if stat.S_ISREG(os.fstat(found).st_mode):
-                return found
-            os.close(found)
-            _aside(here, name)
-        raise OSError(errno.EBUSY, "is changed all the time", name)
-    finally:
-        os.close(here)
+            continue
+        if is_right(os.fstat(found).st_mode):
+            return found
+        os.close(found)
+        _aside(here, name)
+    raise OSError(errno.EBUSY, "is changed all the time", name)
 
 
 def _aside(here: int, name: str) -> None:
@@ -302,15 +293,8 @@ def _walked(path: str, trees: Mapping[str, int]) -> int | None:
 
 def _link(path: str, target: str) -> None:
     """Have a link in the new root, where nothing else came to stand."""
-    *above, last = path.strip("/").split("/")
-    here = os.open(_BASE, _WAY)
-    for name in above:
-        here = _stepped(here, name)
-    try:
-        with suppress(FileExistsError):
-            os.symlink(target, last, dir_fd=here)
-    finally:
-        os.close(here)
+    with ExitStack() as way, suppress(FileExistsError):
+        os.symlink(target, os.path.basename(path), dir_fd=_way_to(_BASE, path, way))
 
 
 def _hollows() -> None:
