@@ -28,6 +28,8 @@ GROUP_TRIES = 20
 """Looks, LAST_PAUSE_SECONDS apart, whether a group is empty: its members are dying."""
 
 _SLOT_BYTES = 4
+_EXITING = 0x4
+"""PF_EXITING of the kernel's include/linux/sched.h, in field 9 of proc(5)'s stat."""
 
 
 def can_look() -> bool:
@@ -84,7 +86,7 @@ def sweep(marker: bytes) -> set[int]:
     ended: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
     pause = FIRST_PAUSE_SECONDS
-    while found := signal_carriers(marker, signal.SIGKILL):
+    while found := signal_carriers(marker, signal.SIGKILL) | set(filter(_is_exiting, ended)):
         ended |= found
         if time.monotonic() > deadline:
             break
@@ -106,7 +108,8 @@ def _gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int
     """Look until nothing is left, sending `number` (0: nothing) at every look; False when it took too long."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE_SECONDS
-    while find(groups, marker) if can_look() else any(map(group_exists, groups)):
+    known: set[int] = set()
+    while _left(groups, marker, known) if can_look() else any(map(group_exists, groups)):
         if time.monotonic() > deadline:
             return False
         if number:
@@ -116,6 +119,19 @@ def _gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int
         time.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE_SECONDS)
     return True
+
+
+def _left(groups: Collection[int], marker: bytes, known: set[int]) -> set[int]:
+    """Who is left, with those of the known that are on their way out; they are known from now on."""
+    left = find(groups, marker) | set(filter(_is_exiting, known))
+    known |= left
+    return left
+
+
+def _is_exiting(pid: int) -> bool:
+    """Whether the process is about to become a zombie: its environment is gone already, it is not."""
+    fields = _proc_file(pid, "stat").rpartition(b")")[2].split(None, 7)
+    return len(fields) > 7 and fields[0] not in (b"Z", b"X") and bool(int(fields[6]) & _EXITING)
 
 
 def _in_groups(pid: int, groups: Collection[int]) -> bool:

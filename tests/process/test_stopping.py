@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import anyio
@@ -154,6 +155,18 @@ async def test_a_daemon_that_an_ended_run_left_is_gone_at_close(here: Directory)
 async def test_a_daemon_that_holds_an_output_ends_with_its_run(runner: Runner, here: Directory) -> None:
     """process-13, process-20: it left the group, but the open pipe gives it away."""
     completed = await runner.run(["sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.1"], cwd=here)
+    assert (completed.ok, completed.stragglers_stopped) == (True, 1)
+    assert not is_alive(int(completed.stdout.text()))
+
+
+@NEEDS_PROC
+async def test_a_daemon_is_gone_and_not_on_its_way_out(runner: Runner, here: Directory) -> None:
+    """process-13: giving back much memory takes a while, in which a killed process has no environment but lives."""
+    code = (
+        "import os; m = b'x' * (256 << 20); open('up', 'w'); print(os.getpid(), flush=True); os.read(os.pipe()[0], 1)"
+    )
+    script = 'setsid "$0" -c "$1" & while [ ! -e up ]; do sleep 0.01; done'
+    completed = await runner.run(["sh", "-c", script, sys.executable, code], cwd=here)
     assert (completed.ok, completed.stragglers_stopped) == (True, 1)
     assert not is_alive(int(completed.stdout.text()))
 
