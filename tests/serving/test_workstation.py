@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Figure
 from tests.serving.peer import (
     ENVELOPE,
     HANDSHAKE,
@@ -70,15 +71,14 @@ def test_the_stateless_era_is_served(project: Path) -> None:
         assert client.end() == 0
 
 
-def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, figure: Figure) -> None:
     """serving-2: under 10,000 bytes; a change of the public surface shows in review."""
     with peer(project) as client:
         client.start_session()
         request_id = client.send("tools/list")
         answer = client.answer(request_id)
     size = len(json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode())
-    with capsys.disabled():
-        print(f"\n[tools/list of the default profile: {size} bytes, {len(answer['result']['tools'])} tools]")
+    figure(f"tools/list of the default profile: {size} bytes, {len(answer['result']['tools'])} tools")
     if os.environ.get("CORETOOLS_UPDATE_SNAPSHOTS"):
         SNAPSHOT.write_text(json.dumps(answer["result"]["tools"], indent=1, sort_keys=True) + "\n")
     assert size < 10_000
