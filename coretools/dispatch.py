@@ -16,8 +16,9 @@ import anyio
 import anyio.to_thread
 
 from coretools.call import Call
+from coretools.content import Content, Embedded, Message, Text, text_of
 from coretools.errors import CoreError
-from coretools.registry import Command, Offer
+from coretools.registry import Command
 from coretools.result import Result
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,10 @@ class Outcome:
     """How a call ended: text for a reader, `data` for a program where the tool is structured, or an error."""
 
     text: str
+    content: tuple[Content, ...] = ()
+    """What is more than text; empty when the text is all."""
+    messages: tuple[Message, ...] = ()
+    """What a prompt gave, when it was more than text."""
     data: dict[str, Any] | None = None
     facts: dict[str, object] = field(default_factory=dict)
     failed: bool = False
@@ -42,10 +47,9 @@ class Outcome:
 
 
 class Dispatcher:
-    """Runs the commands of an offer. File work goes to worker threads of its own, `threads` at once."""
+    """Runs commands. File work goes to worker threads of its own, `threads` at once."""
 
-    def __init__(self, offer: Offer, *, threads: int) -> None:
-        self.offer = offer
+    def __init__(self, *, threads: int) -> None:
         self._limiter = anyio.CapacityLimiter(threads)
 
     async def dispatch(self, command: Command, given: Mapping[str, Any], call: Call) -> Outcome:
@@ -71,7 +75,10 @@ class Dispatcher:
         return outcome
 
     async def _run(self, command: Command, given: Mapping[str, Any], call: Call) -> object:
+        given, answers = command.arguments.split(given)
         arguments = command.arguments.accept(given)
+        if answers:
+            call.prefill(answers)
         if command.arguments.call_parameter is not None:
             arguments[command.arguments.call_parameter] = call
         if command.is_async:
@@ -87,4 +94,21 @@ def _shaped(command: Command, result: object) -> Outcome:
         return Outcome(text=result.text(), data=data, facts=result.facts(), failed=result.failed)
     if isinstance(result, str):
         return Outcome(text=result)
-    raise TypeError(f"{command.source} returned {type(result).__name__}; a tool returns a Result or text")
+    if isinstance(result, bytes):
+        result = Embedded(uri="", content=result, mime_type=command.declaration.mime_type)
+    return _of_parts(command, result)
+
+
+def _of_parts(command: Command, result: object) -> Outcome:
+    parts = tuple(result) if isinstance(result, list | tuple) else (result,)
+    if _are(parts, Message):
+        return Outcome(text=text_of([message.content for message in parts]), messages=parts)
+    if _are(parts, Text):
+        return Outcome(text=text_of(parts))
+    if _are(parts, Content):
+        return Outcome(text=text_of(parts), content=parts)
+    raise TypeError(f"{command.source} returned {type(result).__name__}; a tool returns a Result, text or content")
+
+
+def _are(parts: tuple[Any, ...], kind: Any) -> bool:
+    return bool(parts) and all(isinstance(part, kind) for part in parts)

@@ -184,6 +184,32 @@ class CannotStart(CoreError):
     exit_code = 127  # as a shell says it
 
 
+class AnswerNeeded(CoreError):
+    """A question could not be asked; `question` is its key, and the sentence says which answer to send beforehand."""
+
+    kind = "answer-needed"
+    exit_code = 75  # EX_TEMPFAIL
+
+
+class Declined(CoreError):
+    """Somebody was asked and said no, or gave no answer; nothing was done."""
+
+    kind = "declined"
+    exit_code = 77  # EX_NOPERM
+
+
+class RequestRefused(CoreError):
+    """An error of the request and not of the command: `code` and `data` go out as the protocol's own error."""
+
+    kind = "request-refused"
+    exit_code = 64  # EX_USAGE
+
+    def __init__(self, message: str, *, code: int, data: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
 class Unsupported(CoreError):
     """This platform or project lacks what the call needs."""
 

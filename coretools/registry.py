@@ -1,34 +1,42 @@
-"""The tools there are, by name, in a fixed order, and which of them a caller is offered.
+"""Every command there is, by route, in a fixed order: our own sets and anyone's.
 
-Imports neither `mcp` nor git. Schemas are built on first use: a server that is only started pays for none.
+Commands may be added and removed while a server runs; who serves them is told. Imports neither `mcp` nor git. Schemas
+are built on first use: a server that is only started pays for none.
 """
 
-import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_type_hints
 
-from coretools.declare import Declaration, declaration_of
-from coretools.errors import BadSetting, UnknownTool
+from coretools import address
+from coretools.declare import Declaration, Decorator, Effect, Function, Surface, declaration_of, tool
+from coretools.errors import BadSetting
 from coretools.result import Result
-from coretools.schema import Arguments, output_schema
-from coretools.settings import PROFILES
+from coretools.route import SEPARATORS, Context, below, checked, flattened, parameters
+from coretools.schema import Arguments, output_schema, parameters_of
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""Names every client takes: some refuse anything but letters, digits and underscores, or more than 64 of them."""
+NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
+"""Names of the protocol (SEP-986), in lower case. With the separator `_` they are what every client takes."""
+
+Key = tuple[tuple[str, ...], bool]
+"""A route, and whether the command is a prompt that overrides another."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One tool: what was declared, and what follows from it."""
+    """One command: what was declared, and what follows from it."""
 
     name: str
     function: Callable[..., Any]
     declaration: Declaration
     tool_set: str
+    route: tuple[str, ...] = ()
+    overrides: bool = False
+    """Registered as a prompt by name: it takes the place of another command's prompt."""
 
     @property
     def source(self) -> str:
@@ -36,9 +44,15 @@ class Command:
         return f"{self.function.__module__}.{self.function.__qualname__}"
 
     @property
+    def summary(self) -> str:
+        """The first paragraph of the docstring: what `--help` and lists of commands show."""
+        return " ".join((inspect.getdoc(self.function) or "").partition("\n\n")[0].split())
+
+    @property
     def description(self) -> str:
-        """The docstring, which is written for the model."""
-        return " ".join((inspect.getdoc(self.function) or "").split())
+        """The docstring and the details, which are written for the model."""
+        said = f"{inspect.getdoc(self.function) or ''} {self.declaration.details}"
+        return " ".join(said.split())
 
     @property
     def is_async(self) -> bool:
@@ -48,7 +62,7 @@ class Command:
     @cached_property
     def arguments(self) -> Arguments:
         """The parameters and their check."""
-        return Arguments(self.name, self.function)
+        return Arguments(self.name, self.function, asks=self.declaration.asks, raw=self.declaration.input_schema)
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
@@ -60,96 +74,195 @@ class Command:
             raise BadSetting(f"{self.source}: a structured tool returns a Result, not {returned}")
         return output_schema(returned)
 
+    def is_a(self, surface: Surface) -> bool:
+        """Whether its declaration asks for the surface."""
+        return surface in self.declaration.surfaces
 
-@dataclass
+
 class Registry:
-    """Every tool, in the order in which it was added."""
+    """The commands, in the order in which they were added. May be used from any thread."""
 
-    _commands: dict[str, Command] = field(default_factory=dict)
+    def __init__(self, *, separator: str = "_") -> None:
+        """`separator` stands between the words of a route in the names of tools and prompts."""
+        if separator not in SEPARATORS:
+            raise BadSetting(f"separator {separator!r}: there are {' '.join(SEPARATORS)}")
+        self._separator = separator
+        self._commands: dict[Key, Command] = {}
+        self._contexts: dict[tuple[str, ...], Context] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._lock = threading.RLock()
 
-    def add(self, function: Callable[..., Any], tool_set: str) -> Command:
-        """Add one declared function.
+    def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
+        """Describe a context, and get what adds commands to it.
+
+        Raises:
+            BadSetting: a word that can't be typed.
+        """
+        context = Context(checked(words, "context"), summary, details)
+        with self._lock:
+            self._contexts[context.words] = context
+        return Group(self, context.words)
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """Every context that was described."""
+        return tuple(self._contexts.values())
+
+    def tool(self, effect: Effect, *, tool_set: str = "", context: Sequence[str] = ()) -> Decorator:
+        """Declare a function as a tool (`coretools.declare.tool`) and add it."""
+
+        def added(function: Function) -> Function:
+            self.add(tool(effect)(function), tool_set, context=context)
+            return function
+
+        return added
+
+    def add(
+        self, function: Callable[..., Any], tool_set: str = "", *, context: Sequence[str] = (), overrides: bool = False
+    ) -> Command:
+        """Add one declared function; the same one again changes nothing. `overrides` is for a prompt only.
 
         Raises:
             BadSetting: not declared, a name that clients refuse, no docstring, or a name that is taken.
         """
-        declaration = declaration_of(function)
-        name = getattr(function, "__name__", "")
-        if declaration is None:
-            raise BadSetting(f"{name or function}: not declared with @tool")
-        command = Command(name=name, function=function, declaration=declaration, tool_set=tool_set)
-        if not NAME.fullmatch(name):
-            raise BadSetting(f"{command.source}: {name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
-        if not command.description:
-            raise BadSetting(f"{command.source}: a tool needs a docstring, it is what the model reads")
-        taken = self._commands.get(name)
-        if taken is not None:
-            raise BadSetting(f"two tools are named {name}: {taken.source} and {command.source}")
-        self._commands[name] = command
+        command = self._command(function, tool_set, tuple(context), overrides=overrides)
+        key = key_of(command)
+        with self._lock:
+            self._refuse_another(key, command)
+            if key in self._commands:
+                return self._commands[key]
+            self._commands[key] = command
+        self._tell()
         return command
 
-    def add_set(self, tool_set: str, holder: object) -> None:
+    def add_set(self, tool_set: str, holder: object, *, context: Sequence[str] = ()) -> None:
         """Add every declared method of an object, in the order in which its class defines them."""
         for name in vars(type(holder)):
             method = getattr(holder, name)
             if declaration_of(method) is not None:
-                self.add(method, tool_set)
+                self.add(method, tool_set, context=context)
+
+    def merge(self, other: "Registry") -> None:
+        """Add every command of another registry, as it is declared there.
+
+        Raises:
+            BadSetting: a route is taken; nothing was added.
+        """
+        theirs = {
+            key_of(command): replace(command, name=flattened(command.route, self._separator)) for command in other
+        }
+        with self._lock:
+            for key, command in theirs.items():
+                self._refuse_another(key, command)
+            for context in other.contexts:
+                self._contexts.setdefault(context.words, context)
+            self._commands.update({key: theirs[key] for key in theirs if key not in self._commands})
+        self._tell()
+
+    def remove(self, *route: str) -> None:
+        """Take a command away; it can't be called from now on, and its calls under way go on.
+
+        Raises:
+            KeyError: there is none.
+        """
+        with self._lock:
+            found = [key for key in self._commands if key[0] == route]
+            if not found:
+                raise KeyError(" ".join(route))
+            for key in found:
+                del self._commands[key]
+        self._tell()
+
+    def holds(self, command: Command) -> bool:
+        """Whether the command is there still."""
+        return self._commands.get(key_of(command)) is command
+
+    def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after each change, in the thread that made it; the result ends that."""
+        with self._lock:
+            self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def __iter__(self) -> Iterator[Command]:
         """Every command, hidden ones too."""
-        return iter(self._commands.values())
+        with self._lock:
+            return iter(tuple(self._commands.values()))
 
-    def offer(self, profile: str, *, read_only: bool = False) -> "Offer":
-        """What a caller of this profile sees and may call. `read_only` wins over the profile.
+    def _refuse_another(self, key: Key, command: Command) -> None:
+        taken = self._commands.get(key)
+        if taken is not None and taken.function != command.function:
+            raise named_twice(taken, command)
 
-        Raises:
-            BadSetting: no such profile.
-        """
-        if profile not in PROFILES:
-            raise BadSetting(f"profile {profile!r}: there are {', '.join(PROFILES)}")
-        offered: dict[str, Command] = {}
-        withheld: dict[str, str] = {}
-        for command in self:
-            declared = command.declaration
-            if declared.hidden:
-                continue
-            if read_only and not declared.read_only:
-                withheld[command.name] = "the server is read-only"
-            elif profile != "all" and profile not in declared.profiles:
-                withheld[command.name] = f"profile {profile} does not include it"
-            else:
-                offered[command.name] = command
-        return Offer(offered, withheld, shows_outputs=profile != "dev")
+    def _command(
+        self, function: Callable[..., Any], tool_set: str, context: tuple[str, ...], *, overrides: bool
+    ) -> Command:
+        declaration = declaration_of(function)
+        name = getattr(function, "__name__", "")
+        if declaration is None:
+            raise BadSetting(f"{name or function}: not declared with @tool, @resource or @prompt")
+        words = (*context, *declaration.route) if declaration.route else below(context, name)
+        command = Command(flattened(words, self._separator), function, declaration, tool_set, words, overrides)
+        _check(command)
+        return command
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
 
 
-class Offer:
-    """The commands of one profile. Lists and calls both go through it, so what is not listed can't be called."""
+class Group:
+    """Adds commands to one context of a registry."""
 
-    def __init__(self, offered: dict[str, Command], withheld: dict[str, str], *, shows_outputs: bool) -> None:
-        self._offered = offered
-        self._withheld = withheld
-        self.shows_outputs = shows_outputs
-        """Whether the list has output schemas. `dev` is for models, which don't read them; programs use the others."""
+    def __init__(self, registry: Registry, words: tuple[str, ...]) -> None:
+        self._registry = registry
+        self._words = words
 
-    def __iter__(self) -> Iterator[Command]:
-        """The commands, in listing order."""
-        return iter(self._offered.values())
+    def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
+        """A context within this one."""
+        return self._registry.context(*self._words, *words, summary=summary, details=details)
 
-    def find(self, name: str) -> Command | None:
-        """The command of this name, or None when it is not offered."""
-        return self._offered.get(name)
+    def tool(self, effect: Effect) -> Decorator:
+        """Declare a function as a tool and add it here."""
+        return self._registry.tool(effect, tool_set=self._words[0], context=self._words)
 
-    def get(self, name: str) -> Command:
-        """The command of this name.
+    def add(self, function: Callable[..., Any]) -> Command:
+        """Add one declared function here."""
+        return self._registry.add(function, self._words[0], context=self._words)
 
-        Raises:
-            UnknownTool: not offered; says why, or which name comes close.
-        """
-        command = self._offered.get(name)
-        if command is not None:
-            return command
-        if name in self._withheld:
-            raise UnknownTool(f"{name} is not offered here: {self._withheld[name]}")
-        close = difflib.get_close_matches(name, self._offered, n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
-        raise UnknownTool(f"unknown tool: {name[:80]!r}{meant}")
+
+def key_of(command: Command) -> Key:
+    """What no two commands have in common."""
+    return command.route, command.overrides
+
+
+def named_twice(first: Command, second: Command) -> BadSetting:
+    """The error for two commands of one name."""
+    return BadSetting(f"two commands are named {second.name}: {first.source} and {second.source}")
+
+
+def _check(command: Command) -> None:
+    """Refuse at start what would fail at a call."""
+    if not NAME.fullmatch(command.name):
+        raise BadSetting(f"{command.source}: {command.name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
+    checked(command.route, command.source)
+    if not command.description:
+        raise BadSetting(f"{command.source}: a command needs a docstring, it is what the model reads")
+    if command.overrides and not command.is_a(Surface.PROMPT):
+        raise BadSetting(f"{command.source}: only a prompt overrides another")
+    _check_parameters(command)
+
+
+def _check_parameters(command: Command) -> None:
+    """The signature is read for those that need it only: a start waits for all of this."""
+    in_route = parameters(command.route)
+    if not (in_route or command.is_a(Surface.RESOURCE)):
+        return
+    known, required = parameters_of(command.function)
+    unknown = [name for name in in_route if name not in known]
+    if unknown:
+        raise BadSetting(f"{command.source}: the route has a word that is no parameter: {', '.join(unknown)}")
+    if command.is_a(Surface.RESOURCE):
+        if not command.declaration.read_only:
+            raise BadSetting(f"{command.source}: a resource only reads; declare it with Effect.READ")
+        uri = command.declaration.uri
+        address.check_template(uri, required=required, known=known, source=command.source)

@@ -6,13 +6,21 @@ are: unknown names are refused by name, nothing is coerced, and text that looks 
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
+from coretools import raw_schema
 from coretools.call import Call
 from coretools.errors import BadSetting, InvalidArguments
+from coretools.native import is_native
+
+ANSWERS = "answers"
+"""Argument with the answers given beforehand, by the key of the question."""
+
+_SCALARS = ("string", "integer", "number", "boolean")
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -40,11 +48,21 @@ _EXPECTED = {
 class Arguments:
     """The parameters of one function: their schema, and the check of what a caller sends.
 
-    A parameter annotated `Call` is no argument: its name is `call_parameter` and the dispatcher fills it.
+    A parameter annotated `Call` is no argument: its name is `call_parameter` and the dispatcher fills it. A command
+    that `asks` has one argument more, `answers`, which is not the function's.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        asks: Sequence[str] = (),
+        raw: Mapping[str, Any] | None = None,
+    ) -> None:
         self._name = name
+        self._asks = asks
+        self._raw = raw
         hints = get_type_hints(function, include_extras=True)
         self.call_parameter: str | None = None
         parameters: dict[str, Any] = {}
@@ -56,11 +74,57 @@ class Arguments:
             default = ... if parameter.default is parameter.empty else parameter.default
             parameters[parameter.name] = (hint, default)
         self.names: tuple[str, ...] = tuple(parameters)
+        self.required: tuple[str, ...] = tuple(name for name, (_, default) in parameters.items() if default is ...)
+        if ANSWERS in parameters and asks:
+            raise BadSetting(f"{name}: {ANSWERS!r} is taken by the answers to its questions; rename the parameter")
+        self._is_native = all(is_native(hint) for hint, _ in parameters.values())
         self._model: type[BaseModel] = create_model(f"{name}_arguments", __config__=_STRICT, **parameters)
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model."""
-        return compact(self._model.model_json_schema())
+        if self._raw is not None:
+            return dict(self._raw)
+        schema = compact(self._model.model_json_schema())
+        if self._asks:
+            schema["properties"][ANSWERS] = {
+                "type": "object",
+                "description": "Answers given beforehand to what it may ask",
+                "properties": {key: {} for key in self._asks},
+            }
+        return schema
+
+    @property
+    def is_addressable(self) -> bool:
+        """Whether every argument can stand in an address: text, a number, a boolean, or what is written as text."""
+        properties = self.schema().get("properties", {})
+        return all(shape.get("type") in _SCALARS for shape in properties.values())
+
+    def written(self, given: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
+        """Arguments that were written as text (an address, the arguments of a prompt), as JSON has them.
+
+        Text stays text; a number, true or false is read where the schema says so. What does not fit stays as it is,
+        and `accept` refuses it.
+        """
+        properties = self.schema().get("properties", {})
+        return {name: _read(value, properties.get(name, {})) for name, value in given.items()}
+
+    def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of the function, and the answers given beforehand.
+
+        Raises:
+            InvalidArguments: answers that are no object, or to what it never asks.
+        """
+        arguments = dict(given)
+        if not self._asks:
+            return arguments, {}
+        answers = arguments.pop(ANSWERS, None) or {}
+        if not isinstance(answers, dict):
+            raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {_shown(answers)}")
+        unknown = [key for key in answers if key not in self._asks]
+        if unknown:
+            asked = ", ".join(self._asks)
+            raise InvalidArguments(f"{self._name}: {ANSWERS}.{unknown[0][:_NAME_LENGTH]}: it asks for {asked}")
+        return arguments, answers
 
     def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments as the function takes them.
@@ -69,8 +133,15 @@ class Arguments:
             InvalidArguments: says the first faults by the name of their argument, what would be accepted, and how many
                 more there are.
         """
+        if self._raw is not None:
+            return {self.names[0]: raw_schema.accepted(self._name, self._raw, given)}
         try:
-            model = self._model.model_validate(dict(given))
+            # Dates, identifiers and the like are text in JSON: only pydantic's JSON mode takes them strictly.
+            model = (
+                self._model.model_validate(dict(given))
+                if self._is_native
+                else self._model.model_validate_json(_json(self._name, given))
+            )
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=True)
             said = [self._fault(fault) for fault in faults[:_MOST_FAULTS]]
@@ -95,6 +166,33 @@ class Arguments:
             message: str = fault["msg"]
             return f"{where}: {message[:1].lower()}{message[1:]}"
         return f"{where}: {said}, got {_shown(fault['input'])}"
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the parameters that a caller gives, and of those that he must give; without building a model."""
+    hints = get_type_hints(function)
+    given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) is not Call]
+    return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
+
+
+def _read(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
+    kind = shape.get("type")
+    if kind == "array":
+        items = [value] if isinstance(value, str) else list(value)
+        return [_read(item, shape.get("items", {})) for item in items]
+    if kind in ("integer", "number", "boolean") and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _json(name: str, given: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidArguments(f"{name}: the arguments are no JSON: {error}") from None
 
 
 def output_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from coretools.call import SilentCall, check_cancelled
 from coretools.declare import Effect, tool
 from coretools.dispatch import Dispatcher, Outcome
 from coretools.errors import NotFound
+from coretools.offer import Selection, offered
 from coretools.registry import Registry
 from coretools.result import Result
 
@@ -72,8 +73,8 @@ class Sample:
 async def run(name: str, **arguments: object) -> Outcome:
     registry = Registry()
     registry.add_set("sample", Sample())
-    offer = registry.offer("all")
-    return await Dispatcher(offer, threads=2).dispatch(offer.get(name), arguments, SilentCall())
+    offer = offered(registry, Selection(profile="all"))
+    return await Dispatcher(threads=2).dispatch(offer.get(name), arguments, SilentCall())
 
 
 async def test_a_result_goes_out_as_text_data_and_facts() -> None:
@@ -136,8 +137,8 @@ async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> 
     sample = Sample()
     registry = Registry()
     registry.add_set("sample", sample)
-    offer = registry.offer("all")
-    dispatcher = Dispatcher(offer, threads=2)
+    offer = offered(registry, Selection(profile="all"))
+    dispatcher = Dispatcher(threads=2)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(dispatcher.dispatch, offer.get("loop_for_ever"), {}, SilentCall())

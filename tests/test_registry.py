@@ -7,6 +7,7 @@ import pytest
 
 from coretools.declare import Effect, declaration_of, tool
 from coretools.errors import BadSetting, UnknownTool
+from coretools.offer import Selection, offered
 from coretools.registry import Registry
 
 
@@ -94,7 +95,7 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
     registry: Registry, profile: str, read_only: bool, names: list[str]
 ) -> None:
     """declarations-7: profiles; read-only wins over each; hidden tools are in none."""
-    offer = registry.offer(profile, read_only=read_only)
+    offer = offered(registry, Selection(profile=profile, read_only=read_only))
     assert [command.name for command in offer] == names
 
 
@@ -110,14 +111,14 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
 def test_what_is_not_offered_cannot_be_called_and_says_why(registry: Registry, name: str, reason: str) -> None:
     """declarations-8: lists and calls go through the same offer."""
     with pytest.raises(UnknownTool, match=reason) as caught:
-        registry.offer("all", read_only=True).get(name)
+        offered(registry, Selection(profile="all", read_only=True)).get(name)
     assert len(str(caught.value)) < 250
 
 
 def test_an_unknown_profile_is_refused(registry: Registry) -> None:
     """declarations-7: a bad setting fails at start, by name."""
     with pytest.raises(BadSetting, match="profile 'root'"):
-        registry.offer("root")
+        offered(registry, Selection(profile="root"))
 
 
 def test_the_hints_follow_from_the_effect() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import mcp_types as types
 
 from coretools.errors import CoreError
-from coretools.serving.server import ERROR_KEY, FACTS_KEY, FAILED_KEY, LONG_RUNNING_KEY
+from coretools.serving.blocks import ERROR_KEY, FACTS_KEY, FAILED_KEY
+from coretools.serving.listing import LONG_RUNNING_KEY
 
 
 def result_text(result: types.CallToolResult) -> str:

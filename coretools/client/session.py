@@ -19,6 +19,6 @@ async def in_process(settings: Settings) -> AsyncIterator[Client]:
         BadSetting: a root or another setting can't be used.
     """
     async with assembled(settings, dict(os.environ)) as assembly:
-        server = build_server(assembly.dispatcher, assembly.instructions, assembly.resources)
+        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources)
         async with Client(server, cache=None) as client:
             yield client

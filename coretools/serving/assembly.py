@@ -6,8 +6,11 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import partial
 
+from coretools.call import LOCAL
 from coretools.confinement.domain import Domains
 from coretools.dispatch import Dispatcher
+from coretools.graph import Graph
+from coretools.offer import Selection
 from coretools.process.environment import child_environment
 from coretools.process.keeper import Keeper
 from coretools.process.runner import Runner
@@ -19,6 +22,7 @@ from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.serving.resources import RunResources
+from coretools.serving.server import Identity
 from coretools.settings import Settings
 from coretools.tools.ci.tools import Ci
 from coretools.tools.commands.tools import Commands
@@ -38,8 +42,14 @@ class Assembly:
     runner: Runner
     keeper: Keeper
     resources: RunResources
+    graph: Graph
     dispatcher: Dispatcher
     domains: Domains
+
+    @property
+    def identity(self) -> Identity:
+        """How the server introduces itself."""
+        return Identity(instructions=self.instructions)
 
     @property
     def instructions(self) -> str:
@@ -78,9 +88,12 @@ async def assembled(settings: Settings, environment: Mapping[str, str]) -> Async
         async with Runs(runner, settings.limits, make_filter=make_filter) as runs:
             try:
                 registry = registry_of(roots, runner, runs, settings, domains=domains, redactor=redactor)
-                offer = registry.offer(settings.profile, read_only=settings.read_only)
-                dispatcher = Dispatcher(offer, threads=settings.limits.threads)
-                yield Assembly(roots, runner, keeper, RunResources(runs, settings.limits), dispatcher, domains)
+                selection = Selection(profile=settings.profile, read_only=settings.read_only)
+                graph = Graph(registry, lambda _: selection)
+                graph.offer(LOCAL)  # what can't be offered ends the start
+                dispatcher = Dispatcher(threads=settings.limits.threads)
+                resources = RunResources(runs, settings.limits)
+                yield Assembly(roots, runner, keeper, resources, graph, dispatcher, domains)
             finally:
                 await runner.close()
 
@@ -99,8 +112,8 @@ def registry_of(
     registry = Registry()
     registry.add_set("filesystem", Filesystem(roots, settings.limits))
     registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
-    registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains))
-    registry.add_set("ci", Ci(roots, runner, settings.limits, redactor=redactor))
+    registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
+    registry.add_set("ci", Ci(roots, runner, settings.limits, redactor=redactor), context=("ci",))
     registry.add_set("commands", Commands(roots, runs, settings.limits, redactor=redactor))
     registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits, domains=domains))
     return registry

@@ -4,15 +4,12 @@ Another principal's run is as unknown as one that never was. A read is bounded a
 """
 
 import re
-from typing import Any
 
 import mcp_types as types
 from mcp import MCPError, UriTemplate
-from mcp.server.context import ServerRequestContext
 
 from coretools.errors import CoreError, InvalidArguments
 from coretools.process.runs import Runs
-from coretools.serving.progress import ClientCall
 from coretools.settings import Limits
 from coretools.tools.commands.report import from_offset, line_of, resource_of
 
@@ -22,19 +19,26 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class RunResources:
-    """The three handlers of the protocol for the runs of a server."""
+    """The outputs of runs, beside the resources of commands."""
+
+    template = types.ResourceTemplate(
+        uri_template=TEMPLATE,
+        name="run-output",
+        description="What a run printed, from a byte offset on",
+        mime_type=MIME_TYPE,
+    )
 
     def __init__(self, runs: Runs, limits: Limits) -> None:
         self._runs = runs
         self._limits = limits
 
-    async def list(
-        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        """Every run of the caller. They change with every call, so nobody keeps the list."""
-        del params
-        principal = ClientCall(context.session).principal
-        found = [
+    def is_one(self, uri: str) -> bool:
+        """Whether the address is one of ours, of a run that is there or not."""
+        return UriTemplate.parse(TEMPLATE).match(uri) is not None
+
+    def listed(self, principal: str) -> list[types.Resource]:
+        """Every run of the caller."""
+        return [
             types.Resource(
                 uri=resource_of(run),
                 name=run.id,
@@ -44,37 +48,21 @@ class RunResources:
             )
             for run in self._runs.of(principal)
         ]
-        return types.ListResourcesResult(resources=found, ttl_ms=0, cache_scope="private")
 
-    async def list_templates(
-        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        """The one shape that addresses have."""
-        del context, params
-        template = types.ResourceTemplate(
-            uri_template=TEMPLATE,
-            name="run-output",
-            description="What a run printed, from a byte offset on",
-            mime_type=MIME_TYPE,
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[template])
-
-    async def read(
-        self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
+    def read(self, uri: str, principal: str) -> types.ReadResourceResult:
         """At most `read_bytes` of the output of one run.
 
         Raises:
             MCPError: no such resource, as the protocol has it.
         """
-        variables = UriTemplate.parse(TEMPLATE).match(params.uri) or {}
+        variables = UriTemplate.parse(TEMPLATE).match(uri) or {}
         try:
-            run = self._runs.get(str(variables.get("run", "")), ClientCall(context.session).principal)
-            shown = from_offset(run, _offset(str(variables.get("offset", "0"))), self._limits.read_bytes)
+            run = self._runs.get(str(variables.get("run", "")), principal)
+            shown = from_offset(run, _offset(str(variables.get("offset") or "0")), self._limits.read_bytes)
         except CoreError as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": params.uri[:200]}) from error
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": uri[:200]}) from error
         text = "\n".join(part for part in (shown.text, shown.note) if part)
-        contents = types.TextResourceContents(uri=params.uri, mime_type=MIME_TYPE, text=text)
+        contents = types.TextResourceContents(uri=uri, mime_type=MIME_TYPE, text=text)
         return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
 
 

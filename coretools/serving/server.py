@@ -1,9 +1,10 @@
-"""An offer of commands as an MCP server, for both protocol eras, on the SDK's lowlevel `Server`.
+"""A graph of commands as an MCP server, for both protocol eras, on the SDK's lowlevel `Server`.
 
 The lowlevel server and a dispatch of our own: strict arguments, one copy of each result, public API only
-(docs/adr/0001). Serves tools, and the output of runs as resources; the transport is the entry point's choice.
+(docs/adr/0001). Tools, resources and prompts go through one dispatch; the transport is the entry point's choice.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
@@ -13,128 +14,168 @@ from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from coretools import __version__
+from coretools.call import LOCAL
 from coretools.dispatch import Dispatcher, Outcome
-from coretools.errors import UnknownTool
-from coretools.registry import Command, Offer
-from coretools.serving.progress import ClientCall
+from coretools.errors import CoreError, RequestRefused, UnknownTool
+from coretools.graph import Graph
+from coretools.registry import Command
+from coretools.serving.addresses import found
+from coretools.serving.blocks import as_contents, as_messages, as_result
+from coretools.serving.client_call import ClientCall
+from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
 from coretools.serving.resources import RunResources
 
 SERVER_NAME = "coretools"
 
-ERROR_KEY = "coretools/error"
-"""Key in `_meta` of a failed result: the kind of the error, for programs."""
 
-FACTS_KEY = "coretools/facts"
-"""Key in `_meta` of a result: small values for programs, such as an exit code."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """How a server introduces itself."""
 
-FAILED_KEY = "coretools/failed"
-"""Key in `_meta`, true when the call worked and the thing that was run failed (a test, a command)."""
-
-LONG_RUNNING_KEY = "coretools/longRunning"
-
-LIST_SECONDS = 60
-"""How long a client of the stateless era may keep the list of tools: it is fixed while the server runs."""
+    name: str = SERVER_NAME
+    version: str = __version__
+    instructions: str = ""
 
 
-def build_server(dispatcher: Dispatcher, instructions: str, runs: RunResources | None = None) -> Server[Any]:
-    """A server that offers what the dispatcher offers. Not started; serves any number of connections."""
-    listing = _Listing(dispatcher.offer)
-
-    async def list_tools(
-        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        del context, params
-        return listing.result
-
-    async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        try:
-            command = dispatcher.offer.get(params.name)
-        except UnknownTool as error:
-            # The protocol has this one as an error of the request, not of the tool (server/tools, "Error Handling").
-            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
-        call = ClientCall(context.session)
-        return as_result(await dispatcher.dispatch(command, params.arguments or {}, call))
-
+def build_server(
+    graph: Graph, dispatcher: Dispatcher, identity: Identity, runs: RunResources | None = None
+) -> Server[Any]:
+    """A server of a graph. Not started; serves any number of connections."""
+    handlers = _Handlers(graph, dispatcher, runs)
     server: Server[Any] = Server(
-        SERVER_NAME,
-        version=__version__,
-        instructions=instructions,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=runs.list if runs else None,
-        on_list_resource_templates=runs.list_templates if runs else None,
-        on_read_resource=runs.read if runs else None,
+        identity.name,
+        version=identity.version,
+        instructions=identity.instructions or None,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
         # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
-        get_tool_input_schema=listing.input_schema,
+        get_tool_input_schema=handlers.input_schema,
     )
-    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=SERVER_NAME))
+    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=identity.name))
     return server
 
 
-def as_result(outcome: Outcome) -> types.CallToolResult:
-    """An outcome on the wire: its text once, and the structured form only where the tool declares one."""
-    meta: dict[str, Any] = {}
-    if outcome.facts:
-        meta[FACTS_KEY] = on_the_wire(outcome.facts)
-    if outcome.failed:
-        meta[FAILED_KEY] = True
-    if outcome.error is not None:
-        meta[ERROR_KEY] = outcome.error.kind
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=on_the_wire(outcome.text))],
-        structured_content=on_the_wire(outcome.data),
-        is_error=outcome.error is not None,
-        _meta=meta or None,
-    )
+class _Handlers:
+    """The requests of the protocol that lead to commands."""
 
+    def __init__(self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None) -> None:
+        self._graph = graph
+        self._dispatcher = dispatcher
+        self._runs = runs
+        self.listings = Listings(graph.offer)
 
-def on_the_wire(value: Any) -> Any:
-    """A JSON value without lone surrogates, which UTF-8 can't carry; a name with one is shown in escaped form."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, list):
-        return [on_the_wire(item) for item in value]
-    if isinstance(value, dict):
-        return {on_the_wire(key): on_the_wire(item) for key, item in value.items()}
-    return value
+    async def list_tools(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        tools, following = page(self._listing(context).tools, params.cursor if params else None)
+        return types.ListToolsResult(
+            tools=tools, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope="public"
+        )
 
+    async def call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        call = ClientCall(context)
+        try:
+            command = self._graph.command(call.principal, params.name)
+        except UnknownTool as error:
+            # The protocol has this one as an error of the request, not of the tool (server/tools, "Error Handling").
+            raise _refused(error) from error
+        outcome = await self._dispatcher.dispatch(command, params.arguments or {}, call)
+        if isinstance(outcome.error, RequestRefused):
+            raise _refused(outcome.error)
+        return as_result(outcome)
 
-def as_tool(command: Command, *, shows_output: bool) -> types.Tool:
-    """A command as the protocol lists it, with the four hints always explicit."""
-    declared = command.declaration
-    return types.Tool(
-        name=command.name,
-        description=command.description,
-        input_schema=command.arguments.schema(),
-        output_schema=command.output_schema if shows_output else None,
-        annotations=types.ToolAnnotations(
-            read_only_hint=declared.read_only,
-            destructive_hint=declared.destructive,
-            idempotent_hint=declared.idempotent,
-            open_world_hint=declared.open_world,
-        ),
-        _meta={LONG_RUNNING_KEY: True} if declared.long_running else None,
-    )
+    async def list_resources(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        principal = ClientCall(context).principal
+        runs = self._runs.listed(principal) if self._runs else []
+        resources, following = page([*self._listing(context).resources, *runs], params.cursor if params else None)
+        # Runs change with every call, so nobody keeps a list that has them.
+        return types.ListResourcesResult(
+            resources=resources,
+            next_cursor=following,
+            ttl_ms=0 if self._runs else LIST_SECONDS * 1000,
+            cache_scope="private" if self._runs else "public",
+        )
 
+    async def list_templates(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        own = [self._runs.template] if self._runs else []
+        templates, following = page([*self._listing(context).templates, *own], params.cursor if params else None)
+        return types.ListResourceTemplatesResult(
+            resource_templates=templates,
+            next_cursor=following,
+            ttl_ms=LIST_SECONDS * 1000,
+            cache_scope="public",
+        )
 
-class _Listing:
-    """The list of tools of one offer, built when it is first asked for: a start pays nothing for it."""
+    async def read_resource(
+        self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        call = ClientCall(context)
+        if self._runs and self._runs.is_one(params.uri):
+            return self._runs.read(params.uri, call.principal)
+        at = found(self._graph.offer(call.principal).resources.values(), params.uri)
+        if at is None:
+            # The revision of 2026-07-28 has it as wrong parameters; `data` names the address (SEP-2164).
+            said = f"no resource {params.uri[:200]!r}; resources/list has those there are"
+            raise MCPError(code=types.INVALID_PARAMS, message=said, data={"uri": params.uri[:200]})
+        command, written = at
+        outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri[:200])
+        contents = as_contents(outcome, params.uri, command.declaration.mime_type)
+        return types.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope="private")
 
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
-        self._result: types.ListToolsResult | None = None
+    async def list_prompts(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        prompts, following = page(self._listing(context).prompts, params.cursor if params else None)
+        return types.ListPromptsResult(
+            prompts=prompts, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope="public"
+        )
 
-    @property
-    def result(self) -> types.ListToolsResult:
-        if self._result is None:
-            self._result = types.ListToolsResult(
-                tools=[as_tool(command, shows_output=self._offer.shows_outputs) for command in self._offer],
-                ttl_ms=LIST_SECONDS * 1000,
-                cache_scope="public",
-            )
-        return self._result
+    async def get_prompt(
+        self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        call = ClientCall(context)
+        try:
+            command = self._graph.present(self._graph.offer(call.principal).prompt(params.name))
+        except UnknownTool as error:
+            raise _refused(error) from error
+        outcome = await self._run(command, command.arguments.written(params.arguments or {}), call)
+        return types.GetPromptResult(description=command.summary, messages=as_messages(outcome))
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
-        return next((tool.input_schema for tool in self.result.tools if tool.name == name), None)
+        """What a tool takes; asked before the caller is known."""
+        return self.listings.of(LOCAL).input_schema(name)
+
+    def _listing(self, context: ServerRequestContext[Any]) -> Listing:
+        return self.listings.of(ClientCall(context).principal)
+
+    async def _run(self, command: Command, arguments: dict[str, Any], call: ClientCall, **data: object) -> Outcome:
+        """Run what is no tool: its failure is the request's."""
+        outcome = await self._dispatcher.dispatch(self._present(command), arguments, call)
+        if outcome.error is not None:
+            raise _refused(outcome.error, **data)
+        return outcome
+
+    def _present(self, command: Command) -> Command:
+        try:
+            return self._graph.present(command)
+        except UnknownTool as error:
+            raise _refused(error) from error
+
+
+def _refused(error: CoreError, **data: object) -> MCPError:
+    """An error of the request: the command's own code where it has one."""
+    if isinstance(error, RequestRefused):
+        return MCPError(code=error.code, message=str(error), data=error.data)
+    code = types.INTERNAL_ERROR if error.kind == "internal" else types.INVALID_PARAMS
+    return MCPError(code=code, message=str(error), data={"kind": error.kind, **data})

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import anyio
 
+from coretools.call import LOCAL
 from coretools.serving.assembly import Assembly, assembled
 from coretools.serving.ending import Ending, until_signalled
 from coretools.serving.server import build_server
@@ -27,7 +28,7 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str]) -> int
     ending = Ending()
     with standard_streams_claimed() as wire:
         async with assembled(settings, environment) as assembly:
-            server = build_server(assembly.dispatcher, assembly.instructions, assembly.resources)
+            server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources)
             _announce(assembly, settings)
             if settings.policy.confinement.require is not None:
                 await _prepare(assembly)
@@ -60,7 +61,7 @@ def _announce(assembly: Assembly, settings: Settings) -> None:
 
 async def _prepare(assembly: Assembly) -> None:
     """Find the tier and have a command waiting while the client still introduces itself; say what was found."""
-    if all(command.name != "run_command" for command in assembly.dispatcher.offer):
+    if assembly.graph.offer(LOCAL).find("run_command") is None:
         return
     holding = await assembly.runner.prepare()
     level = logging.INFO if holding.tier == "full" else logging.WARNING

@@ -9,9 +9,13 @@ from coretools.call import Call
 from coretools.declare import Effect, tool
 from coretools.dispatch import Dispatcher
 from coretools.errors import NotFound
+from coretools.graph import Graph
+from coretools.offer import Selection
 from coretools.registry import Registry
 from coretools.result import Result
-from coretools.serving.server import ERROR_KEY, FACTS_KEY, FAILED_KEY, LONG_RUNNING_KEY, build_server
+from coretools.serving.blocks import ERROR_KEY, FACTS_KEY, FAILED_KEY
+from coretools.serving.listing import LONG_RUNNING_KEY
+from coretools.serving.server import Identity, build_server
 
 ERAS = ("legacy", "auto")
 
@@ -64,7 +68,8 @@ class Sample:
 def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("sample", Sample())
-    return Client(build_server(Dispatcher(registry.offer("all"), threads=2), "be kind"), mode=mode)
+    graph = Graph(registry, lambda _: Selection(profile="all"))
+    return Client(build_server(graph, Dispatcher(threads=2), Identity(instructions="be kind")), mode=mode)
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -1,0 +1,47 @@
+"""Addresses of resources: which variables a template (RFC 6570) has, and the address that a command gets by itself.
+
+Only names are read here; matching an address against a template is the SDK's (`mcp.UriTemplate`).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from coretools.errors import BadSetting
+from coretools.route import VARIABLE
+
+_EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\*|:[1-9][0-9]{0,3})?")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
+def variables(template: str) -> tuple[str, ...]:
+    """Names of the variables, in their order; none for a fixed address."""
+    found = [_NAME.fullmatch(part) for _, inside in _EXPRESSION.findall(template) for part in inside.split(",")]
+    return tuple(name[1] if name else "" for name in found)
+
+
+def check_template(template: str, *, required: Iterable[str], known: Iterable[str], source: str) -> None:
+    """Have every variable be a parameter, and every required parameter a variable.
+
+    Raises:
+        BadSetting: says what is wrong, with the source of the declaration.
+    """
+    bare = _EXPRESSION.sub("", template)
+    if not _SCHEME.fullmatch(urlsplit(bare).scheme) or "{" in bare or "}" in bare:
+        raise BadSetting(f"{source}: {template!r} is no address; write SCHEME://... with {{variables}} (RFC 6570)")
+    names = set(variables(template))
+    unknown = sorted(names - set(known))
+    if unknown:
+        raise BadSetting(f"{source}: {template} has a variable that is no parameter: {', '.join(unknown)}")
+    missing = sorted(set(required) - names)
+    if missing:
+        raise BadSetting(f"{source}: {template} lacks a required parameter: {', '.join(missing)}")
+
+
+def template_of(route: Sequence[str], scheme: str, *, required: Sequence[str], optional: Sequence[str]) -> str:
+    """The address of a command that declares none: its route and what must be given as a path, the rest behind `?`."""
+    in_route = {found[1] for word in route if (found := VARIABLE.fullmatch(word))}
+    path = "/".join([*route, *(f"{{{name}}}" for name in required if name not in in_route)])
+    rest = [name for name in optional if name not in in_route]
+    return f"{scheme}://{path}" + (f"{{?{','.join(rest)}}}" if rest else "")

@@ -1,0 +1,254 @@
+"""Questions that a command may ask, and what counts as an answer. Strict, and the same on every surface.
+
+A command names its keys with `@asks(...)` and calls `await call.ask(...)`; how the question reaches somebody is the
+surface's (`coretools.ladder` has the order of the ways). No effect before the last question: in the stateless era a
+command is run again from its start with the answers that came.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from coretools.errors import InvalidArguments
+
+T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+YES = ("yes", "y", "true")
+NO = ("no", "n", "false")
+
+
+class Missing:
+    """There is no default."""
+
+
+MISSING = Missing()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(ABC, Generic[T]):
+    """One question. `key` is its name in `answers`, in the protocol's requests and on the command line."""
+
+    key: str
+    message: str
+    default: T | Missing = MISSING
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the answer must not pass through a form or a model."""
+        return False
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Whether a model may answer. Never a confirmation: a person is asked for those."""
+        return True
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the answer as forms know it: one property named `answer`, or those of a model."""
+
+    @abstractmethod
+    def accept(self, raw: Any) -> T:
+        """The answer, from what was prefilled, typed or sent back by a form.
+
+        Raises:
+            InvalidArguments: no answer to this question; says what would be one.
+        """
+
+    def fault(self, said: str) -> InvalidArguments:
+        """The error for an answer that is none."""
+        return InvalidArguments(f"answers.{self.key}: {said}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskText(Question[str]):
+    """A line of text."""
+
+    most_characters: int = 10_000
+
+    def schema(self) -> dict[str, Any]:
+        """A string."""
+        return _form({"type": "string", "maxLength": self.most_characters})
+
+    def accept(self, raw: Any) -> str:
+        """Text that is not too long."""
+        raw = _answer(raw)
+        if not isinstance(raw, str):
+            raise self.fault(f"must be text, got {type(raw).__name__}")
+        if len(raw) > self.most_characters:
+            raise self.fault(f"at most {self.most_characters} characters, got {len(raw)}")
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskSecret(Question[str]):
+    """A secret: prefilled, or typed at a terminal without echo. Never by a form, never by a model."""
+
+    @property
+    def is_secret(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Never."""
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """A string."""
+        return _form({"type": "string"})
+
+    def accept(self, raw: Any) -> str:
+        """Text; it is not shown in the error."""
+        if not isinstance(raw, str) or not raw:
+            raise self.fault("must be text that is not empty")
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskChoice(Question[str]):
+    """One of several."""
+
+    choices: tuple[str, ...]
+
+    def schema(self) -> dict[str, Any]:
+        """An enumeration."""
+        return _form({"type": "string", "enum": list(self.choices)})
+
+    def accept(self, raw: Any) -> str:
+        """The choice itself, or an unambiguous beginning of it, whatever the case."""
+        return _chosen(self, _answer(raw), self.choices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskChoices(Question[tuple[str, ...]]):
+    """Some of several, in the order in which they were offered."""
+
+    choices: tuple[str, ...]
+    at_least: int = 0
+    at_most: int | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """An array of an enumeration."""
+        bounds = {"minItems": self.at_least, "maxItems": len(self.choices) if self.at_most is None else self.at_most}
+        return _form({"type": "array", "items": {"type": "string", "enum": list(self.choices)}, **bounds})
+
+    def accept(self, raw: Any) -> tuple[str, ...]:
+        """A list, or text with commas between; each as in `AskChoice`."""
+        raw = _answer(raw)
+        parts = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
+        if not isinstance(parts, list | tuple):
+            raise self.fault("must be a list of choices")
+        picked = {_chosen(self, part, self.choices) for part in parts}
+        most = len(self.choices) if self.at_most is None else self.at_most
+        if not self.at_least <= len(picked) <= most:
+            raise self.fault(f"choose {self.at_least} to {most} of {', '.join(self.choices)}; got {len(picked)}")
+        return tuple(choice for choice in self.choices if choice in picked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskConfirmation(Question[bool]):
+    """A yes for one act. Good for the call that asks, and once."""
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Never: it is a person's."""
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """A boolean."""
+        return _form({"type": "boolean"})
+
+    def accept(self, raw: Any) -> bool:
+        """True or false, or yes, y, no, n, in whatever case; nothing else."""
+        raw = _answer(raw)
+        if isinstance(raw, bool):
+            return raw
+        word = raw.strip().lower() if isinstance(raw, str) else ""
+        if word in YES or word in NO:
+            return word in YES
+        raise self.fault("must be true or false, or yes or no")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskForm(Question[ModelT]):
+    """Several values at once: a flat model of text, numbers, booleans and choices."""
+
+    model: type[ModelT]
+
+    def schema(self) -> dict[str, Any]:
+        """The model's schema."""
+        return self.model.model_json_schema()
+
+    def accept(self, raw: Any) -> ModelT:
+        """The model."""
+        try:
+            return self.model.model_validate(raw)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            raise self.fault(f"{where}: {fault['msg']}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskModel(Question[str]):
+    """What only a model is asked: the client's, by sampling."""
+
+    most_tokens: int = 1_000
+    system_prompt: str | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """Text."""
+        return _form({"type": "string"})
+
+    def accept(self, raw: Any) -> str:
+        """Text."""
+        raw = _answer(raw)
+        if not isinstance(raw, str):
+            raise self.fault("must be text")
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskRoots(Question[tuple[str, ...]]):
+    """The directories that the client names, as file URIs. Advice: they never widen what the operator gave."""
+
+    message: str = "which directories are worked on"
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Never: the client's own list."""
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """A list of text."""
+        return _form({"type": "array", "items": {"type": "string"}})
+
+    def accept(self, raw: Any) -> tuple[str, ...]:
+        """A list of URIs."""
+        raw = _answer(raw)
+        if not isinstance(raw, list) or not all(isinstance(uri, str) for uri in raw):
+            raise self.fault("must be a list of URIs")
+        return tuple(raw)
+
+
+def _form(answer: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+
+
+def _answer(raw: Any) -> Any:
+    """The value of a form of one property, or the value itself."""
+    return raw["answer"] if isinstance(raw, dict) and set(raw) == {"answer"} else raw
+
+
+def _chosen(question: Question[Any], raw: Any, choices: Sequence[str]) -> str:
+    if raw in choices:
+        return str(raw)
+    meant = [choice for choice in choices if isinstance(raw, str) and raw and choice.lower().startswith(raw.lower())]
+    if len(meant) == 1:
+        return meant[0]
+    problem = f"{raw!r:.60} fits {', '.join(meant)}" if meant else f"{raw!r:.60} is none of them"
+    raise question.fault(f"choose one of {', '.join(choices)}; {problem}")

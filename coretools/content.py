@@ -1,0 +1,79 @@
+"""Content that is more than text: what a command may return beside `Result` and text.
+
+Plain data; `coretools.serving` turns it into blocks of the protocol, the command line shows it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A block of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture."""
+
+    data: bytes
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A sound."""
+
+    data: bytes
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A resource with its content: text, or bytes."""
+
+    uri: str
+    content: str | bytes
+    mime_type: str = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A resource that can be read elsewhere."""
+
+    uri: str
+    name: str
+    description: str = ""
+    mime_type: str = "text/plain"
+
+
+Content = Text | Image | Audio | Embedded | Link
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a prompt."""
+
+    content: Content
+    role: Literal["user", "assistant"] = "user"
+
+
+def shown(content: Content) -> str:
+    """Content for a reader of text."""
+    match content:
+        case Text(text):
+            return text
+        case Embedded(uri, inside, mime_type):
+            return f"[{uri}]\n{inside}" if isinstance(inside, str) else f"[{uri}: {mime_type}, {len(inside)} bytes]"
+        case Link(uri, name):
+            return f"[{name}: {uri}]"
+        case Image(data, mime_type) | Audio(data, mime_type):
+            return f"[{mime_type}, {len(data)} bytes]"
+
+
+def text_of(contents: Sequence[Content]) -> str:
+    """All of it for a reader of text."""
+    return "\n".join(map(shown, contents))

@@ -1,0 +1,121 @@
+"""The commands as they are served while they change: one whole offer for each selection, exchanged at once.
+
+A change of the registry is looked at after a moment of quiet; the new offers are built aside, and one that can't be
+built leaves the old ones in force. A removed command is refused from the moment it is removed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from coretools.declare import Surface
+from coretools.errors import CoreError, UnknownTool
+from coretools.offer import Offer, Selection, Surfaces, offered
+from coretools.registry import Command, Registry
+
+DEBOUNCE_SECONDS = 0.1
+"""Changes that follow each other within this time are told once."""
+
+Sleep = Callable[[float], Awaitable[None]]
+Listener = Callable[[frozenset[Surface]], Awaitable[None]]
+"""Told which lists changed."""
+
+logger = logging.getLogger(__name__)
+
+
+class Graph:
+    """Offers of one registry. Used on the event loop; the registry may change in any thread."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        selection_of: Callable[[str], Selection],
+        surfaces: Surfaces | None = None,
+        *,
+        sleep: Sleep = anyio.sleep,
+    ) -> None:
+        """`selection_of` says what a principal may have; `sleep` is how time passes."""
+        self.registry = registry
+        self._selection_of = selection_of
+        self._surfaces = surfaces or Surfaces()
+        self._sleep = sleep
+        self._offers: dict[Selection, Offer] = {}
+        self._listeners: list[Listener] = []
+
+    def offer(self, principal: str) -> Offer:
+        """What this principal sees and may call.
+
+        Raises:
+            BadSetting: at the first use only: two commands of one name, or no such profile.
+        """
+        selection = self._selection_of(principal)
+        found = self._offers.get(selection)
+        if found is None:
+            found = self._offers[selection] = self._built(selection)
+        return found
+
+    def command(self, principal: str, name: str) -> Command:
+        """The tool of this name, as long as it is there.
+
+        Raises:
+            UnknownTool: not offered, or taken away.
+        """
+        return self.present(self.offer(principal).get(name))
+
+    def present(self, command: Command) -> Command:
+        """The command, unless it was taken away since the offer was built.
+
+        Raises:
+            UnknownTool: it was.
+        """
+        if not self.registry.holds(command):
+            raise UnknownTool(f"{command.name} is not there any more")
+        return command
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Have a function told of every exchange; the result ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def follow(self) -> None:
+        """Keep the offers as the registry is; runs until it is cancelled."""
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(changed.set)
+
+        stop = self.registry.watch(tell)
+        try:
+            while True:
+                await changed.wait()
+                while changed.is_set():
+                    changed.clear()
+                    await self._sleep(DEBOUNCE_SECONDS)
+                await self._exchange()
+        finally:
+            stop()
+
+    async def _exchange(self) -> None:
+        try:
+            built = {selection: self._built(selection) for selection in self._offers}
+        except CoreError as error:
+            logger.warning("the changed commands can't be served, the ones before are: %s", error)
+            return
+        kinds = frozenset(kind for kind in Surface for one in built if _differ(kind, self._offers[one], built[one]))
+        self._offers = built
+        if kinds:
+            for listener in tuple(self._listeners):
+                await listener(kinds)
+
+    def _built(self, selection: Selection) -> Offer:
+        registry = self.registry
+        return offered(registry, selection, self._surfaces, contexts=registry.contexts)
+
+
+def _differ(kind: Surface, before: Offer, after: Offer) -> bool:
+    lists = {Surface.TOOL: "tools", Surface.RESOURCE: "resources", Surface.PROMPT: "prompts"}
+    return list(getattr(before, lists[kind]).items()) != list(getattr(after, lists[kind]).items())

@@ -1,0 +1,218 @@
+"""What a caller is offered of the commands: tools, resources and prompts, by one selection for lists and calls alike.
+
+An offer is built whole from a registry and never changes; `coretools.graph` puts a new one in its place.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from coretools.address import template_of, variables
+from coretools.declare import Surface
+from coretools.errors import BadSetting, UnknownTool
+from coretools.registry import Command, named_twice
+from coretools.route import Context
+from coretools.settings import PROFILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which commands. Each part may only take away."""
+
+    profile: str = "dev"
+    read_only: bool = False
+    """Wins over the profile."""
+    sets: tuple[str, ...] = ()
+    """Tool sets; none named: all."""
+    only: tuple[str, ...] = ("*",)
+    without: tuple[str, ...] = ()
+    """Patterns (fnmatch) of names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surfaces:
+    """Which surfaces commands get beside those that they declare. All off by default."""
+
+    promote_read_only: bool = False
+    """What only reads, and has arguments that fit an address, is a resource too."""
+    resources_as_tools: bool = False
+    prompts_as_tools: bool = False
+    """For clients that know tools only."""
+    scheme: str = "coretools"
+    """Of the addresses that promoted commands get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A command behind an address."""
+
+    uri: str
+    command: Command
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the address has variables."""
+        return bool(variables(self.uri))
+
+
+class Offer:
+    """The commands of one selection. Lists and calls both go through it, so what is not listed can't be called."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Command],
+        resources: Mapping[str, Resource],
+        prompts: Mapping[str, Command],
+        *,
+        withheld: Mapping[str, str],
+        contexts: tuple[Context, ...],
+        shows_outputs: bool,
+    ) -> None:
+        self.tools = tools
+        self.resources = resources
+        """By address or template."""
+        self.prompts = prompts
+        self.contexts = contexts
+        self._withheld = withheld
+        self.shows_outputs = shows_outputs
+        """Whether the list has output schemas. `dev` is for models, which don't read them; programs use the others."""
+
+    def __iter__(self) -> Iterator[Command]:
+        """The tools, in listing order."""
+        return iter(self.tools.values())
+
+    def find(self, name: str) -> Command | None:
+        """The tool of this name, or None when it is not offered."""
+        return self.tools.get(name)
+
+    def get(self, name: str) -> Command:
+        """The tool of this name.
+
+        Raises:
+            UnknownTool: not offered; says why, or which name comes close.
+        """
+        return self._named(self.tools, name, "tool")
+
+    def prompt(self, name: str) -> Command:
+        """The prompt of this name.
+
+        Raises:
+            UnknownTool: not offered.
+        """
+        return self._named(self.prompts, name, "prompt")
+
+    def _named(self, commands: Mapping[str, Command], name: str, kind: str) -> Command:
+        command = commands.get(name)
+        if command is not None:
+            return command
+        if name in self._withheld:
+            raise UnknownTool(f"{name} is not offered here: {self._withheld[name]}")
+        close = difflib.get_close_matches(name, commands, n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise UnknownTool(f"unknown {kind}: {name[:80]!r}{meant}")
+
+
+def offered(
+    commands: Iterable[Command],
+    selection: Selection,
+    surfaces: Surfaces | None = None,
+    *,
+    contexts: tuple[Context, ...] = (),
+) -> Offer:
+    """What a caller sees and may call.
+
+    Raises:
+        BadSetting: no such profile, or two commands of one name or address; says both sources.
+    """
+    if selection.profile not in PROFILES:
+        raise BadSetting(f"profile {selection.profile!r}: there are {', '.join(PROFILES)}")
+    surfaces = surfaces or Surfaces()
+    withheld: dict[str, str] = {}
+    chosen = []
+    for command in commands:
+        if not command.declaration.for_agents:
+            continue
+        reason = _withheld(command, selection)
+        if reason is None:
+            chosen.append(command)
+        else:
+            withheld[command.name] = reason
+    return Offer(
+        _tools(chosen, surfaces),
+        _resources(chosen, surfaces),
+        _prompts(chosen),
+        withheld=withheld,
+        contexts=contexts,
+        shows_outputs=selection.profile != "dev",
+    )
+
+
+def _withheld(command: Command, selection: Selection) -> str | None:
+    declared = command.declaration
+    if selection.read_only and not declared.read_only:
+        return "the server is read-only"
+    if selection.profile != "all" and selection.profile not in declared.profiles:
+        return f"profile {selection.profile} does not include it"
+    if selection.sets and command.tool_set not in selection.sets:
+        return "its tool set is not offered"
+    if not _matches(command.name, selection.only) or _matches(command.name, selection.without):
+        return "the operator left it out"
+    return None
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _tools(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Command]:
+    wanted = {Surface.TOOL}
+    wanted |= {Surface.RESOURCE} if surfaces.resources_as_tools else set()
+    wanted |= {Surface.PROMPT} if surfaces.prompts_as_tools else set()
+    found: dict[str, Command] = {}
+    for command in commands:
+        if command.declaration.surfaces & wanted and not command.overrides:
+            _put(found, command.name, command)
+    return found
+
+
+def _prompts(commands: Iterable[Command]) -> dict[str, Command]:
+    found: dict[str, Command] = {}
+    explicit = {}
+    for command in commands:
+        if command.overrides:
+            explicit[command.name] = command
+        elif command.is_a(Surface.PROMPT):
+            _put(found, command.name, command)
+    return {**found, **explicit}
+
+
+def _resources(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Resource]:
+    found: dict[str, Resource] = {}
+    for command in commands:
+        uri = command.declaration.uri or (_promoted(command, surfaces.scheme) if surfaces.promote_read_only else "")
+        if not uri:
+            continue
+        taken = found.get(uri)
+        if taken is not None:
+            raise named_twice(taken.command, replace(command, name=uri))
+        found[uri] = Resource(uri, command)
+    return found
+
+
+def _promoted(command: Command, scheme: str) -> str:
+    """The address that a reading tool gets by itself; empty when its arguments don't fit one."""
+    declared = command.declaration
+    if not (declared.read_only and command.is_a(Surface.TOOL)) or declared.asks or declared.input_schema is not None:
+        return ""
+    arguments = command.arguments
+    if not arguments.is_addressable:
+        return ""
+    optional = [name for name in arguments.names if name not in arguments.required]
+    return template_of(command.route, scheme, required=arguments.required, optional=optional)
+
+
+def _put(found: dict[str, Command], name: str, command: Command) -> None:
+    if name in found:
+        raise named_twice(found[name], command)
+    found[name] = command

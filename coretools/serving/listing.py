@@ -1,0 +1,178 @@
+"""Commands as the protocol lists them: tools with their hints, resources, templates and prompts; in pages.
+
+A list is built when it is first asked for and kept as long as its offer: a start pays nothing for it.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import mcp_types as types
+from mcp import MCPError
+
+from coretools.offer import Offer, Resource
+from coretools.registry import Command
+
+Item = TypeVar("Item")
+
+PAGE = 200
+"""Items in a page. Clients that do not ask for a next page would miss what is on it, and few servers have so many."""
+
+LIST_SECONDS = 60
+"""How long a client of the stateless era may keep a list without asking again; changes are announced before."""
+
+LONG_RUNNING_KEY = "coretools/longRunning"
+
+
+class Listing:
+    """The lists of one offer."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self._tools: list[types.Tool] | None = None
+
+    @property
+    def tools(self) -> list[types.Tool]:
+        """Every tool."""
+        if self._tools is None:
+            self._tools = [as_tool(command, shows_output=self._offer.shows_outputs) for command in self._offer]
+        return self._tools
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """What a tool takes; None when it is not offered."""
+        command = self._offer.find(name)
+        return None if command is None else command.arguments.schema()
+
+    @property
+    def resources(self) -> list[types.Resource]:
+        """Every resource with a fixed address."""
+        return [_as_resource(one) for one in self._offer.resources.values() if not one.is_template]
+
+    @property
+    def templates(self) -> list[types.ResourceTemplate]:
+        """Every template."""
+        return [_as_template(one) for one in self._offer.resources.values() if one.is_template]
+
+    @property
+    def prompts(self) -> list[types.Prompt]:
+        """Every prompt."""
+        return [_as_prompt(name, command) for name, command in self._offer.prompts.items()]
+
+
+class Listings:
+    """The listing of each offer, as long as that is the one in force."""
+
+    def __init__(self, offer_to: Callable[[str], Offer]) -> None:
+        self._offer_to = offer_to
+        self._known: dict[int, tuple[Offer, Listing]] = {}
+
+    def of(self, principal: str) -> Listing:
+        """What the principal is listed."""
+        offer = self._offer_to(principal)
+        known = self._known.get(id(offer))
+        if known is None:
+            if len(self._known) > MOST_LISTINGS:
+                self._known.clear()
+            known = self._known[id(offer)] = (offer, Listing(offer))
+        return known[1]
+
+
+MOST_LISTINGS = 64
+"""Kept at once; offers that were exchanged are forgotten with the rest."""
+
+
+def page(items: Sequence[Item], cursor: str | None) -> tuple[list[Item], str | None]:
+    """The items from a cursor on, and the cursor of the next page.
+
+    A cursor says where it was cut and of which items: it is refused when the list is another by now, rather than that
+    items be skipped in silence.
+
+    Raises:
+        MCPError: a cursor that was not given out, or not for this list.
+    """
+    if len(items) <= PAGE and cursor is None:
+        return list(items), None
+    stamp = _stamp(items)
+    start = 0 if cursor is None else _start(cursor, stamp)
+    end = start + PAGE
+    return list(items[start:end]), _cursor(end, stamp) if end < len(items) else None
+
+
+def _stamp(items: Sequence[object]) -> str:
+    return hashlib.sha256("\n".join(map(str, items)).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _cursor(start: int, stamp: str) -> str:
+    return base64.urlsafe_b64encode(f"{start}.{stamp}".encode()).decode("ascii")
+
+
+def _start(cursor: str, stamp: str) -> int:
+    try:
+        text = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True).decode("ascii")
+        start, _, given = text.partition(".")
+        if given == stamp and start.isdecimal():
+            return int(start)
+    except (binascii.Error, ValueError):
+        pass
+    raise MCPError(code=types.INVALID_PARAMS, message="the cursor is not of this list as it is now; start without one")
+
+
+def as_tool(command: Command, *, shows_output: bool) -> types.Tool:
+    """A command as the protocol lists it, with the four hints always explicit."""
+    declared = command.declaration
+    meta = {**declared.metadata, **({LONG_RUNNING_KEY: True} if declared.long_running else {})}
+    return types.Tool(
+        name=command.name,
+        description=command.description,
+        input_schema=command.arguments.schema(),
+        output_schema=command.output_schema if shows_output else None,
+        annotations=types.ToolAnnotations(
+            read_only_hint=declared.read_only,
+            destructive_hint=declared.destructive,
+            idempotent_hint=declared.idempotent,
+            open_world_hint=declared.open_world,
+        ),
+        _meta=meta or None,
+    )
+
+
+def _as_resource(resource: Resource) -> types.Resource:
+    command = resource.command
+    return types.Resource(
+        uri=resource.uri,
+        name=command.name,
+        description=command.description,
+        mime_type=command.declaration.mime_type,
+        _meta=dict(command.declaration.metadata) or None,
+    )
+
+
+def _as_template(resource: Resource) -> types.ResourceTemplate:
+    command = resource.command
+    return types.ResourceTemplate(
+        uri_template=resource.uri,
+        name=command.name,
+        description=command.description,
+        mime_type=command.declaration.mime_type,
+        _meta=dict(command.declaration.metadata) or None,
+    )
+
+
+def _as_prompt(name: str, command: Command) -> types.Prompt:
+    arguments = command.arguments
+    properties = arguments.schema().get("properties", {})
+    return types.Prompt(
+        name=name,
+        description=command.description,
+        arguments=[
+            types.PromptArgument(
+                name=argument,
+                description=properties.get(argument, {}).get("description"),
+                required=argument in arguments.required,
+            )
+            for argument in arguments.names
+        ],
+        _meta=dict(command.declaration.metadata) or None,
+    )
