@@ -223,7 +223,9 @@ class Runner:
         self._check(argv, order)
         if run.is_closing or run.is_left:
             raise ending(argv)
-        run.begun.append(self._start(run, argv, cwd, order))
+        child = self._start(run, argv, cwd, order)
+        child.wait_briefly()  # before anybody else may end and close it
+        run.begun.append(child)
         if run.is_left:
             self._end_begun(run)
         return argv, order

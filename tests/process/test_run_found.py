@@ -47,6 +47,20 @@ async def test_what_a_look_finds_is_run(runner: Runner, here: Directory) -> None
     assert runner.running == 0
 
 
+async def test_what_is_loud_or_long_is_followed_like_any_run(runner: Runner, here: Directory) -> None:
+    """process-1: its start waits a moment for the end, and neither for a reader of a full pipe nor past a deadline."""
+    threads = CapacityLimiter(1)
+    loud = ("sh", "-c", "seq 1 100000; seq 1 100000 >&2")
+    completed = await runner.run_found("sh", lambda: (loud, here, Order(keep_bytes=1 << 20)), threads=threads)
+    assert completed is not None
+    assert (completed.exit_code, completed.timed_out) == (0, False)
+    assert completed.stdout.text() == completed.stderr.text() == "".join(f"{n}\n" for n in range(1, 100001))
+    long = ("tail", "-f", "/dev/null")
+    completed = await runner.run_found("tail", lambda: (long, here, Order(timeout_seconds=0.2)), threads=threads)
+    assert completed is not None
+    assert (completed.timed_out, completed.signal) == (True, "SIGTERM")
+
+
 async def test_nothing_is_started_after_a_look_that_outlasts_the_runner(here: Directory, tmp_path: Path) -> None:
     """process-17: a file system may be slow, and the server ends meanwhile."""
     runner = Runner(Limits(grace_seconds=0.3), {"PATH": "/usr/bin:/bin"})
