@@ -14,11 +14,21 @@ from pathlib import Path
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.peer import HANDSHAKE, Era, Peer
-from benchmarks.rows import BARE_ECHO, BARE_FLOOD, IN_FLIGHT, OWN_FLOOD, OWN_TRANSPORT
+from benchmarks.rows import (
+    BARE_ECHO,
+    BARE_FLOOD,
+    IN_FLIGHT,
+    LONG_LIST,
+    OWN_FLOOD,
+    OWN_TRANSPORT,
+    REGISTRY_ECHO,
+    SHORT_LIST,
+)
 from benchmarks.workplace import DIRECTORY, SAMPLE, SAMPLE_BYTES, Workplace, plain_environment
 
 BARE_SERVER = ("benchmarks.bare_server",)
 BARE_TRANSPORT = ("benchmarks.bare_transport",)
+HUNDRED_TOOLS = ("benchmarks.hundred_tools",)
 
 ECHO = ("echo", {"text": "hello"})
 READ = ("read_file", {"path": SAMPLE})
@@ -46,16 +56,19 @@ def starts(place: Workplace) -> list[Contender]:
 
 def calls(place: Workplace, era: Era, stack: ExitStack) -> list[Contender]:
     """Calls in one era and their baselines; the servers are ended with the stack."""
-    server, bare, own = (
+    server, bare, own, hundred = (
         stack.enter_context(Peer(words, era, bytecode=place.bytecode))
-        for words in (workstation(place), BARE_SERVER, BARE_TRANSPORT)
+        for words in (workstation(place), BARE_SERVER, BARE_TRANSPORT, HUNDRED_TOOLS)
     )
-    for peer in (server, bare, own):
+    for peer in (server, bare, own, hundred):
         peer.open()
     return [
         _call("read_file", server, READ, repeat=SHORT),
         _call(BARE_ECHO, bare, ECHO, repeat=SHORT),
         _call(OWN_TRANSPORT, own, ECHO, repeat=SHORT),
+        _call(REGISTRY_ECHO, hundred, ECHO, repeat=SHORT),
+        _list_of(LONG_LIST, hundred, least=100),
+        _list_of(SHORT_LIST, own, least=1),
         _direct("open, read, close", lambda: _read(place.sample), repeat=SHORT),
         _call("list_directory", server, ("list_directory", {"path": DIRECTORY}), repeat=SHORT),
         _direct("scandir, stat", lambda: _list(place.directory), repeat=SHORT),
@@ -87,6 +100,13 @@ def _call(figure: str, peer: Peer, call: tuple[str, dict[str, str]], *, repeat: 
     return Contender(
         figures=(figure,), once=lambda: (1000 * peer.time_call(tool, arguments, count=count),), repeat=repeat
     )
+
+
+def _list_of(figure: str, peer: Peer, *, least: int) -> Contender:
+    def once() -> tuple[float, ...]:
+        return (1000 * peer.time_list("tools/list", "tools", least=least),)
+
+    return Contender(figures=(figure,), once=once, repeat=LONGER)
 
 
 def _direct(figure: str, work: Callable[[], int], *, repeat: int = LONGER) -> Contender:

@@ -93,6 +93,18 @@ class Peer:
                 raise NotMeasured(f"{tool}: {result}")
         return seconds
 
+    def time_list(self, method: str, kind: str, *, least: int) -> float:
+        """Seconds from the first byte of a request for a list written to its answer read.
+
+        Raises:
+            NotMeasured: it has fewer items.
+        """
+        results: list[dict[str, Any]] = []
+        seconds = self._exchange(method, {}, count=1, results=results)
+        if len(results[0][kind]) < least:
+            raise NotMeasured(f"{method}: {len(results[0][kind])} items, {least} wanted")
+        return seconds
+
     def close(self) -> None:
         """Close the server's input and wait for its end."""
         assert self._process.stdin is not None

@@ -40,9 +40,15 @@ class Measured:
     @property
     def meets_bar(self) -> bool | None:
         """Whether no bar is passed; None without a bar, or after a single turn, which says nothing."""
-        if self.row.bar is None or self.ratio is None or len(self.subject.values) == 1:
+        row = self.row
+        if len(self.subject.values) == 1 or (row.bar is not None and self.ratio is None):
             return None
-        return self.ratio <= self.row.bar and (self.row.most_more is None or self.more <= self.row.most_more)
+        held = [
+            figure <= most
+            for figure, most in ((self.ratio, row.bar), (self.more, row.most_more), (self.subject.median, row.most))
+            if figure is not None and most is not None
+        ]
+        return all(held) if held else None
 
 
 def as_json(measured: Sequence[Measured]) -> str:
@@ -61,8 +67,10 @@ def as_table(measured: Sequence[Measured]) -> str:
 
 def _cells(one: Measured) -> tuple[str, ...]:
     row = one.row
-    bar = "" if row.bar is None else f"{row.bar:.2f}" + ("" if row.target is None else f" (aim {row.target:.2f})")
-    bar += "" if row.most_more is None else f" and {row.most_more:+.1f}"
+    ratio = "" if row.bar is None else f"{row.bar:.2f}" + ("" if row.target is None else f" (aim {row.target:.2f})")
+    more_bar = "" if row.most_more is None else f"{row.most_more:+.2f}"
+    most = "" if row.most is None else f"{row.most:.2f} {row.unit}"
+    bar = " and ".join(part for part in (ratio, more_bar, most) if part)
     verdict = {None: "", True: "ok", False: "OVER"}[one.meets_bar]
     ratios = ("?" if ratio is None else f"{ratio:.2f}" for ratio in (one.ratio, one.ratio_of_least))
     more = f"{one.more:+.2f}"
@@ -89,6 +97,7 @@ def _object(one: Measured) -> dict[str, Any]:
         "target": one.row.target,
         "more": one.more,
         "most_more": one.row.most_more,
+        "most": one.row.most,
         "meets_bar": one.meets_bar,
         "unit": one.row.unit,
         "turns": len(one.subject.values),

@@ -12,13 +12,17 @@ BARE_ECHO = "bare SDK echo"
 OWN_TRANSPORT = "bare echo, our transport"
 BARE_FLOOD = f"{BARE_ECHO} x{IN_FLIGHT}"
 OWN_FLOOD = f"{OWN_TRANSPORT} x{IN_FLIGHT}"
+REGISTRY_ECHO = "echo of a registry"
+LONG_LIST = "tools/list of 100"
+SHORT_LIST = "tools/list of 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One ratio. `bar` is the most that it may be; `target` is where it should be; None: for information.
 
-    `most_more` is the most that the subject may take beyond its baseline, in the row's unit.
+    `most_more` is the most that the subject may take beyond its baseline, `most` the most that it may take at all, both
+    in the row's unit.
     """
 
     name: str
@@ -28,6 +32,7 @@ class Row:
     bar: float | None = None
     target: float | None = None
     most_more: float | None = None
+    most: float | None = None
 
     @property
     def group(self) -> str:
@@ -52,6 +57,8 @@ def _calls(group: str) -> tuple[Row, ...]:
         Row(name=f"{group}/list_directory/direct", subject="list_directory", baseline="scandir, stat"),
         Row(name=f"{group}/git_status", subject="git_status", baseline="git status process", bar=1.5),
         Row(name=f"{group}/run_command", subject="run_command true", baseline="true process"),
+        Row(name=f"{group}/dispatch", subject=REGISTRY_ECHO, baseline=OWN_TRANSPORT, most_more=0.06),
+        Row(name=f"{group}/tools-list", subject=LONG_LIST, baseline=SHORT_LIST, most=3.0),
         Row(name=f"{group}/in-flight", subject=f"read_file x{IN_FLIGHT}", baseline=BARE_FLOOD),
         Row(name=f"{group}/in-flight/own-transport", subject=f"read_file x{IN_FLIGHT}", baseline=OWN_FLOOD),
     )

@@ -11,6 +11,8 @@ from coretools.errors import BadSetting
 from coretools.route import VARIABLE
 
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
+_NAMED = (";", "?", "&")
+"""Operators that write the names of variables into the address."""
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\*|:[1-9][0-9]{0,3})?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
@@ -19,6 +21,13 @@ def variables(template: str) -> tuple[str, ...]:
     """Names of the variables, in their order; none for a fixed address."""
     found = [_NAME.fullmatch(part) for _, inside in _EXPRESSION.findall(template) for part in inside.split(",")]
     return tuple(name[1] if name else "" for name in found)
+
+
+def shape_of(template: str) -> str:
+    """The template without the names of its variables, where the addresses that it matches don't have them."""
+    return _EXPRESSION.sub(
+        lambda found: found[0] if found[1] in _NAMED else f"{{{found[1]}{',' * found[2].count(',')}}}", template
+    )
 
 
 def check_template(template: str, *, required: Iterable[str], known: Iterable[str], source: str) -> None:

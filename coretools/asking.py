@@ -153,6 +153,9 @@ class AskChoices(Question[tuple[str, ...]]):
 class AskConfirmation(Question[bool]):
     """A yes for one act. Good for the call that asks, and once."""
 
+    is_for_operator: bool = False
+    """The operator wants a person's yes here. One that came beforehand from an agent is none, unless he says so."""
+
     @property
     def can_be_sampled(self) -> bool:
         """Never: it is a person's."""

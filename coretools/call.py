@@ -1,13 +1,13 @@
 """One call as a command sees it. Each surface (MCP, command line, REPL, test) supplies its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import anyio.from_thread
 from anyio import NoEventLoopError
 
-from coretools.asking import Question
-from coretools.errors import AnswerNeeded
+from coretools.asking import AskConfirmation, Question
+from coretools.ladder import Ladder, Way, declined
 
 T = TypeVar("T")
 
@@ -15,6 +15,10 @@ LOCAL = "local"
 """The principal of a server that one person started for himself."""
 
 Level = Literal["debug", "info", "warning", "error"]
+
+Capability = str
+"""What a client may offer: `elicitation` (to ask the person before it), `sampling` (to ask its model), `roots` (to name
+the directories it works on), or an extension by its identifier, which has a slash in it."""
 
 
 class Call(Protocol):
@@ -25,8 +29,11 @@ class Call(Protocol):
         """Who calls."""
         ...
 
-    def prefill(self, answers: Mapping[str, Any]) -> None:
-        """Take the answers that the caller gave beforehand, by the key of the question."""
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
+        """Take the answers that the caller gave beforehand, by the key of the question.
+
+        `asks` are the keys that the command declared; another is a bug of it. None: whatever it asks.
+        """
         ...
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
@@ -35,6 +42,14 @@ class Call(Protocol):
 
     async def log(self, level: Level, text: str) -> None:
         """Say what happens, to whoever looks on. Never blocks for long."""
+        ...
+
+    def offers(self, capability: Capability) -> bool:
+        """Whether the client said that it can do this. `ask` looks by itself; this is for a command that must know."""
+        ...
+
+    async def close_stream(self) -> None:
+        """Have the client come back later for the rest of the answer, where it can; elsewhere nothing happens."""
         ...
 
     async def ask(self, question: Question[T]) -> T:
@@ -59,18 +74,19 @@ class Call(Protocol):
 class SilentCall:
     """A call on a surface that shows nothing and where nobody can be asked: answers are given beforehand, or none."""
 
-    def __init__(self, principal: str = LOCAL) -> None:
+    def __init__(self, principal: str = LOCAL, *, trusts_answers: bool = True) -> None:
+        """`trusts_answers` as `coretools.ladder.Ladder` has it."""
         self._principal = principal
-        self._answers: Mapping[str, Any] = {}
+        self._ladder = Ladder("defaults", trusts_answers=trusts_answers)
 
     @property
     def principal(self) -> str:
         """Who calls."""
         return self._principal
 
-    def prefill(self, answers: Mapping[str, Any]) -> None:
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._answers = answers
+        self._ladder.take(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Nobody looks."""
@@ -78,15 +94,33 @@ class SilentCall:
     async def log(self, level: Level, text: str) -> None:
         """Nobody looks."""
 
+    def offers(self, capability: Capability) -> bool:  # noqa: ARG002  # whatever it is, nobody is there to have it
+        """Nothing."""
+        return False
+
+    async def close_stream(self) -> None:
+        """There is none."""
+
     async def ask(self, question: Question[T]) -> T:
-        """What was given beforehand."""
-        if question.key in self._answers:
-            return question.accept(self._answers[question.key])
-        raise AnswerNeeded(f"{question.message}: nobody can be asked here", question=question.key)
+        """What was given beforehand, or the default."""
+        found = self._ladder.settle(question, ())
+        if isinstance(found, Way):
+            raise self._ladder.needed(question)
+        return found.answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """What was given beforehand."""
+        """What was given beforehand, or the defaults."""
         return tuple([await self.ask(question) for question in questions])
+
+
+async def confirmed(call: Call, question: AskConfirmation) -> None:
+    """Go on only with a yes.
+
+    Raises:
+        Declined: the answer was no. AnswerNeeded: nobody can be asked.
+    """
+    if not await call.ask(question):
+        raise declined(question, "the answer was no")
 
 
 def check_cancelled() -> None:

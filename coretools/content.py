@@ -5,7 +5,7 @@ Plain data; `coretools.serving` turns it into blocks of the protocol, the comman
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +77,14 @@ def shown(content: Content) -> str:
 def text_of(contents: Sequence[Content]) -> str:
     """All of it for a reader of text."""
     return "\n".join(map(shown, contents))
+
+
+def on_the_wire(value: Any) -> Any:
+    """A JSON value without lone surrogates, which UTF-8 can't carry; a name with one is shown in escaped form."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [on_the_wire(item) for item in value]
+    if isinstance(value, dict):
+        return {on_the_wire(key): on_the_wire(item) for key, item in value.items()}
+    return value

@@ -71,8 +71,14 @@ class Declaration:
     uri: str = ""
     """Address of the resource, or its template (RFC 6570)."""
     mime_type: str = "text/plain"
+    version: Callable[..., object] | str | None = None
+    """Says which version the resource has, or names the method that does."""
     asks: tuple[str, ...] = ()
     """Keys of the questions it may ask; each can be answered beforehand in the argument `answers`."""
+    unlisted_asks: tuple[str, ...] = ()
+    """Those of them that its schema does not name."""
+    asks_first: bool = False
+    """The operator wants a person's yes before each call; never declared, but read from his file."""
     input_schema: Mapping[str, Any] | None = None
     """Published as it stands, in place of the schema of the signature."""
     is_automation_hidden: bool = False
@@ -123,12 +129,16 @@ def tool(
     )
 
 
-def resource(uri: str, *, mime_type: str = "text/plain") -> Decorator:
+def resource(
+    uri: str, *, mime_type: str = "text/plain", version: Callable[..., object] | str | None = None
+) -> Decorator:
     """Declare a function as a resource, alone or beside `tool`. It only reads.
 
-    `uri` is an address, or a template each of whose variables is a parameter: `config://{name}{?section}`.
+    `uri` is an address, or a template each of whose variables is a parameter: `config://{name}{?section}`. `version`
+    is a plain function of the same arguments, or the name of a method beside this one: while somebody is subscribed it
+    is called each second, and what it gives is compared. Others tell of a change by `Registry.announce`.
     """
-    return _amend(Surface.RESOURCE, uri=uri, mime_type=mime_type)
+    return _amend(Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version)
 
 
 def prompt() -> Decorator:
@@ -154,9 +164,12 @@ def metadata(values: Mapping[str, Any]) -> Decorator:
     return _amend(metadata=dict(values))
 
 
-def asks(*keys: str) -> Decorator:
-    """Name the questions that the command may ask (`coretools.asking`)."""
-    return _amend(asks=keys)
+def asks(*keys: str, is_listed: bool = True) -> Decorator:
+    """Name the questions that the command may ask (`coretools.asking`).
+
+    The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then.
+    """
+    return _amend(asks=keys, unlisted_asks=() if is_listed else keys)
 
 
 def raw_schema(schema: Mapping[str, Any]) -> Decorator:

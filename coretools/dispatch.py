@@ -8,18 +8,22 @@ import functools
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from coretools.call import Call
+from coretools.call import Call, check_cancelled, confirmed
+from coretools.completion import completions
+from coretools.confirmation import before_call
 from coretools.content import Content, Embedded, Message, Text, text_of
-from coretools.errors import CoreError
+from coretools.errors import CoreError, InputNeeded
+from coretools.memory_services import MemoryServices
 from coretools.registry import Command
 from coretools.result import Result
+from coretools.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +53,10 @@ class Outcome:
 class Dispatcher:
     """Runs commands. File work goes to worker threads of its own, `threads` at once."""
 
-    def __init__(self, *, threads: int) -> None:
+    def __init__(self, *, threads: int, services: Services | None = None) -> None:
+        """`services` is what commands share; by default in memory."""
         self._limiter = anyio.CapacityLimiter(threads)
+        self._services = services or MemoryServices()
 
     async def dispatch(self, command: Command, given: Mapping[str, Any], call: Call) -> Outcome:
         """Run one command. Never raises but for cancellation."""
@@ -58,14 +64,16 @@ class Dispatcher:
         try:
             outcome = _shaped(command, await self._run(command, given, call))
         except CoreError as error:
-            outcome = Outcome(text=str(error), facts=error.facts, error=error)
-        except Exception:
-            call_id = uuid.uuid4().hex[:12]
-            logger.exception("call %s: %s failed inside", call_id, command.name)
-            failure = InternalFailure(
-                f"{command.name} failed inside the server; its log has the reason (call {call_id})"
-            )
-            outcome = Outcome(text=str(failure), error=failure)
+            outcome = _failed(error)
+        except Exception as error:
+            foreseen = _foreseen(error)
+            if foreseen is None:
+                call_id = uuid.uuid4().hex[:12]
+                logger.exception("call %s: %s failed inside", call_id, command.name)
+                foreseen = InternalFailure(
+                    f"{command.name} failed inside the server; its log has the reason (call {call_id})"
+                )
+            outcome = _failed(foreseen)
         logger.debug(
             "%s: %s in %.1f ms",
             command.name,
@@ -74,18 +82,61 @@ class Dispatcher:
         )
         return outcome
 
+    async def complete(self, command: Command, parameter: str, text: str, given: Mapping[str, str]) -> list[str]:
+        """Values of a parameter that begin with `text`. A source that fails has none: nobody waits for its reason."""
+        try:
+            return await completions(command, parameter, text, given, limiter=self._limiter)
+        except CoreError:
+            return []
+        except Exception:
+            logger.exception("%s: the completion of %s failed inside", command.name, parameter)
+            return []
+
+    async def versions(self, looks: Sequence[Callable[[], object]]) -> list[object]:
+        """What each says of a resource, one after the other in one worker thread; None of what can't be had now."""
+        return await anyio.to_thread.run_sync(lambda: [_seen(look) for look in looks], limiter=self._limiter)
+
     async def _run(self, command: Command, given: Mapping[str, Any], call: Call) -> object:
         given, answers = command.arguments.split(given)
         arguments = command.arguments.accept(given)
-        if answers:
-            call.prefill(answers)
-        if command.arguments.call_parameter is not None:
-            arguments[command.arguments.call_parameter] = call
+        call.prefill(answers, command.declaration.asks)
+        if command.declaration.asks_first:
+            await confirmed(call, before_call(command.name, given))
+        for name, kind in command.arguments.injected.items():
+            arguments[name] = call if kind is Call else self._services
         if command.is_async:
             return await command.function(**arguments)
         work = functools.partial(command.function, **arguments)
         # Not abandoned on cancel: the thread sees it through check_cancelled() and leaves nothing half done.
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+
+def _seen(look: Callable[[], object]) -> object:
+    check_cancelled()
+    try:
+        return look()
+    except CoreError:
+        return None
+    except Exception:
+        logger.exception("the version of a resource failed inside")
+        return None
+
+
+def _failed(error: CoreError) -> Outcome:
+    return Outcome(text=str(error), facts=error.facts, error=error)
+
+
+def _foreseen(error: Exception) -> CoreError | None:
+    """What a task group wrapped, if nothing else is in it: a failure before a question, whose answer would not help."""
+    if isinstance(error, CoreError):
+        return error
+    if not isinstance(error, ExceptionGroup):
+        return None
+    found = [_foreseen(inner) for inner in error.exceptions]
+    known = [inner for inner in found if inner is not None]
+    if len(known) < len(found):
+        return None
+    return next((inner for inner in known if not isinstance(inner, InputNeeded)), known[0])
 
 
 def _shaped(command: Command, result: object) -> Outcome:

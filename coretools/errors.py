@@ -5,6 +5,7 @@ that is not a `CoreError` is a bug: it is logged once and its text stays on the 
 sysexits.h where one fits.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -190,12 +191,33 @@ class AnswerNeeded(CoreError):
     kind = "answer-needed"
     exit_code = 75  # EX_TEMPFAIL
 
+    def __init__(self, message: str, *, question: str, hint: str = "") -> None:
+        super().__init__(message, question=question)
+        self.hint = hint
+        """The end of the sentence: why nobody was asked, and what to send."""
+
 
 class Declined(CoreError):
     """Somebody was asked and said no, or gave no answer; nothing was done."""
 
     kind = "declined"
     exit_code = 77  # EX_NOPERM
+
+
+class InputNeeded(CoreError):
+    """The call ends here and is made again with the answers: no failure, but how the stateless era asks.
+
+    `requests` are in the words of the surface that raised it, by the key of their question; `state` comes back with the
+    answers.
+    """
+
+    kind = "input-needed"
+    exit_code = 75  # EX_TEMPFAIL
+
+    def __init__(self, requests: Mapping[str, object], state: str) -> None:
+        super().__init__(f"answers are needed: {', '.join(requests)}")
+        self.requests = requests
+        self.state = state
 
 
 class RequestRefused(CoreError):
@@ -208,6 +230,19 @@ class RequestRefused(CoreError):
         super().__init__(message)
         self.code = code
         self.data = data
+
+
+class CapabilityMissing(RequestRefused):
+    """The client lacks a capability without which the command is of no use to it; most commands can do without."""
+
+    kind = "capability-missing"
+    exit_code = 69  # EX_UNAVAILABLE
+
+    def __init__(self, capability: str) -> None:
+        # The code and data of the protocol's MissingRequiredClientCapabilityError (2026-07-28, basic/index).
+        needed: dict[str, object] = {capability: {}}
+        data = {"requiredCapabilities": {"extensions": needed} if "/" in capability else needed}
+        super().__init__(f"the client does not offer {capability}, which this needs", code=-32021, data=data)
 
 
 class Unsupported(CoreError):

@@ -18,6 +18,9 @@ from coretools.registry import Command, Registry
 DEBOUNCE_SECONDS = 0.1
 """Changes that follow each other within this time are told once."""
 
+MOST_ROUNDS = 10
+"""Of debouncing: commands that come and go without end are told of all the same."""
+
 Sleep = Callable[[float], Awaitable[None]]
 Listener = Callable[[frozenset[Surface]], Awaitable[None]]
 """Told which lists changed."""
@@ -34,14 +37,20 @@ class Graph:
         selection_of: Callable[[str], Selection],
         surfaces: Surfaces | None = None,
         *,
+        is_same_for_all: bool = False,
         sleep: Sleep = anyio.sleep,
     ) -> None:
         """`selection_of` says what a principal may have; `sleep` is how time passes."""
         self.registry = registry
+        self.is_same_for_all = is_same_for_all
+        """Whether the lists of one principal may be shown to another."""
         self._selection_of = selection_of
         self._surfaces = surfaces or Surfaces()
-        self._sleep = sleep
+        self.sleep = sleep
+        """How time passes, for whoever follows."""
         self._offers: dict[Selection, Offer] = {}
+        self._version = registry.version
+        """Of the registry, when the oldest of the offers was built."""
         self._listeners: list[Listener] = []
 
     def offer(self, principal: str) -> Offer:
@@ -53,6 +62,7 @@ class Graph:
         selection = self._selection_of(principal)
         found = self._offers.get(selection)
         if found is None:
+            self._version = min(self._version, self.registry.version) if self._offers else self.registry.version
             found = self._offers[selection] = self._built(selection)
         return found
 
@@ -80,7 +90,7 @@ class Graph:
         return lambda: self._listeners.remove(listener)
 
     async def follow(self) -> None:
-        """Keep the offers as the registry is; runs until it is cancelled."""
+        """Keep the offers as the registry is, also where it changed before; runs until it is cancelled."""
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -89,22 +99,33 @@ class Graph:
                 loop.call_soon_threadsafe(changed.set)
 
         stop = self.registry.watch(tell)
+        if self._version != self.registry.version:
+            changed.set()
         try:
             while True:
                 await changed.wait()
-                while changed.is_set():
+                for _ in range(MOST_ROUNDS):
                     changed.clear()
-                    await self._sleep(DEBOUNCE_SECONDS)
+                    await self.sleep(DEBOUNCE_SECONDS)
+                    if not changed.is_set():
+                        break
                 await self._exchange()
         finally:
             stop()
 
     async def _exchange(self) -> None:
+        version = self.registry.version
         try:
             built = {selection: self._built(selection) for selection in self._offers}
+            for selection, offer in built.items():
+                proved = set(map(id, self._offers[selection].commands))
+                for command in offer.commands:
+                    if id(command) not in proved:
+                        command.prove()
         except CoreError as error:
             logger.warning("the changed commands can't be served, the ones before are: %s", error)
             return
+        self._version = version
         kinds = frozenset(kind for kind in Surface for one in built if _differ(kind, self._offers[one], built[one]))
         self._offers = built
         if kinds:

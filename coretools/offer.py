@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from coretools.address import template_of, variables
+from coretools.address import shape_of, template_of, variables
 from coretools.declare import Surface
 from coretools.errors import BadSetting, UnknownTool
 from coretools.registry import Command, named_twice
@@ -82,6 +82,12 @@ class Offer:
         """The tools, in listing order."""
         return iter(self.tools.values())
 
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """Everything that is offered, in whichever way; a command with several surfaces as often."""
+        resources = [resource.command for resource in self.resources.values()]
+        return (*self.tools.values(), *resources, *self.prompts.values())
+
     def find(self, name: str) -> Command | None:
         """The tool of this name, or None when it is not offered."""
         return self.tools.get(name)
@@ -133,26 +139,33 @@ def offered(
     for command in commands:
         if not command.declaration.for_agents:
             continue
-        reason = _withheld(command, selection)
+        reason = withheld_because(command, selection)
         if reason is None:
             chosen.append(command)
         else:
             withheld[command.name] = reason
+    prompts = _prompts(chosen)
     return Offer(
-        _tools(chosen, surfaces),
+        _tools(chosen, surfaces, prompts),
         _resources(chosen, surfaces),
-        _prompts(chosen),
+        prompts,
         withheld=withheld,
         contexts=contexts,
         shows_outputs=selection.profile != "dev",
     )
 
 
-def _withheld(command: Command, selection: Selection) -> str | None:
+def for_people(commands: Iterable[Command], selection: Selection) -> list[Command]:
+    """What a person may type: what agents are offered, and what is kept from them. Hidden ones are among them."""
+    return [command for command in commands if withheld_because(command, selection) is None]
+
+
+def withheld_because(command: Command, selection: Selection) -> str | None:
+    """Why a selection leaves a command out; None when it does not. Profiles are for agents: they keep nothing else."""
     declared = command.declaration
     if selection.read_only and not declared.read_only:
         return "the server is read-only"
-    if selection.profile != "all" and selection.profile not in declared.profiles:
+    if declared.for_agents and selection.profile != "all" and selection.profile not in declared.profiles:
         return f"profile {selection.profile} does not include it"
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
@@ -165,14 +178,16 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _tools(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Command]:
-    wanted = {Surface.TOOL}
-    wanted |= {Surface.RESOURCE} if surfaces.resources_as_tools else set()
-    wanted |= {Surface.PROMPT} if surfaces.prompts_as_tools else set()
+def _tools(commands: Iterable[Command], surfaces: Surfaces, prompts: Mapping[str, Command]) -> dict[str, Command]:
+    wanted = {Surface.TOOL, Surface.RESOURCE} if surfaces.resources_as_tools else {Surface.TOOL}
     found: dict[str, Command] = {}
     for command in commands:
         if command.declaration.surfaces & wanted and not command.overrides:
             _put(found, command.name, command)
+    for name, command in prompts.items() if surfaces.prompts_as_tools else ():
+        # A prompt that overrides takes the place of a prompt; where there is a tool of that name, it stays that.
+        if not (command.overrides and name in found):
+            _put(found, name, command)
     return found
 
 
@@ -193,11 +208,12 @@ def _resources(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Res
         uri = command.declaration.uri or (_promoted(command, surfaces.scheme) if surfaces.promote_read_only else "")
         if not uri:
             continue
-        taken = found.get(uri)
+        # Two templates that differ in the names of their variables are one address.
+        taken = found.get(shape_of(uri))
         if taken is not None:
             raise named_twice(taken.command, replace(command, name=uri))
-        found[uri] = Resource(uri, command)
-    return found
+        found[shape_of(uri)] = Resource(uri, command)
+    return {resource.uri: resource for resource in found.values()}
 
 
 def _promoted(command: Command, scheme: str) -> str:
@@ -213,6 +229,6 @@ def _promoted(command: Command, scheme: str) -> str:
 
 
 def _put(found: dict[str, Command], name: str, command: Command) -> None:
-    if name in found:
+    if found.get(name, command) is not command:
         raise named_twice(found[name], command)
     found[name] = command

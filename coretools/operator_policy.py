@@ -69,10 +69,21 @@ class ConfinementPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPolicy:
+    """Which tools ask a person before each call."""
+
+    ask: tuple[str, ...] = ()
+    """Names or patterns of them (`git_*`)."""
+    trusts_answers: bool = False
+    """Whether a yes in the argument `answers` counts, where most often an agent fills in the arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPolicy:
     """The whole of the operator's file."""
 
     commands: CommandPolicy = CommandPolicy()
+    tools: ToolPolicy = ToolPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment_pass: tuple[str, ...] = ()
     """Names of variables that commands get beside the built-in allow-list."""

@@ -16,7 +16,7 @@ from coretools.errors import BadSetting
 from coretools.operator_policy import ACCESSES, TIERS, OperatorPolicy
 from coretools.policy_file import policy_path, read_policy
 from coretools.redact import Redactor, secret_values
-from coretools.settings import LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
+from coretools.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "false", "no", "off"})
@@ -41,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     parser.add_argument(
         "--redact-output", action="store_true", default=None, help="take credentials out of what commands print"
     )
+    parser.add_argument("--ask", choices=ASK_MODES, help="how far questions of tools go [elicitation]")
     add_policy_options(parser)
     parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"log on stderr from this level on [{log_level}]")
     parser.set_defaults(default_profile=profile, default_log_level=log_level)
@@ -57,15 +58,17 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_from(
-    options: argparse.Namespace, roots: Sequence[str], environment: Mapping[str, str], directory: str
+    options: argparse.Namespace, roots: Sequence[str], environment: Mapping[str, str], directory: str | None
 ) -> Settings:
-    """The settings that flags and environment ask for; without a root named anywhere it is `directory`.
+    """The settings that flags and environment ask for; without a root named anywhere it is `directory`, if any.
 
     Raises:
         BadSetting: a value that can't be used, or a root that nobody means (/, the home directory by default).
     """
     limits = dict(_assignment(text) for text in _listed(environment, "CORETOOLS_LIMITS", options.limit))
-    roots = tuple(roots) or _listed(environment, "CORETOOLS_ROOTS") or (_default_root(directory, environment),)
+    roots = tuple(roots) or _listed(environment, "CORETOOLS_ROOTS")
+    if not roots and directory is not None:
+        roots = (_default_root(directory, environment),)
     read_only = _switch(options.read_only, environment, "CORETOOLS_READ_ONLY")
     policy = policy_from(options, environment, () if read_only else roots)
     return Settings(
@@ -79,6 +82,7 @@ def settings_from(
         pass_environment=(*policy.environment_pass, *_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
         policy=policy,
         redact_output=policy.redact_output,
+        ask=_one_of(ASK_MODES, options.ask, environment, "CORETOOLS_ASK") or "elicitation",
         log_level=_one_of(LOG_LEVELS, options.log_level, environment, "CORETOOLS_LOG_LEVEL")
         or options.default_log_level,
     )

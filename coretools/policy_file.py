@@ -19,6 +19,7 @@ from coretools.operator_policy import (
     CommandRule,
     ConfinementPolicy,
     OperatorPolicy,
+    ToolPolicy,
 )
 
 VARIABLE = "CORETOOLS_POLICY"
@@ -75,13 +76,14 @@ def parse_policy(text: str, path: str, environment: Mapping[str, str]) -> Operat
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadSetting(f"{path}: no TOML: {error or 'nested too deeply'}") from error
     top = _Table(path, "the top of the file", found)
-    top.require_known("commands", "confinement", "environment", "output")
+    top.require_known("commands", "tools", "confinement", "environment", "output")
     environment_table = top.table("environment")
     environment_table.require_known("pass")
     output = top.table("output")
     output.require_known("redact")
     return OperatorPolicy(
         commands=_commands(top.table("commands")),
+        tools=_tools(top.table("tools")),
         confinement=_confinement(top.table("confinement"), environment),
         environment_pass=environment_table.texts("pass") or (),
         redact_output=output.switch("redact", default=False),
@@ -96,6 +98,11 @@ def _commands(table: "_Table") -> CommandPolicy:
         opaque=table.choice("opaque", VERDICTS),
         rules=tuple(_rule(rule) for rule in table.tables("rule")),
     )
+
+
+def _tools(table: "_Table") -> ToolPolicy:
+    table.require_known("ask", "trusts_answers")
+    return ToolPolicy(ask=table.texts("ask") or (), trusts_answers=table.switch("trusts_answers", default=False))
 
 
 def _rule(table: "_Table") -> CommandRule:

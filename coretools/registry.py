@@ -7,20 +7,27 @@ are built on first use: a server that is only started pays for none.
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from typing import Any, get_type_hints
 
+from pydantic.errors import PydanticUserError
+
 from coretools import address
+from coretools.confirmation import CONFIRM
 from coretools.declare import Declaration, Decorator, Effect, Function, Surface, declaration_of, tool
 from coretools.errors import BadSetting
+from coretools.operator_policy import ToolPolicy
 from coretools.result import Result
 from coretools.route import SEPARATORS, Context, below, checked, flattened, parameters
 from coretools.schema import Arguments, output_schema, parameters_of
 
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
 """Names of the protocol (SEP-986), in lower case. With the separator `_` they are what every client takes."""
+
+NO_POLICY = ToolPolicy()
 
 Key = tuple[tuple[str, ...], bool]
 """A route, and whether the command is a prompt that overrides another."""
@@ -54,15 +61,22 @@ class Command:
         said = f"{inspect.getdoc(self.function) or ''} {self.declaration.details}"
         return " ".join(said.split())
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
-        """Whether the function waits on the event loop; the others run in a worker thread."""
+        """Whether the function waits on the event loop; the others run in a worker thread. Kept: each call asks."""
         return inspect.iscoroutinefunction(self.function)
 
     @cached_property
     def arguments(self) -> Arguments:
         """The parameters and their check."""
-        return Arguments(self.name, self.function, asks=self.declaration.asks, raw=self.declaration.input_schema)
+        declared = self.declaration
+        return Arguments(
+            self.name,
+            self.function,
+            asks=declared.asks,
+            unlisted=declared.unlisted_asks,
+            raw=declared.input_schema,
+        )
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
@@ -74,6 +88,32 @@ class Command:
             raise BadSetting(f"{self.source}: a structured tool returns a Result, not {returned}")
         return output_schema(returned)
 
+    def version_of(self, given: Mapping[str, Any]) -> Callable[[], object] | None:
+        """What says the version of this resource with these arguments; None when nothing does.
+
+        Raises:
+            InvalidArguments: they don't fit.
+        """
+        version = self.declaration.version
+        if version is None:
+            return None
+        if isinstance(version, str):
+            version = getattr(getattr(self.function, "__self__", None), version)
+        return partial(version, **self.arguments.accept(given))
+
+    def prove(self) -> None:
+        """Build its schemas, as the first list of it would.
+
+        Raises:
+            BadSetting: its signature gives none.
+        """
+        try:
+            self.arguments.schema()
+            _ = self.output_schema
+        except (PydanticUserError, NameError, TypeError) as error:
+            said = str(error).partition("\n")[0]
+            raise BadSetting(f"{self.source}: its signature gives no schema: {said}") from error
+
     def is_a(self, surface: Surface) -> bool:
         """Whether its declaration asks for the surface."""
         return surface in self.declaration.surfaces
@@ -82,15 +122,19 @@ class Command:
 class Registry:
     """The commands, in the order in which they were added. May be used from any thread."""
 
-    def __init__(self, *, separator: str = "_") -> None:
+    def __init__(self, *, separator: str = "_", policy: ToolPolicy = NO_POLICY) -> None:
         """`separator` stands between the words of a route in the names of tools and prompts."""
         if separator not in SEPARATORS:
             raise BadSetting(f"separator {separator!r}: there are {' '.join(SEPARATORS)}")
         self._separator = separator
+        self._policy = policy
         self._commands: dict[Key, Command] = {}
         self._contexts: dict[tuple[str, ...], Context] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._hearers: list[Callable[[str], None]] = []
         self._lock = threading.RLock()
+        self.version = 0
+        """Another one after each change."""
 
     def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
         """Describe a context, and get what adds commands to it.
@@ -132,6 +176,7 @@ class Registry:
             if key in self._commands:
                 return self._commands[key]
             self._commands[key] = command
+            self.version += 1
         self._tell()
         return command
 
@@ -149,7 +194,8 @@ class Registry:
             BadSetting: a route is taken; nothing was added.
         """
         theirs = {
-            key_of(command): replace(command, name=flattened(command.route, self._separator)) for command in other
+            key_of(command): self._asking(replace(command, name=flattened(command.route, self._separator)))
+            for command in other
         }
         with self._lock:
             for key, command in theirs.items():
@@ -157,20 +203,24 @@ class Registry:
             for context in other.contexts:
                 self._contexts.setdefault(context.words, context)
             self._commands.update({key: theirs[key] for key in theirs if key not in self._commands})
+            self.version += 1
         self._tell()
 
-    def remove(self, *route: str) -> None:
+    def remove(self, *route: str, overrides: bool | None = None) -> None:
         """Take a command away; it can't be called from now on, and its calls under way go on.
+
+        `overrides` takes only the prompt that overrides, or only what it overrides; None takes both.
 
         Raises:
             KeyError: there is none.
         """
         with self._lock:
-            found = [key for key in self._commands if key[0] == route]
+            found = [key for key in self._commands if key[0] == route and overrides in (None, key[1])]
             if not found:
                 raise KeyError(" ".join(route))
             for key in found:
                 del self._commands[key]
+            self.version += 1
         self._tell()
 
     def holds(self, command: Command) -> bool:
@@ -182,6 +232,17 @@ class Registry:
         with self._lock:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def announce(self, uri: str) -> None:
+        """Say that the resource at this address is another now; whoever subscribed to it is told. From any thread."""
+        for hearer in tuple(self._hearers):
+            hearer(uri)
+
+    def hear(self, hearer: Callable[[str], None]) -> Callable[[], None]:
+        """Have a function called with each address that is announced, in that thread; the result ends that."""
+        with self._lock:
+            self._hearers.append(hearer)
+        return lambda: self._hearers.remove(hearer)
 
     def __iter__(self) -> Iterator[Command]:
         """Every command, hidden ones too."""
@@ -203,7 +264,29 @@ class Registry:
         words = (*context, *declaration.route) if declaration.route else below(context, name)
         command = Command(flattened(words, self._separator), function, declaration, tool_set, words, overrides)
         _check(command)
-        return command
+        return self._asking(command)
+
+    def _asking(self, command: Command) -> Command:
+        """The command as the operator wants it: with a question before it, or as it is."""
+        declared = command.declaration
+        if declared.asks_first or not any(fnmatchcase(command.name, pattern) for pattern in self._policy.ask):
+            return command
+        unlisted = declared.unlisted_asks if self._policy.trusts_answers else (*declared.unlisted_asks, CONFIRM)
+        asks = dict.fromkeys((*declared.asks, CONFIRM))
+        return replace(
+            command, declaration=replace(declared, asks=tuple(asks), unlisted_asks=unlisted, asks_first=True)
+        )
+
+    def require_known(self) -> None:
+        """Refuse a policy that means no command: a typing error in it would leave one without its question.
+
+        Raises:
+            BadSetting: names the pattern.
+        """
+        names = [command.name for command in self]
+        for pattern in self._policy.ask:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise BadSetting(f"[tools] ask holds {pattern!r}: there is no such tool")
 
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
@@ -242,9 +325,10 @@ def named_twice(first: Command, second: Command) -> BadSetting:
 
 def _check(command: Command) -> None:
     """Refuse at start what would fail at a call."""
+    if command.declaration.route:
+        checked(command.route, command.source)
     if not NAME.fullmatch(command.name):
         raise BadSetting(f"{command.source}: {command.name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
-    checked(command.route, command.source)
     if not command.description:
         raise BadSetting(f"{command.source}: a command needs a docstring, it is what the model reads")
     if command.overrides and not command.is_a(Surface.PROMPT):
@@ -266,3 +350,6 @@ def _check_parameters(command: Command) -> None:
             raise BadSetting(f"{command.source}: a resource only reads; declare it with Effect.READ")
         uri = command.declaration.uri
         address.check_template(uri, required=required, known=known, source=command.source)
+        version = command.declaration.version
+        if isinstance(version, str) and not hasattr(getattr(command.function, "__self__", None), version):
+            raise BadSetting(f"{command.source}: its version is {version!r}, which is no method beside it")

@@ -41,9 +41,9 @@ def checked(route: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def below(context: Sequence[str], name: str) -> tuple[str, ...]:
-    """The route of a function of this name: `git_log` in the context `git` is `git log`."""
-    prefix = "_".join(context) + "_"
-    return (*context, name[len(prefix) :]) if context and name.startswith(prefix) else (name,)
+    """The route of a function of this name: `git_log` in the context `git` is `git log`, and so is `log`."""
+    prefix = "".join(f"{word}_" for word in context)
+    return (*context, name.removeprefix(prefix))
 
 
 def flattened(route: Sequence[str], separator: str) -> str:

@@ -16,11 +16,15 @@ from coretools import raw_schema
 from coretools.call import Call
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.native import is_native
+from coretools.services import Services
 
 ANSWERS = "answers"
 """Argument with the answers given beforehand, by the key of the question."""
 
 _SCALARS = ("string", "integer", "number", "boolean")
+
+_INJECTED = (Call, Services)
+"""Types of parameters that no caller gives."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -48,8 +52,8 @@ _EXPECTED = {
 class Arguments:
     """The parameters of one function: their schema, and the check of what a caller sends.
 
-    A parameter annotated `Call` is no argument: its name is `call_parameter` and the dispatcher fills it. A command
-    that `asks` has one argument more, `answers`, which is not the function's.
+    A parameter annotated `Call` or `Services` is no argument: it is in `injected`, and the dispatcher fills it. A
+    command that `asks` has one argument more, `answers`, which is not the function's.
     """
 
     def __init__(
@@ -58,18 +62,21 @@ class Arguments:
         function: Callable[..., Any],
         *,
         asks: Sequence[str] = (),
+        unlisted: Sequence[str] = (),
         raw: Mapping[str, Any] | None = None,
     ) -> None:
         self._name = name
         self._asks = asks
+        self._listed = [key for key in asks if key not in unlisted]
         self._raw = raw
+        self._schema: dict[str, Any] | None = None
         hints = get_type_hints(function, include_extras=True)
-        self.call_parameter: str | None = None
+        self.injected: dict[str, type] = {}
         parameters: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
             hint = hints.get(parameter.name, Any)
-            if hint is Call:
-                self.call_parameter = parameter.name
+            if hint in _INJECTED:
+                self.injected[parameter.name] = hint
                 continue
             default = ... if parameter.default is parameter.empty else parameter.default
             parameters[parameter.name] = (hint, default)
@@ -81,15 +88,18 @@ class Arguments:
         self._model: type[BaseModel] = create_model(f"{name}_arguments", __config__=_STRICT, **parameters)
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model."""
-        if self._raw is not None:
-            return dict(self._raw)
+        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model. Not to be changed."""
+        if self._schema is None:
+            self._schema = self._built() if self._raw is None else dict(self._raw)
+        return self._schema
+
+    def _built(self) -> dict[str, Any]:
         schema = compact(self._model.model_json_schema())
-        if self._asks:
+        if self._listed:
             schema["properties"][ANSWERS] = {
                 "type": "object",
                 "description": "Answers given beforehand to what it may ask",
-                "properties": {key: {} for key in self._asks},
+                "properties": {key: {} for key in self._listed},
             }
         return schema
 
@@ -138,9 +148,9 @@ class Arguments:
         try:
             # Dates, identifiers and the like are text in JSON: only pydantic's JSON mode takes them strictly.
             model = (
-                self._model.model_validate(dict(given))
+                self._model.model_validate(dict(given), strict=True)
                 if self._is_native
-                else self._model.model_validate_json(_json(self._name, given))
+                else self._model.model_validate_json(_json(self._name, given), strict=True)
             )
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=True)
@@ -171,7 +181,7 @@ class Arguments:
 def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the parameters that a caller gives, and of those that he must give; without building a model."""
     hints = get_type_hints(function)
-    given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) is not Call]
+    given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) not in _INJECTED]
     return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
 
 

@@ -4,6 +4,7 @@ Frozen values only; nothing here touches the system. `None` means "no limit" whe
 """
 
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 from coretools.errors import BadSetting
 from coretools.operator_policy import OperatorPolicy
@@ -14,6 +15,22 @@ PROFILES = ("read", "dev", "ci", "all")
 RESOLVERS = ("openat2", "walk")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+AskMode = Literal["prefilled", "defaults", "elicitation", "sampling"]
+"""How far a question of a command goes (`coretools.ladder`); each mode has those before it."""
+
+ASK_MODES: tuple[AskMode, ...] = ("prefilled", "defaults", "elicitation", "sampling")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What the operator lets a server ask, and how long it waits."""
+
+    mode: AskMode = "elicitation"
+    seconds: float = 300.0
+    """For one question of the handshake era."""
+    trusts_answers: bool = False
+    """Whether a yes that the operator wants may be sent beforehand: who calls a server is most often no person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +77,8 @@ class Limits:
     """A run that no call touches for so long is stopped, or forgotten when it has ended."""
     run_output_bytes: int = 64 * 1024 * 1024
     """Kept of the output of one run, on disk; the oldest is dropped."""
+    ask_seconds: float = 300.0
+    """How long a person is waited for with one question; no answer until then is a no."""
     processes: int = 256
     """Children at once; a further call is refused."""
     threads: int = 32
@@ -107,6 +126,12 @@ class Settings:
     """Names of environment variables that children get beside the allow-list."""
     redact_output: bool = False
     """Whether credentials are taken out of what commands print; the operator's file may ask for it too."""
+    ask: AskMode = "elicitation"
     policy: OperatorPolicy = field(default_factory=OperatorPolicy)
     """What the operator's file says of commands, with what flags changed of it."""
     log_level: str = "info"
+
+    @property
+    def asking(self) -> Asking:
+        """What a server of these settings may ask."""
+        return Asking(mode=self.ask, seconds=self.limits.ask_seconds, trusts_answers=self.policy.tools.trusts_answers)

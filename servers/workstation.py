@@ -11,9 +11,10 @@ import os
 import sys
 
 from coretools import __version__
-from coretools.errors import BadSetting, CoreError
+from coretools.errors import CoreError
 from coretools.options import add_options, configure_logging, settings_from
 from coretools.settings import Settings
+from coretools.standard_streams import have_standard_error, require_wire
 
 
 def main() -> None:
@@ -21,9 +22,9 @@ def main() -> None:
     options = _parser().parse_args()
     if sys.platform == "win32":
         sys.exit("coretools-workstation: Windows is not supported yet; it runs in WSL")
-    _have_standard_error()
+    have_standard_error()
     try:
-        _require_wire()
+        require_wire()
         settings = settings_from(options, options.root, os.environ, os.getcwd())
         configure_logging(settings.log_level, os.environ)
         run(settings)
@@ -45,31 +46,6 @@ def run(settings: Settings) -> None:
     gc.freeze()
     gc.enable()
     leave(anyio.run(serve_stdio, settings, dict(os.environ)))
-
-
-def _have_standard_error() -> None:
-    """Give a server that was started without fd 2 a null device there: the next file would be taken for its log."""
-    try:
-        os.fstat(2)
-    except OSError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        if null != 2:
-            os.dup2(null, 2)
-            os.close(null)
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-
-
-def _require_wire() -> None:
-    """Look for fd 0 and 1 before anything is opened, which would get the number of one that is closed.
-
-    Raises:
-        BadSetting: one of them is closed.
-    """
-    for number in (0, 1):
-        try:
-            os.fstat(number)
-        except OSError:
-            raise BadSetting("standard input and output must be open: they are the wire to the client") from None
 
 
 def _parser() -> argparse.ArgumentParser:

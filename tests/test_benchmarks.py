@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.interleaved import Contender, measured
-from benchmarks.rows import ROWS, selected
+from benchmarks.interleaved import Contender, Sample, measured
+from benchmarks.report import Measured
+from benchmarks.rows import ROWS, Row, selected
 
 TREE = Path(__file__).parent.parent
 
@@ -71,9 +72,34 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
     assert {row.name: row.most_more for row in ROWS if row.most_more is not None} == {
         "confinement/thread": 0.4,
         "confinement/supervised": 2.5,
+        "handshake/dispatch": 0.06,
+        "stateless/dispatch": 0.06,
+    }
+    assert {row.name: row.most for row in ROWS if row.most is not None} == {
+        "handshake/tools-list": 3.0,
+        "stateless/tools-list": 3.0,
     }
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert selected("") == ROWS
+
+
+@pytest.mark.parametrize(
+    ("row", "subject", "is_met"),
+    [
+        (Row(name="g/a", subject="s", baseline="b", bar=2.0), 3.0, True),
+        (Row(name="g/a", subject="s", baseline="b", bar=2.0), 5.0, False),
+        (Row(name="g/a", subject="s", baseline="b", most_more=1.5), 3.0, True),
+        (Row(name="g/a", subject="s", baseline="b", most_more=0.5), 3.0, False),
+        (Row(name="g/a", subject="s", baseline="b", most=3.0), 3.0, True),
+        (Row(name="g/a", subject="s", baseline="b", bar=9.0, most=2.9), 3.0, False),
+        (Row(name="g/a", subject="s", baseline="b"), 3.0, None),
+    ],
+)
+def test_every_bar_of_a_row_must_hold(row: Row, subject: float, is_met: bool | None) -> None:
+    """benchmarks-4: ratio, difference and absolute figure; a single turn, or a row without a bar, says nothing."""
+    many, one = Sample((subject, subject)), Sample((subject,))
+    assert Measured(row, many, Sample((2.0, 2.0))).meets_bar is is_met
+    assert Measured(row, one, Sample((2.0,))).meets_bar is None
 
 
 def test_what_is_compared_is_measured_in_turns_after_one_that_does_not_count() -> None:

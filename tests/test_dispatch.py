@@ -9,7 +9,7 @@ import pytest
 from coretools.call import SilentCall, check_cancelled
 from coretools.declare import Effect, tool
 from coretools.dispatch import Dispatcher, Outcome
-from coretools.errors import NotFound
+from coretools.errors import InputNeeded, NotFound
 from coretools.offer import Selection, offered
 from coretools.registry import Registry
 from coretools.result import Result
@@ -48,6 +48,12 @@ class Sample:
     def not_there(self) -> str:
         """Miss."""
         raise NotFound("x: not found; list_directory shows what is there", path="x")
+
+    @tool(Effect.READ)
+    async def in_a_group(self, *, is_bug: bool) -> str:
+        """Miss in a task group, beside a question or a bug."""
+        errors = [InputNeeded({"k": None}, "state"), NotFound("x: not found", path="x")]
+        raise ExceptionGroup("tasks", [ExceptionGroup("more", errors), *([ZeroDivisionError()] if is_bug else [])])
 
     @tool(Effect.READ)
     def broken(self) -> str:
@@ -102,6 +108,14 @@ async def test_a_foreseen_error_keeps_its_kind_sentence_and_facts() -> None:
     assert outcome.error.kind == "not-found"
     assert outcome.facts == {"path": "x"}
     assert "list_directory" in outcome.text
+
+
+async def test_a_foreseen_error_of_a_task_group_is_one() -> None:
+    """declarations-10: as long as nothing in the group is a bug."""
+    outcome = await run("in_a_group", is_bug=False)
+    assert (outcome.error.kind if outcome.error else None, outcome.text) == ("not-found", "x: not found")
+    outcome = await run("in_a_group", is_bug=True)
+    assert (outcome.error.kind if outcome.error else None) == "internal"
 
 
 async def test_a_bug_is_logged_once_and_its_text_stays_on_the_server(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import BadSetting
-from coretools.operator_policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy
+from coretools.operator_policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy, ToolPolicy
 from coretools.options import add_options, settings_from
 from coretools.policy_file import parse_policy, policy_path, read_policy
 from coretools.settings import Settings
@@ -24,6 +24,9 @@ reason = "reads only"
 [[commands.rule]]
 program = "/usr/bin/rm"
 verdict = "deny"
+[tools]
+ask = ["delete_file", "git_*"]
+trusts_answers = true
 [confinement]
 require = "landlock"
 allow_unconfined = true
@@ -71,6 +74,7 @@ def test_every_key_of_the_file_has_its_place() -> None:
                 CommandRule(program="/usr/bin/rm", verdict="deny"),
             ),
         ),
+        tools=ToolPolicy(ask=("delete_file", "git_*"), trusts_answers=True),
         confinement=ConfinementPolicy(
             require="landlock",
             allow_unconfined=True,
@@ -100,6 +104,10 @@ def test_an_empty_file_says_what_no_file_says() -> None:
         ('[commands]\ndefalt = "deny"', r"\[commands\]: defalt is not known; did you mean default\?"),
         ('[[commands.rules]]\nprogram = "x"', r"\[commands\]: rules is not known; did you mean rule\?"),
         ('[[commands.rule]]\nprogram = "x"\nverdict = "deny"\nargs = []', r"rule\]\] 1: args is not known"),
+        ("[tool]", r"top of the file: tool is not known; did you mean tools\?"),
+        ('[tools]\nasks = ["x"]', r"\[tools\]: asks is not known; did you mean ask\?"),
+        ('[tools]\nask = "x"', r"\[tools\]: ask must be a list"),
+        ('[tools]\ntrusts_answers = "yes"', r"trusts_answers must be true or false"),
         ("[confinement]\nnet = true", r"\[confinement\]: net is not known; did you mean network\?"),
         ("[environment]\npas = []", r"\[environment\]: pas is not known; did you mean pass\?"),
         ("[output]\nredacted = true", r"\[output\]: redacted is not known; did you mean redact\?"),

@@ -6,7 +6,7 @@ import pytest
 
 from coretools.errors import BadSetting
 from coretools.options import add_options, settings_from
-from coretools.settings import Limits, Settings
+from coretools.settings import Asking, Limits, Settings
 
 
 def read(*flags: str, roots: tuple[str, ...] = ("/r",), directory: str = "/work", **environment: str) -> Settings:
@@ -24,6 +24,9 @@ def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default() -> None
     assert read(CORETOOLS_READ_ONLY="1").read_only
     assert read("--read-only", CORETOOLS_READ_ONLY="0").read_only
     assert not read().read_only
+    assert (read().ask, read(CORETOOLS_ASK="defaults").ask) == ("elicitation", "defaults")
+    asking = read("--ask", "sampling", "--limit", "ask_seconds=5", CORETOOLS_ASK="prefilled").asking
+    assert asking == Asking(mode="sampling", seconds=5.0, trusts_answers=False)
 
 
 def test_roots_come_from_words_then_the_variable_then_the_directory() -> None:
@@ -52,6 +55,7 @@ def test_lists_and_limits_add_up() -> None:
         ([], {"CORETOOLS_LIMITS": "nothing=1"}, "limit nothing"),
         ([], {"CORETOOLS_READ_ONLY": "maybe"}, "CORETOOLS_READ_ONLY=maybe"),
         ([], {"CORETOOLS_LOG_LEVEL": "loud"}, "CORETOOLS_LOG_LEVEL=loud"),
+        ([], {"CORETOOLS_ASK": "nobody"}, "CORETOOLS_ASK=nobody"),
         ([], {"CORETOOLS_RESOLVER": "magic"}, "CORETOOLS_RESOLVER=magic"),
     ],
 )

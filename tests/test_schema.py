@@ -100,7 +100,7 @@ def test_defaults_are_filled_in_and_the_call_is_no_argument(arguments: Arguments
     accepted = arguments.accept({"path": "a"})
     assert accepted["limit"] == 5
     injected = Arguments("with_call", with_call)
-    assert injected.call_parameter == "call"
+    assert injected.injected == {"call": Call}
     assert injected.names == ("path",)
     with pytest.raises(InvalidArguments, match="call: unknown argument"):
         injected.accept({"path": "a", "call": 1})

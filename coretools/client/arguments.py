@@ -8,7 +8,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str
             name, value = name[:-1], _json(word, text)
         else:
             if name.endswith("@"):
-                name, text = name[:-1], _content(name, text)
+                name, text = name[:-1], content_of(word, text, sys.stdin.read)
             value = _value(name, text, properties.get(name, {}))
         if name not in arguments:
             arguments[name] = value
@@ -67,8 +67,15 @@ def _json(word: str, text: str) -> object:
         raise InvalidArguments(f"{word[:100]}: the value must be JSON: {error}") from None
 
 
-def _content(name: str, source: str) -> str:
+def content_of(said: str, source: str, stdin: Callable[[], str] | None) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        InvalidArguments: it can't be read, or standard input is not to be read here.
+    """
+    if source == "-" and stdin is None:
+        raise InvalidArguments(f"{said[:100]}: standard input holds the commands here; name a file")
     try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        return stdin() if source == "-" and stdin else Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArguments(f"{name}={source}: {error}") from None
+        raise InvalidArguments(f"{said[:100]}: {error}") from None

@@ -4,13 +4,14 @@ import difflib
 import json
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 
 import mcp_types as types
 from mcp import Client
 
 from coretools.client.arguments import parse_arguments
+from coretools.client.colour import coloured_table
+from coretools.client.output import complain, put
 from coretools.client.render import (
     error_json,
     error_kind,
@@ -22,7 +23,8 @@ from coretools.client.render import (
     tools_table,
 )
 from coretools.client.session import in_process
-from coretools.errors import CoreError, InputOutput, UnknownTool, exit_code_of
+from coretools.client.terminal import Screen
+from coretools.errors import CoreError, UnknownTool, exit_code_of
 from coretools.serving.ending import Ending, until_signalled
 from coretools.settings import Settings
 
@@ -59,22 +61,22 @@ async def _call(client: Client, request: Request) -> int:
     except CoreError as error:
         # Not raised: the task groups around would wrap it.
         if request.as_json:
-            _print(error_json(request.tool, error))  # the error's own exit code says more
+            put(error_json(request.tool, error))  # the error's own exit code says more
         else:
-            _complain(str(error))
+            complain(str(error))
         return error.exit_code
     result = await client.call_tool(request.tool, arguments)
     kind = error_kind(result)
     unprinted = 0
     if request.as_json:
-        unprinted = _print(result_json(request.tool, result))
+        unprinted = put(result_json(request.tool, result))
     elif kind is None:
-        unprinted = _print(result_text(result))
+        unprinted = put(result_text(result))
     else:
-        _complain(result_text(result))
+        complain(result_text(result))
     run = still_running(result)
     if run is not None:
-        _complain(f"{run} still ran and is stopped: a run ends with the process that started it, which ends now")
+        complain(f"{run} still ran and is stopped: a run ends with the process that started it, which ends now")
     if kind is not None:
         return exit_code_of(kind)
     return FAILED if has_failed(result) else unprinted
@@ -87,10 +89,11 @@ async def tools(settings: Settings, name: str | None, as_json: bool) -> int:
     chosen = [_find(found, name)] if name else found
     if as_json:
         shapes = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in chosen]
-        return _print(json.dumps(shapes, ensure_ascii=False, indent=2))
+        return put(json.dumps(shapes, ensure_ascii=False, indent=2))
     if name:
-        return _print(tool_page(chosen[0]))
-    return _print(tools_table(chosen, shutil.get_terminal_size((100, 24)).columns))
+        return put(tool_page(chosen[0]))
+    table = tools_table(chosen, shutil.get_terminal_size((100, 24)).columns)
+    return put(coloured_table(table) if Screen.of(os.environ).has_colours else table)
 
 
 def _find(tools: list[types.Tool], name: str) -> types.Tool:
@@ -100,24 +103,3 @@ def _find(tools: list[types.Tool], name: str) -> types.Tool:
     close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
     meant = f"did you mean {close[0]}? " if close else ""
     raise UnknownTool(f"no tool {name!r} here; {meant}`coretools tools` lists them")
-
-
-def _complain(text: str) -> None:
-    sys.stderr.write(f"coretools: {text}\n")
-
-
-def _print(text: str) -> int:
-    """Print; 0, or an exit code when standard output does not take it. Who stopped reading (`head`) has seen enough."""
-    try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
-    except OSError as error:
-        # What is left in the buffer would fail again at the interpreter's end.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-        if isinstance(error, BrokenPipeError):
-            return 0
-        _complain(f"standard output: {error.strerror}")
-        return InputOutput.exit_code
-    return 0

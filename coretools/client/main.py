@@ -1,10 +1,15 @@
 """The `coretools` command.
 
-    coretools call TOOL [name=value ...]   call a tool and print its result
+    coretools WORDS [options]              run a command by its route: coretools git log --limit 5
+    coretools repl                         the same, line by line
+    coretools call TOOL [name=value ...]   call a tool of a real server and print its result
     coretools tools [TOOL]                 list the tools, or show one
+    coretools docs [--write DIRECTORY]     what there is to know of every command
+    coretools serve --with MODULE:NAME     serve commands of your own over stdio
     coretools doctor                       check this machine, and a real server on it
     coretools policy explain -- ARGV       which rule decides about a command, and why
     coretools policy check [FILE]          whether the operator's file can be used
+    coretools completion bash|zsh|fish     a script that completes all of this
 
 Exit codes: 0 done; 1 the thing that was run failed (a test, a command); 64 wrong arguments or no such tool; 65 the data
 is not what the tool works on; 66 not found; 69 something needed is missing; 70 a bug of ours; 73 exists already; 74
@@ -17,28 +22,108 @@ import os
 import sys
 from collections.abc import Sequence
 
-from coretools import __version__
+from coretools.client.output import complain
+from coretools.client.own_options import add_own, add_with, divided, option_names, own_parser
+from coretools.client.serve import add_serve, load, serve
+from coretools.client.shells import SHELLS, script
 from coretools.errors import CoreError
-from coretools.options import add_options, add_policy_options, configure_logging, policy_from, settings_from
+from coretools.options import add_policy_options, configure_logging, policy_from, settings_from
 from coretools.settings import Settings
+
+COMPLETE = "__complete"
+"""What the scripts of `coretools completion` call; in no help."""
+
+BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "repl", "completion")
+"""First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Entry point of `coretools`."""
-    # Cut by hand: which `--` argparse takes away differs between versions of Python.
-    before, argv = _cut(sys.argv[1:] if words is None else list(words))
-    options = _parser().parse_args(before)
+    words = sys.argv[1:] if words is None else list(words)
     try:
-        if options.command == "policy":
-            exit_code = _policy(options, argv)
-        else:
-            settings = settings_from(options, options.root or (), os.environ, os.getcwd())
-            configure_logging(settings.log_level, os.environ)
-            exit_code = _run(options, settings)
+        exit_code = _main(words)
     except CoreError as error:
-        print(f"coretools: {error}", file=sys.stderr)  # noqa: T201  # the command line's own output
+        complain(str(error))
         exit_code = error.exit_code
     sys.exit(exit_code)
+
+
+def _main(words: list[str]) -> int:
+    own, rest = divided(words, option_names(own_parser()), behind=())
+    if rest[:1] == [COMPLETE]:
+        return _complete(rest[1:])
+    if rest[:1] and rest[0] in BUILT_IN:
+        return _built_in([rest[0], *own, *rest[1:]])
+    if not words:
+        _parser().error("a command is missing; `coretools --help` lists them")
+    own_parser().parse_args(own)  # --version and a bad flag end it here
+    # Imported late: the graph takes half a second.
+    import anyio
+
+    from coretools.client.typed_line import run_typed
+
+    return anyio.run(run_typed, own, rest, overview_of_built_in() if not rest else "")
+
+
+def overview_of_built_in() -> str:
+    """What `coretools --help` says before the commands of the graph."""
+    summary, lines, _ = (__doc__ or "").split("\n\n")
+    return f"{summary}\n\n{lines}"
+
+
+def exit_codes() -> str:
+    """What the exit codes mean."""
+    return (__doc__ or "").rpartition("\n\n")[2].strip()
+
+
+def _built_in(words: list[str]) -> int:
+    # Cut by hand: which `--` argparse takes away differs between versions of Python.
+    before, argv = _cut(words)
+    options = _parser().parse_args(before)
+    if options.command == "policy":
+        return _policy(options, argv)
+    if options.command == "completion":
+        sys.stdout.write(script(options.shell))
+        return 0
+    if options.command == "serve":
+        return serve(options, os.environ, os.getcwd())
+    settings = settings_from(options, options.root or (), os.environ, os.getcwd())
+    configure_logging(settings.log_level, os.environ)
+    return _run(options, settings)
+
+
+def _run(options: argparse.Namespace, settings: Settings) -> int:
+    # Imported late: the SDK takes a second, which --help and a bad flag should not cost.
+    import anyio
+
+    if options.command == "repl":
+        from coretools.client.repl import repl
+
+        return anyio.run(repl, settings, [load(text) for text in options.registries])
+    if options.command == "docs":
+        from coretools.client.docs import Wanted, docs
+
+        wanted = Wanted(directory=options.write, page=options.page, as_json=options.json)
+        return anyio.run(docs, settings, [load(text) for text in options.registries], wanted)
+    from coretools.client import commands
+
+    if options.command == "call":
+        return anyio.run(
+            commands.call, settings, commands.Request(options.tool, options.argument, as_json=options.json)
+        )
+    if options.command == "tools":
+        return anyio.run(commands.tools, settings, options.tool, options.json)
+    from coretools.client.doctor import doctor
+
+    return anyio.run(doctor, settings)
+
+
+def _complete(words: list[str]) -> int:
+    import anyio  # imported late: only this needs it here
+
+    from coretools.client.typed_line import complete_typed
+
+    return anyio.run(complete_typed, words, BUILT_IN)
 
 
 def _cut(words: list[str]) -> tuple[list[str], list[str]]:
@@ -56,27 +141,9 @@ def _policy(options: argparse.Namespace, argv: list[str]) -> int:
     return policy.explain(found, [*options.word, *argv], as_json=options.json)
 
 
-def _run(options: argparse.Namespace, settings: Settings) -> int:
-    # Imported late: the SDK takes half a second, which --help and a bad flag should not cost.
-    import anyio
-
-    from coretools.client import commands
-
-    if options.command == "call":
-        return anyio.run(
-            commands.call, settings, commands.Request(options.tool, options.argument, as_json=options.json)
-        )
-    if options.command == "tools":
-        return anyio.run(commands.tools, settings, options.tool, options.json)
-    from coretools.client.doctor import doctor
-
-    return anyio.run(doctor, settings)
-
-
 def _parser() -> argparse.ArgumentParser:
-    summary, *_, exit_codes = (__doc__ or "").split("\n\n")
-    parser = argparse.ArgumentParser(prog="coretools", description=summary, epilog=exit_codes)
-    parser.add_argument("--version", action="version", version=f"coretools {__version__}")
+    summary = (__doc__ or "").partition("\n\n")[0]
+    parser = argparse.ArgumentParser(prog="coretools", description=summary, epilog=exit_codes())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     call = commands.add_parser("call", help="call a tool and print its result")
     call.add_argument("tool", metavar="TOOL")
@@ -86,12 +153,19 @@ def _parser() -> argparse.ArgumentParser:
     tools.add_argument("tool", nargs="?", metavar="TOOL")
     tools.add_argument("--json", action="store_true", help="print the tools as clients get them")
     doctor = commands.add_parser("doctor", help="check this machine, and a real server on it")
+    repl = commands.add_parser("repl", help="commands line by line, with history and completion")
+    add_serve(commands)
+    docs = commands.add_parser("docs", help="what there is to know of every command")
+    docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages there")
+    docs.add_argument("--page", metavar="FILE", help="put the table of tools in its place in this page")
+    docs.add_argument("--json", action="store_true", help="print all of it as JSON")
+    completion = commands.add_parser("completion", help="print a script that completes commands in a shell")
+    completion.add_argument("shell", choices=SHELLS)
     _add_policy(commands.add_parser("policy", help="what the operator's file says of a command"))
-    for command in (call, tools, doctor):
-        command.add_argument(
-            "--root", action="append", metavar="DIRECTORY[:ro]", help="what the tools may touch [the current directory]"
-        )
-        add_options(command, profile="all", log_level="warning")
+    for command in (repl, docs):
+        add_with(command)
+    for command in (call, tools, doctor, repl, docs):
+        add_own(command)
     return parser
 
 

@@ -13,6 +13,10 @@ from coretools.sandbox.programs.policy import Decision, ProgramPolicy, Step, rul
 REFUSED = 77
 """EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script that goes on would run without a yes."""
 
+ASKS = "run_command asks a person before it starts this, by a form of the client or at the terminal; others refuse it"
+NOT_TRUSTED = "a yes that an agent sends in `answers` does not count"
+TRUSTED = "a yes in `answers` counts, because [tools] trusts_answers is true"
+
 
 def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> int:
     """Print the verdict on an argv, all that was seen in it, and what decided.
@@ -37,7 +41,11 @@ def check(policy: OperatorPolicy) -> int:
     name = policy.source or "no policy file; these are the defaults"
     rules, network = len(commands.rules), policy.confinement.network
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
+    if policy.tools.ask:
+        lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
     lines += [f"note: {note}" for note in _notes(commands)]
+    if policy.tools.trusts_answers:
+        lines.append("note: trusts_answers lets an agent say yes for the person who is to be asked")
     print("\n".join(lines))  # noqa: T201  # as above
     return 0
 
@@ -51,6 +59,8 @@ def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
     for step in decision.steps:
         mark = ">" if step is decisive else " "
         lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{shown(step.argv)}: {step.because}")
+    if decision.verdict == "ask":
+        lines += ["", ASKS, TRUSTED if policy.tools.trusts_answers else NOT_TRUSTED]
     lines += ["", f"policy: {policy.source or 'none; these are the defaults'}"]
     if _may_be_allowed(decisive):
         lines += ["", "to allow exactly this, add:", rule_lines(decisive)]

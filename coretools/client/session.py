@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from mcp import Client
 
@@ -19,6 +20,8 @@ async def in_process(settings: Settings) -> AsyncIterator[Client]:
         BadSetting: a root or another setting can't be used.
     """
     async with assembled(settings, dict(os.environ)) as assembly:
-        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources)
+        # Who types a call at a shell may say yes in it.
+        asking = replace(settings.asking, trusts_answers=True)
+        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources, asking=asking)
         async with Client(server, cache=None) as client:
             yield client

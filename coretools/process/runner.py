@@ -53,6 +53,8 @@ class Order:
 
     is_command: bool = False
     """A program of the project's or the caller's: judged by the operator's policy, and held by a supervisor."""
+    is_confirmed: bool = False
+    """A person said yes to this argv; counts where the policy says `ask`."""
     timeout_seconds: float | None = None
     """None: the runner's own."""
     stdin: bytes | None = None
@@ -148,6 +150,11 @@ class Runner:
         self._admission = Admission(prefix, most=limits.processes)
 
     @property
+    def programs(self) -> ProgramPolicy | None:
+        """The operator's policy for commands, by which each is judged again when it is started."""
+        return self._programs
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """What children inherit; for who builds the whole environment of a child and needs a PATH for it."""
         return dict(self._environment)
@@ -238,7 +245,7 @@ class Runner:
     def _check(self, argv: tuple[str, ...], order: Order) -> None:
         check_words(argv, order.environment)
         if order.is_command and self._programs is not None:
-            self._programs.require(argv)
+            self._programs.require(argv, is_confirmed=order.is_confirmed)
         level = logging.INFO if order.is_command else logging.DEBUG
         if logger.isEnabledFor(level):
             logger.log(level, "run: %s", command_line(argv))

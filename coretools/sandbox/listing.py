@@ -63,6 +63,36 @@ def list_directory(roots: Roots, path: str, *, limit: int) -> Listing:
     return Listing(directory.shown, entries, len(found))
 
 
+def beginning_with(roots: Roots, typed: str, *, most: int) -> list[str]:
+    """At most `most` paths that go on from what was typed of one, directories with a slash at their end.
+
+    In the order of their names, whatever the case of the last word. What a deny glob closes is left out.
+
+    Raises:
+        WrongType: what stands before the last slash is no directory. And what `locate` raises.
+    """
+    above, slash, word = typed.rpartition("/")
+    found = []
+    with open_directory(roots, above + slash or ".") as directory, translated(directory.shown):
+        fd = os.open(".", _SCAN | os.O_CLOEXEC, dir_fd=directory.fd)
+        try:
+            with os.scandir(fd) as scan:
+                for entry in scan:
+                    check_cancelled()
+                    if entry.name.casefold().startswith(word.casefold()):
+                        found.append((entry.name, entry.is_dir(follow_symlinks=False)))
+        finally:
+            os.close(fd)
+        here = directory.place
+    kept = []
+    for name, is_directory in sorted(found):
+        if roots.closed_by(Place(here.root, joined(here.relative, name))) is None:
+            kept.append(f"{above}{slash}{printable(name)}{'/' if is_directory else ''}")
+        if len(kept) == most:
+            break
+    return kept
+
+
 def walk(roots: Roots, path: str, *, skip: Callable[[str, bool], bool], most: int) -> Iterator[Walked]:
     """Everything beneath a directory, each directory before what it holds, names in order, at most `most` things.
 

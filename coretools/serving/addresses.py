@@ -2,10 +2,24 @@
 
 from collections.abc import Iterable
 
-from mcp import UriTemplate
+import mcp_types as types
+from mcp import MCPError, UriTemplate
 
 from coretools.offer import Resource
 from coretools.registry import Command
+
+SHOWN = 200
+"""Characters of an address that an error shows."""
+
+
+def no_resource(uri: str) -> MCPError:
+    """The error for an address with nothing behind it.
+
+    The revision of 2026-07-28 has it as wrong parameters; `data` names the address (SEP-2164).
+    """
+    shown = uri[:SHOWN]
+    said = f"no resource {shown!r}; resources/list has those there are"
+    return MCPError(code=types.INVALID_PARAMS, message=said, data={"uri": shown})
 
 
 def found(resources: Iterable[Resource], uri: str) -> tuple[Command, dict[str, str | list[str]]] | None:

@@ -1,15 +1,20 @@
-"""The wiring: from settings to roots, runner, tool sets and dispatcher. Every entry point builds its server here."""
+"""The wiring: from settings to roots, runner, tool sets and dispatcher. Every entry point builds its server here.
+
+Imports the SDK only where a server is built of it: the command line runs commands without one.
+"""
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from coretools.call import LOCAL
 from coretools.confinement.domain import Domains
 from coretools.dispatch import Dispatcher
 from coretools.graph import Graph
+from coretools.joining import join
 from coretools.offer import Selection
 from coretools.process.environment import child_environment
 from coretools.process.keeper import Keeper
@@ -21,9 +26,8 @@ from coretools.registry import Registry
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.roots import Roots, RootSpec
-from coretools.serving.resources import RunResources
-from coretools.serving.server import Identity
-from coretools.settings import Settings
+from coretools.serving.tasks import Tasks
+from coretools.settings import Asking, Limits, Settings
 from coretools.tools.ci.tools import Ci
 from coretools.tools.commands.tools import Commands
 from coretools.tools.diagnostics import Diagnostics
@@ -31,24 +35,51 @@ from coretools.tools.filesystem.tools import Filesystem
 from coretools.tools.repository.tools import Repository
 from coretools.tools.search.tools import Search
 
+if TYPE_CHECKING:  # 0.9 s of imports, which a command typed in a shell does not pay
+    from mcp.server.extension import Extension
+
+    from coretools.serving.resources import RunResources
+    from coretools.serving.server import Identity
+
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assembly:
     """What an entry point serves."""
 
     roots: Roots
     runner: Runner
     keeper: Keeper
-    resources: RunResources
+    runs: Runs
+    limits: Limits
+    selection: Selection
+    """Which commands there are here, for agents and for people."""
     graph: Graph
     dispatcher: Dispatcher
     domains: Domains
+    tasks: Tasks
+
+    def extensions(self, asking: Asking) -> "tuple[Extension, ...]":
+        """What is served beside the protocol's own methods: tasks and views."""
+        from coretools.serving.task_extension import TaskExtension  # imported late: needs the SDK
+        from coretools.serving.views import OWN_VIEWS, Views  # imported late: needs the SDK
+
+        tasks = TaskExtension(self.graph, self.dispatcher, self.tasks, limits=self.limits, asking=asking)
+        return tasks, Views(OWN_VIEWS)
+
+    @cached_property
+    def resources(self) -> "RunResources":
+        """The outputs of runs, as resources."""
+        from coretools.serving.resources import RunResources  # imported late: needs the SDK
+
+        return RunResources(self.runs, self.limits)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> "Identity":
         """How the server introduces itself."""
+        from coretools.serving.server import Identity  # imported late: needs the SDK
+
         return Identity(instructions=self.instructions)
 
     @property
@@ -70,11 +101,15 @@ def _rights(writable: bool) -> str:
 
 
 @asynccontextmanager
-async def assembled(settings: Settings, environment: Mapping[str, str]) -> AsyncIterator[Assembly]:
+async def assembled(
+    settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()
+) -> AsyncIterator[Assembly]:
     """Open the roots and build what serves them; at the end every child is gone and every handle closed.
 
+    `others` are registries of other people; their commands stand behind ours.
+
     Raises:
-        BadSetting: a root or another setting can't be used.
+        BadSetting: a root or another setting can't be used, or two commands have one name.
     """
     deny = DenyRules([*(DEFAULT_DENY if settings.default_deny else ()), *settings.deny])
     specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]
@@ -86,15 +121,20 @@ async def assembled(settings: Settings, environment: Mapping[str, str]) -> Async
         redactor = output_redactor(settings, environment)
         make_filter = partial(StreamRedactor, redactor) if redactor else None
         async with Runs(runner, settings.limits, make_filter=make_filter) as runs:
+            tasks = Tasks()
             try:
                 registry = registry_of(roots, runner, runs, settings, domains=domains, redactor=redactor)
+                join(registry, others)
+                registry.require_known()
                 selection = Selection(profile=settings.profile, read_only=settings.read_only)
-                graph = Graph(registry, lambda _: selection)
+                graph = Graph(registry, lambda _: selection, is_same_for_all=True)
                 graph.offer(LOCAL)  # what can't be offered ends the start
                 dispatcher = Dispatcher(threads=settings.limits.threads)
-                resources = RunResources(runs, settings.limits)
-                yield Assembly(roots, runner, keeper, resources, graph, dispatcher, domains)
+                yield Assembly(
+                    roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks
+                )
             finally:
+                await tasks.close()
                 await runner.close()
 
 
@@ -109,12 +149,14 @@ def registry_of(
     roots: Roots, runner: Runner, runs: Runs, settings: Settings, *, domains: Domains, redactor: Redactor | None
 ) -> Registry:
     """Every tool set, in the order in which tools are listed."""
-    registry = Registry()
+    registry = Registry(policy=settings.policy.tools)
+    registry.context("git", summary="the git repositories beneath the roots")
+    registry.context("ci", summary="build, test and restore a project by its own build system")
     registry.add_set("filesystem", Filesystem(roots, settings.limits))
     registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
     registry.add_set("ci", Ci(roots, runner, settings.limits, redactor=redactor), context=("ci",))
-    registry.add_set("commands", Commands(roots, runs, settings.limits, redactor=redactor))
+    registry.add_set("commands", Commands(roots, runs, settings.limits, redactor=redactor, programs=runner.programs))
     registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits, domains=domains))
     return registry
 

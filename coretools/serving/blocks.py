@@ -5,7 +5,7 @@ from typing import Any
 
 import mcp_types as types
 
-from coretools.content import Audio, Content, Embedded, Image, Link, Message, Text
+from coretools.content import Audio, Content, Embedded, Image, Link, Message, Text, on_the_wire
 from coretools.dispatch import Outcome
 
 Contents = types.TextResourceContents | types.BlobResourceContents
@@ -65,17 +65,6 @@ def as_block(content: Content) -> types.ContentBlock:
             return types.ResourceLink(
                 type="resource_link", uri=uri, name=name, description=description or None, mime_type=mime_type
             )
-
-
-def on_the_wire(value: Any) -> Any:
-    """A JSON value without lone surrogates, which UTF-8 can't carry; a name with one is shown in escaped form."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
-    if isinstance(value, list):
-        return [on_the_wire(item) for item in value]
-    if isinstance(value, dict):
-        return {on_the_wire(key): on_the_wire(item) for key, item in value.items()}
-    return value
 
 
 def _contents(content: Content, uri: str, mime_type: str) -> Contents:

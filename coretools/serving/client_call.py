@@ -1,58 +1,86 @@
 """A call that came over MCP, as its command sees it: progress and messages go to the client that sent it."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+import mcp_types as types
+from anyio.lowlevel import checkpoint
 from mcp.server.context import ServerRequestContext
 
 from coretools.asking import Question
-from coretools.call import LOCAL, Level
-from coretools.errors import AnswerNeeded
+from coretools.call import LOCAL, Capability, Level, SilentCall
+from coretools.serving.asking import Interview
+from coretools.serving.extending import offered
+from coretools.serving.telling import Teller
 
 T = TypeVar("T")
-
-MOST_PER_SECOND = 20
-"""More would let a client that reads slowly hold up the tool: the SDK sends each notification before it goes on."""
 
 
 class ClientCall:
     """One request. Without a progress token from the client no progress is sent."""
 
-    def __init__(self, context: ServerRequestContext[Any], principal: str = LOCAL) -> None:
+    def __init__(
+        self,
+        context: ServerRequestContext[Any],
+        principal: str = LOCAL,
+        *,
+        interview: Interview | None = None,
+        least: types.LoggingLevel = "info",
+    ) -> None:
+        """Without an interview nobody is asked. `least` is the level from which on the client wants messages."""
         self._session = context.session
+        self._make_teller = partial(Teller, context, least)
+        self._teller: Teller | None = None
+        self._close_stream = context.close_sse_stream
         self._principal = principal
-        self._next = 0.0
-        self._done = -1.0
-        self._answers: Mapping[str, Any] = {}
+        self._interview = interview or SilentCall(trusts_answers=False)
 
     @property
     def principal(self) -> str:
         """Who calls."""
         return self._principal
 
-    def prefill(self, answers: Mapping[str, Any]) -> None:
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._answers = answers
+        self._interview.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Send how far the work is. Drops what comes too fast, unless it is the end, and what does not advance."""
-        now = time.monotonic()
-        if done <= self._done or (now < self._next and done != total):
-            return
-        self._done = done
-        self._next = now + 1 / MOST_PER_SECOND
-        await self._session.report_progress(done, total, message)
+        """Have it sent; waits for nobody. What comes too fast or does not advance is dropped."""
+        self._telling().progress(done, total, message)
+        await checkpoint()
 
     async def log(self, level: Level, text: str) -> None:
-        """Nobody looks yet."""
+        """Have it sent; waits for nobody."""
+        self._telling().log(level, text)
+        await checkpoint()
+
+    async def end(self) -> None:
+        """Have what is left to tell go out before the result, for half a second at most."""
+        if self._teller is not None:
+            await self._teller.end()
+
+    def offers(self, capability: Capability) -> bool:
+        """As the client declared: in its handshake, or with this request."""
+        return offered(self._session.client_capabilities, capability)
+
+    async def close_stream(self) -> None:
+        """Where events are kept (Streamable HTTP, revision 2025-11-25): the client asks for them by Last-Event-ID."""
+        if self._close_stream is not None:
+            await self._close_stream()
 
     async def ask(self, question: Question[T]) -> T:
-        """What was given beforehand."""
-        if question.key in self._answers:
-            return question.accept(self._answers[question.key])
-        raise AnswerNeeded(f"{question.message}: nobody can be asked here", question=question.key)
+        """As the client can."""
+        answer: T
+        (answer,) = await self._interview.ask_all(question)
+        return answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """What was given beforehand."""
-        return tuple([await self.ask(question) for question in questions])
+        """As the client can; in the stateless era at once."""
+        return await self._interview.ask_all(*questions)
+
+    def _telling(self) -> Teller:
+        """Made when the command has something to tell: most have nothing."""
+        if self._teller is None:
+            self._teller = self._make_teller()
+        return self._teller

@@ -7,8 +7,10 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import anyio
+from anyio.abc import TaskStatus
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,11 @@ class Ending:
             self._timer.daemon = True
             self._timer.start()
 
+    def over(self) -> None:
+        """Everything has stopped; a process that goes on is not ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
     def by_signal(self, number: int) -> None:
         """A signal asked for the end; a second one gets it at once."""
         if self.exit_code:
@@ -43,7 +50,7 @@ class Ending:
         leave(self.exit_code)
 
 
-def leave(exit_code: int) -> None:
+def leave(exit_code: int) -> NoReturn:
     """End the process now, without waiting for threads."""
     logging.shutdown()
     sys.stdout.flush()
@@ -57,8 +64,9 @@ async def until_signalled(ending: Ending) -> AsyncIterator[anyio.CancelScope]:
     # A parent that ignores it hands that on, and then exit codes of children are lost (wait(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
-    async def watch(scope: anyio.CancelScope) -> None:
+    async def watch(scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            task_status.started()
             async for number in signals:
                 logger.info("ending: %s", number.name)
                 ending.by_signal(number)
@@ -66,6 +74,7 @@ async def until_signalled(ending: Ending) -> AsyncIterator[anyio.CancelScope]:
 
     async with anyio.create_task_group() as watcher:
         with anyio.CancelScope() as body:
-            watcher.start_soon(watch, body)
+            # Before the body runs: a signal at its first prompt must not find Python's own handler.
+            await watcher.start(watch, body)
             yield body
         watcher.cancel_scope.cancel()

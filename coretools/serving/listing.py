@@ -86,8 +86,8 @@ MOST_LISTINGS = 64
 def page(items: Sequence[Item], cursor: str | None) -> tuple[list[Item], str | None]:
     """The items from a cursor on, and the cursor of the next page.
 
-    A cursor says where it was cut and of which items: it is refused when the list is another by now, rather than that
-    items be skipped in silence.
+    A cursor says where it was cut and of which items, by their names: it is refused when the list is another by now,
+    rather than that items be skipped in silence.
 
     Raises:
         MCPError: a cursor that was not given out, or not for this list.
@@ -101,7 +101,19 @@ def page(items: Sequence[Item], cursor: str | None) -> tuple[list[Item], str | N
 
 
 def _stamp(items: Sequence[object]) -> str:
-    return hashlib.sha256("\n".join(map(str, items)).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    names = "\n".join(map(_name_of, items))
+    return hashlib.sha256(names.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _name_of(item: object) -> str:
+    match item:
+        case types.Resource(uri=uri):
+            return uri
+        case types.ResourceTemplate(uri_template=uri):
+            return uri
+        case types.Tool(name=name) | types.Prompt(name=name):
+            return name
+    return str(item)
 
 
 def _cursor(start: int, stamp: str) -> str:

@@ -8,8 +8,10 @@ import re
 import mcp_types as types
 from mcp import MCPError, UriTemplate
 
+from coretools.completion import beginning_with
 from coretools.errors import CoreError, InvalidArguments
-from coretools.process.runs import Runs
+from coretools.process.runs import Run, Runs
+from coretools.serving.addresses import SHOWN
 from coretools.settings import Limits
 from coretools.tools.commands.report import from_offset, line_of, resource_of
 
@@ -49,6 +51,23 @@ class RunResources:
             for run in self._runs.of(principal)
         ]
 
+    def run_at(self, uri: str, principal: str) -> Run:
+        """The run behind an address.
+
+        Raises:
+            MCPError: no such run of this principal.
+        """
+        variables = UriTemplate.parse(TEMPLATE).match(uri) or {}
+        try:
+            return self._runs.get(str(variables.get("run", "")), principal)
+        except CoreError as error:
+            raise _refused(uri, error) from error
+
+    def completed(self, variable: str, typed: str, principal: str) -> list[str]:
+        """Values of a variable of the template: the caller's runs, the newest first."""
+        ids = [run.id for run in reversed(self._runs.of(principal))] if variable == "run" else []
+        return beginning_with(typed, ids)
+
     def read(self, uri: str, principal: str) -> types.ReadResourceResult:
         """At most `read_bytes` of the output of one run.
 
@@ -60,10 +79,14 @@ class RunResources:
             run = self._runs.get(str(variables.get("run", "")), principal)
             shown = from_offset(run, _offset(str(variables.get("offset") or "0")), self._limits.read_bytes)
         except CoreError as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": uri[:200]}) from error
+            raise _refused(uri, error) from error
         text = "\n".join(part for part in (shown.text, shown.note) if part)
         contents = types.TextResourceContents(uri=uri, mime_type=MIME_TYPE, text=text)
         return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
+
+
+def _refused(uri: str, error: CoreError) -> MCPError:
+    return MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": uri[:SHOWN]})
 
 
 def _offset(text: str) -> int:

@@ -4,28 +4,39 @@ The lowlevel server and a dispatch of our own: strict arguments, one copy of eac
 (docs/adr/0001). Tools, resources and prompts go through one dispatch; the transport is the entry point's choice.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.extension import Extension
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from coretools import __version__
 from coretools.call import LOCAL
 from coretools.dispatch import Dispatcher, Outcome
-from coretools.errors import CoreError, RequestRefused, UnknownTool
+from coretools.errors import CoreError, InputNeeded, RequestRefused, UnknownTool
 from coretools.graph import Graph
 from coretools.registry import Command
-from coretools.serving.addresses import found
+from coretools.serving.addresses import SHOWN, found, no_resource
 from coretools.serving.blocks import as_contents, as_messages, as_result
+from coretools.serving.changes import Changes
 from coretools.serving.client_call import ClientCall
+from coretools.serving.completer import Completer
+from coretools.serving.extending import extend
 from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
 from coretools.serving.resources import RunResources
+from coretools.serving.rounds import STATE_SECONDS, Interviews, as_questions
+from coretools.serving.sessions import Handshakes
+from coretools.settings import Asking
 
 SERVER_NAME = "coretools"
+
+ASKING = Asking()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +49,22 @@ class Identity:
 
 
 def build_server(
-    graph: Graph, dispatcher: Dispatcher, identity: Identity, runs: RunResources | None = None
+    graph: Graph,
+    dispatcher: Dispatcher,
+    identity: Identity,
+    runs: RunResources | None = None,
+    *,
+    extensions: Sequence[Extension] = (),
+    asking: Asking = ASKING,
 ) -> Server[Any]:
-    """A server of a graph. Not started; serves any number of connections."""
-    handlers = _Handlers(graph, dispatcher, runs)
-    server: Server[Any] = Server(
+    """A server of a graph. Not started; serves any number of connections.
+
+    Raises:
+        BadSetting: an extension can't be attached.
+    """
+    changes = Changes(graph, dispatcher, runs)
+    handlers = _Handlers(graph, dispatcher, runs, interviews=Interviews(asking), handshakes=changes.handshakes)
+    server: Server[Any] = _Announcing(
         identity.name,
         version=identity.version,
         instructions=identity.instructions or None,
@@ -53,20 +75,57 @@ def build_server(
         on_read_resource=handlers.read_resource,
         on_list_prompts=handlers.list_prompts,
         on_get_prompt=handlers.get_prompt,
+        on_subscribe_resource=changes.subscribe,
+        on_unsubscribe_resource=changes.unsubscribe,
+        on_subscriptions_listen=changes.listen,
+        on_completion=Completer(graph, dispatcher, runs).complete,
+        lifespan=changes.running,
         # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
         get_tool_input_schema=handlers.input_schema,
     )
-    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=identity.name))
+    security = RequestStateSecurity.ephemeral(ttl=STATE_SECONDS)
+    server.middleware.append(RequestStateBoundary(security, default_audience=identity.name))
+    # Not as `on_set_logging_level`, which would warn whoever runs this that the handshake era is on its way out.
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
+    server.add_notification_handler("notifications/initialized", types.NotificationParams, changes.handshakes.follow)
+    extend(server, extensions)
     return server
+
+
+class _Announcing(Server[Any]):
+    """Says in the handshake that changes of lists are told; the SDK's servers say no unless each caller asks."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """As the SDK has them, with every list announced."""
+        told = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(told, experimental_capabilities, extensions)
 
 
 class _Handlers:
     """The requests of the protocol that lead to commands."""
 
-    def __init__(self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        dispatcher: Dispatcher,
+        runs: RunResources | None,
+        *,
+        interviews: Interviews,
+        handshakes: Handshakes,
+    ) -> None:
         self._graph = graph
+        self._handshakes = handshakes
+        self._scope: Literal["public", "private"] = "public" if graph.is_same_for_all else "private"
         self._dispatcher = dispatcher
         self._runs = runs
+        self._interviews = interviews
         self.listings = Listings(graph.offer)
 
     async def list_tools(
@@ -74,19 +133,21 @@ class _Handlers:
     ) -> types.ListToolsResult:
         tools, following = page(self._listing(context).tools, params.cursor if params else None)
         return types.ListToolsResult(
-            tools=tools, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope="public"
+            tools=tools, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope=self._scope
         )
 
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        call = ClientCall(context)
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        call = self._call(context, params)
         try:
             command = self._graph.command(call.principal, params.name)
         except UnknownTool as error:
             # The protocol has this one as an error of the request, not of the tool (server/tools, "Error Handling").
             raise _refused(error) from error
-        outcome = await self._dispatcher.dispatch(command, params.arguments or {}, call)
+        outcome = await self._dispatched(command, params.arguments or {}, call)
+        if isinstance(outcome.error, InputNeeded):
+            return as_questions(outcome.error)
         if isinstance(outcome.error, RequestRefused):
             raise _refused(outcome.error)
         return as_result(outcome)
@@ -102,7 +163,7 @@ class _Handlers:
             resources=resources,
             next_cursor=following,
             ttl_ms=0 if self._runs else LIST_SECONDS * 1000,
-            cache_scope="private" if self._runs else "public",
+            cache_scope="private" if self._runs else self._scope,
         )
 
     async def list_templates(
@@ -114,22 +175,22 @@ class _Handlers:
             resource_templates=templates,
             next_cursor=following,
             ttl_ms=LIST_SECONDS * 1000,
-            cache_scope="public",
+            cache_scope=self._scope,
         )
 
     async def read_resource(
         self, context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        call = ClientCall(context)
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        call = self._call(context, params)
         if self._runs and self._runs.is_one(params.uri):
             return self._runs.read(params.uri, call.principal)
         at = found(self._graph.offer(call.principal).resources.values(), params.uri)
         if at is None:
-            # The revision of 2026-07-28 has it as wrong parameters; `data` names the address (SEP-2164).
-            said = f"no resource {params.uri[:200]!r}; resources/list has those there are"
-            raise MCPError(code=types.INVALID_PARAMS, message=said, data={"uri": params.uri[:200]})
+            raise no_resource(params.uri)
         command, written = at
-        outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri[:200])
+        outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri[:SHOWN])
+        if isinstance(outcome.error, InputNeeded):
+            return as_questions(outcome.error)
         contents = as_contents(outcome, params.uri, command.declaration.mime_type)
         return types.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope="private")
 
@@ -138,33 +199,45 @@ class _Handlers:
     ) -> types.ListPromptsResult:
         prompts, following = page(self._listing(context).prompts, params.cursor if params else None)
         return types.ListPromptsResult(
-            prompts=prompts, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope="public"
+            prompts=prompts, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope=self._scope
         )
 
     async def get_prompt(
         self, context: ServerRequestContext[Any], params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
-        call = ClientCall(context)
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        call = self._call(context, params)
         try:
             command = self._graph.present(self._graph.offer(call.principal).prompt(params.name))
         except UnknownTool as error:
             raise _refused(error) from error
         outcome = await self._run(command, command.arguments.written(params.arguments or {}), call)
+        if isinstance(outcome.error, InputNeeded):
+            return as_questions(outcome.error)
         return types.GetPromptResult(description=command.summary, messages=as_messages(outcome))
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
         """What a tool takes; asked before the caller is known."""
         return self.listings.of(LOCAL).input_schema(name)
 
+    def _call(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> ClientCall:
+        least = self._handshakes.level_of(context)
+        return ClientCall(context, interview=self._interviews.of(context, params), least=least)
+
     def _listing(self, context: ServerRequestContext[Any]) -> Listing:
         return self.listings.of(ClientCall(context).principal)
 
     async def _run(self, command: Command, arguments: dict[str, Any], call: ClientCall, **data: object) -> Outcome:
-        """Run what is no tool: its failure is the request's."""
-        outcome = await self._dispatcher.dispatch(self._present(command), arguments, call)
-        if outcome.error is not None:
+        """Run what is no tool: its failure is the request's, unless it is a question."""
+        outcome = await self._dispatched(self._present(command), arguments, call)
+        if outcome.error is not None and not isinstance(outcome.error, InputNeeded):
             raise _refused(outcome.error, **data)
         return outcome
+
+    async def _dispatched(self, command: Command, arguments: Mapping[str, Any], call: ClientCall) -> Outcome:
+        try:
+            return await self._dispatcher.dispatch(command, arguments, call)
+        finally:
+            await call.end()
 
     def _present(self, command: Command) -> Command:
         try:

@@ -1,22 +1,25 @@
 """One server on one pair of standard streams, from its first line to its clean end."""
 
 import logging
-from collections.abc import Mapping
-
-import anyio
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from coretools.call import LOCAL
+from coretools.registry import Registry
 from coretools.serving.assembly import Assembly, assembled
-from coretools.serving.ending import Ending, until_signalled
+from coretools.serving.ending import Ending
 from coretools.serving.server import build_server
-from coretools.serving.stdio import standard_streams_claimed, stdio_streams
+from coretools.serving.stdio import standard_streams_claimed
+from coretools.serving.wire import run_on_wire
 from coretools.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
-async def serve_stdio(settings: Settings, environment: Mapping[str, str]) -> int:
+async def serve_stdio(settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()) -> int:
     """Serve on fd 0 and fd 1 until the client closes its end or a signal comes; every child is gone then.
+
+    `others` are registries of other people, served beside our tools.
 
     Returns:
         The exit code of the process.
@@ -27,21 +30,21 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str]) -> int
     """
     ending = Ending()
     with standard_streams_claimed() as wire:
-        async with assembled(settings, environment) as assembly:
-            server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources)
+        async with assembled(settings, environment, others) as assembly:
+            server = build_server(
+                assembly.graph,
+                assembly.dispatcher,
+                assembly.identity,
+                assembly.resources,
+                extensions=assembly.extensions(settings.asking),
+                asking=settings.asking,
+            )
             _announce(assembly, settings)
             if settings.policy.confinement.require is not None:
                 await _prepare(assembly)
                 assembly.keeper.require()
-            async with (
-                until_signalled(ending),
-                stdio_streams(wire, settings.limits.line_bytes, ending.begin) as streams,
-                anyio.create_task_group() as tasks,
-            ):
-                tasks.start_soon(_prepare, assembly)
-                await server.run(*streams, server.create_initialization_options())
-                tasks.cancel_scope.cancel()
-            ending.begin()
+            beside = (partial(_prepare, assembly),)
+            await run_on_wire(server, wire, line_bytes=settings.limits.line_bytes, ending=ending, beside=beside)
     return ending.exit_code
 
 

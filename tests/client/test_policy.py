@@ -54,6 +54,20 @@ def test_explain_says_which_rule_decides_and_why(rules: Path, words: list[str], 
     assert f"policy: {rules}" in done.stdout
 
 
+def test_explain_says_what_ask_means(rules: Path) -> None:
+    """policy-17: who asks, who refuses, and whether a yes may be sent; `check` names the tools that ask."""
+    words = ("policy", "explain", "--policy", str(rules), "--", "git", "push")
+    said = coretools(*words, cwd=rules.parent).stdout
+    assert "run_command asks a person before it starts this" in said
+    assert "does not count" in said
+    rules.write_text(f'[tools]\nask = ["delete_file", "git_*"]\ntrusts_answers = true\n{RULES}')
+    said = coretools(*words, cwd=rules.parent).stdout
+    assert "counts, because [tools] trusts_answers is true" in said
+    checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
+    assert "a person is asked before delete_file, git_*" in checked
+    assert "note: trusts_answers lets an agent say yes" in checked
+
+
 def test_explain_answers_programs_in_json(rules: Path) -> None:
     """policy-17: one object, the steps in the order of looking, one of them decisive."""
     done = coretools(

@@ -100,7 +100,7 @@ def test_the_output_of_a_run_is_a_resource(client: Peer) -> None:
     uri = f"coretools://runs/{run}/output"
     listed = client.ask("resources/list")["result"]["resources"]
     assert [(one["uri"], one["size"], one["mimeType"]) for one in listed] == [(uri, 13, "text/plain")]
-    [template] = client.ask("resources/templates/list")["result"]["resourceTemplates"]
+    *_, template = client.ask("resources/templates/list")["result"]["resourceTemplates"]
     assert template["uriTemplate"] == "coretools://runs/{run}/output{?offset}"
     whole = client.ask("resources/read", {"uri": uri})["result"]["contents"]
     assert whole == [{"uri": uri, "mimeType": "text/plain", "text": "first\nsecond\n[bytes 0 to 13 of 13]"}]

@@ -13,7 +13,8 @@ import mcp_types as types
 import pytest
 from mcp.shared.message import SessionMessage
 
-from coretools.serving.stdio import Lines, LineWriter, MessageReader, TooLong
+from coretools.serving.lines import Lines, TooLong
+from coretools.serving.stdio import LineWriter, MessageReader
 
 
 @dataclass

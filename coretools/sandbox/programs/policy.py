@@ -83,19 +83,23 @@ class ProgramPolicy:
             steps.append(Step(words, (), "deny", TOO_DEEP, is_nameable=False))
         return Decision(words, tuple(steps))
 
-    def require(self, argv: Sequence[str]) -> None:
-        """Refuse an argv that the policy does not allow.
+    def require(self, argv: Sequence[str], *, is_confirmed: bool = False) -> None:
+        """Refuse an argv that the policy does not allow; `is_confirmed`: a person said yes to it.
 
         Raises:
-            DeniedCommand: the verdict is `deny`, or `ask`, which nobody can answer yet. InvalidArguments: no program.
+            DeniedCommand: the verdict is `deny`, or `ask` without a yes. InvalidArguments: no program.
         """
         decision = self.decide(argv)
+        if decision.verdict == "deny" or (decision.verdict == "ask" and not is_confirmed):
+            raise self.refusal(decision)
+
+    def refusal(self, decision: Decision, why: str = "") -> DeniedCommand:
+        """The error for a decision that does not allow; `why` says why nobody was asked."""
         step = decision.decisive
-        if decision.verdict == "allow":
-            return
-        what = "is denied" if decision.verdict == "deny" else "needs a yes that nobody can give here"
-        way_out = self._way_out(step)
-        raise DeniedCommand(
+        what = "is denied" if decision.verdict == "deny" else "needs a yes"
+        asker = "" if decision.verdict == "deny" else "only run_command asks a person for it; "
+        way_out = f"{f'{why}; ' if why else asker}{self._way_out(step)}"
+        return DeniedCommand(
             f"{shown(step.argv)}: {what}: {step.because}; {way_out}",
             verdict=decision.verdict,
             rule=step.rule,

@@ -13,18 +13,21 @@ from pydantic import Field
 
 from coretools.call import Call, SilentCall
 from coretools.command import split
-from coretools.declare import Effect, tool
+from coretools.confirmation import CONFIRM
+from coretools.declare import Effect, asks, tool
 from coretools.errors import Busy, Conflict, InvalidArguments, Unsupported
 from coretools.process.runner import Order
 from coretools.process.runs import Run, Runs
 from coretools.process.screen import BEHIND_BYTES
 from coretools.process.streams import FEED_BYTES, Feed, TerminalSize
 from coretools.redact import Redactor
+from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.reading import Directory
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
 from coretools.tools.ci.output import plain
 from coretools.tools.ci.results import Ended
+from coretools.tools.commands.approval import approved
 from coretools.tools.commands.matching import Matcher
 from coretools.tools.commands.report import (
     RunList,
@@ -68,14 +71,25 @@ class _Started(NamedTuple):
 class Commands:
     """Tools that run what the caller names."""
 
-    def __init__(self, roots: Roots, runs: Runs, limits: Limits, *, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        runs: Runs,
+        limits: Limits,
+        *,
+        redactor: Redactor | None = None,
+        programs: ProgramPolicy | None = None,
+    ) -> None:
+        """`programs` says which commands a person is asked about first."""
         self._roots = roots
+        self._programs = programs
         self._redactor = redactor
         self._runs = runs
         self._limits = limits
         self._limiter = anyio.CapacityLimiter(_THREADS)
 
     @tool(Effect.CHANGE, open_world=True, long_running=True)
+    @asks(CONFIRM, is_listed=False)
     async def run_command(
         self,
         command: str,
@@ -99,6 +113,7 @@ class Commands:
         waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
         order = Order(
             is_command=True,
+            is_confirmed=await approved(self._programs, argv, directory=directory, stdin=stdin, call=call),
             timeout_seconds=seconds,
             input=_feed(stdin, is_open=wants_run, is_terminal=size is not None),
             terminal=size,

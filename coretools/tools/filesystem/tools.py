@@ -5,17 +5,20 @@ stand beside it: which lines an answer shows, what an edit changes, how a change
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 from pydantic import Field
 
 from coretools.call import check_cancelled
-from coretools.declare import Effect, tool
-from coretools.errors import InvalidArguments, TooLarge
-from coretools.sandbox.listing import list_directory
-from coretools.sandbox.reading import exists, open_file, read_bytes
+from coretools.completion import MOST_COUNTED, Completes
+from coretools.content import Embedded
+from coretools.declare import Effect, resource, tool
+from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
+from coretools.sandbox.kinds import Version
+from coretools.sandbox.listing import beginning_with, list_directory
+from coretools.sandbox.reading import exists, open_file, read_bytes, status
 from coretools.sandbox.roots import Roots
 from coretools.sandbox.text import decode
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
@@ -34,6 +37,8 @@ _LOOK_SECONDS = 0.1
 
 LineCount = Annotated[int | None, Field(ge=1)]
 
+AnyPath = Annotated[str, Completes("paths")]
+
 
 class Filesystem:
     """Tools that read and change files beneath the roots."""
@@ -42,10 +47,32 @@ class Filesystem:
         self._roots = roots
         self._limits = limits
 
+    @resource("coretools://files/{+path}", version="file_version")
+    def file(self, path: AnyPath) -> str | Embedded:
+        """The content of a file."""
+        with open_file(self._roots, path) as opened:
+            data = opened.read(self._limits.read_bytes)
+            shown = opened.shown
+        try:
+            return decode(data, shown).text
+        except NotText:
+            return Embedded(uri="", content=data, mime_type="application/octet-stream")
+
+    def file_version(self, path: str) -> Version:
+        """Another one whenever the file was changed or replaced."""
+        found = status(self._roots, path)
+        if found.kind != "file":
+            raise WrongType(f"{path}: a {found.kind}, not a file", path=path)
+        return found.version
+
+    def paths(self, typed: str, given: Mapping[str, str]) -> list[str]:  # noqa: ARG002  # the form of a source
+        """Paths that go on from what was typed."""
+        return beginning_with(self._roots, typed, most=MOST_COUNTED)
+
     @tool(Effect.READ)
     def read_file(
         self,
-        path: str,
+        path: AnyPath,
         *,
         offset: Annotated[int | None, Field(ge=1)] = None,
         limit: Annotated[int | None, Field(ge=1)] = None,
@@ -69,7 +96,7 @@ class Filesystem:
         )
 
     @tool(Effect.CHANGE, idempotent=True)
-    def write_file(self, path: str, content: str, *, create_parents: bool = False) -> Done:
+    def write_file(self, path: AnyPath, content: str, *, create_parents: bool = False) -> Done:
         """Create or replace a text file, as UTF-8."""
         try:
             data = content.encode()
@@ -85,7 +112,7 @@ class Filesystem:
     @tool(Effect.CHANGE)
     def edit_file(
         self,
-        path: str,
+        path: AnyPath,
         edits: Annotated[list[Edit], Field(min_length=1)],
         *,
         dry_run: bool = False,
@@ -104,35 +131,35 @@ class Filesystem:
         return FileEdit(path=content.shown, replaced=edited.replaced, dry_run=dry_run, diff=diff)
 
     @tool(Effect.READ)
-    def list_directory(self, path: str = ".") -> Listed:
+    def list_directory(self, path: AnyPath = ".") -> Listed:
         """List a directory: directories end with /, links with @, files have a size."""
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
         return Listed.of(listing)
 
     @tool(Effect.CHANGE)
-    def delete_file(self, path: str) -> Done:
+    def delete_file(self, path: AnyPath) -> Done:
         """Delete a file or a link."""
         with _alone():
             return Done(said=f"deleted {delete_file(self._roots, path)}")
 
     @tool(Effect.ADD, idempotent=True)
-    def create_directory(self, path: str) -> Done:
+    def create_directory(self, path: AnyPath) -> Done:
         """Create a directory and its parents."""
         created = create_directory(self._roots, path)
         return Done(said=f"created {path}" if created else f"{path} was there already", details={"created": created})
 
     @tool(Effect.READ)
-    def file_exists(self, path: str) -> str:
+    def file_exists(self, path: AnyPath) -> str:
         """Is it a file?"""
         return "true" if exists(self._roots, path) == "file" else "false"
 
     @tool(Effect.READ)
-    def directory_exists(self, path: str) -> str:
+    def directory_exists(self, path: AnyPath) -> str:
         """Is it a directory?"""
         return "true" if exists(self._roots, path) == "directory" else "false"
 
     @tool(Effect.CHANGE)
-    def move_path(self, source: str, destination: str, *, overwrite: bool = False) -> Done:
+    def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> Done:
         """Move or rename. Replaces only with `overwrite`."""
         with _alone():
             old, new = move(self._roots, source, destination, overwrite=overwrite)

@@ -4,7 +4,7 @@ git runs through the runner, in repositories that were looked at first; see `che
 and `policy` for what a repository may not ask of git.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Annotated
@@ -12,6 +12,7 @@ from typing import Annotated
 from anyio import CapacityLimiter, to_thread
 from pydantic import Field
 
+from coretools.completion import MOST_COUNTED, Completes
 from coretools.confinement.domain import Domains
 from coretools.declare import Effect, tool
 from coretools.errors import GitRefused, InvalidArguments
@@ -40,6 +41,9 @@ _BRANCH = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
 _BRANCH += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
 
 
+Branch = Annotated[str, Completes("branches")]
+
+
 class Repository:
     """Tools for the git repositories beneath the roots."""
 
@@ -61,7 +65,7 @@ class Repository:
     async def git_log(
         self,
         repository: str = ".",
-        revision: str = "",
+        revision: Branch = "",
         *,
         path: str = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
@@ -88,8 +92,8 @@ class Repository:
         paths: list[str] = [],  # noqa: B006 - never changed; a tuple would be another schema
         *,
         staged: bool = False,
-        base: str = "",
-        target: str = "",
+        base: Branch = "",
+        target: Branch = "",
         stat: bool = False,
     ) -> GitText:
         """Unstaged changes; `staged`: the index; `base`: since it, or from it to `target`."""
@@ -116,6 +120,13 @@ class Repository:
             if len(records) > most:
                 lines.append(f"[{len(records) - most} more branches]")
             return answer(checkout, lines, details={"branches": len(records)})
+
+    async def branches(self, typed: str, given: Mapping[str, str]) -> list[str]:  # noqa: ARG002  # a source's form
+        """Branches, local ones first, to complete a name."""
+        async with self._opened(given.get("repository", ".")) as checkout:
+            words = ("for-each-ref", f"--count={MOST_COUNTED}", "--format=%(refname:short)")
+            output = await self._git.output(checkout, *words, "refs/heads", "refs/remotes")
+        return output.decode("utf-8", "backslashreplace").splitlines()
 
     @tool(Effect.READ)
     async def git_current_branch(self, repository: str = ".") -> GitText:

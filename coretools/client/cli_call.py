@@ -1,0 +1,175 @@
+"""A call as a command sees it that was typed: asks the person at the terminal, draws a bar, says things on stderr."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from coretools.asking import (
+    AskChoice,
+    AskChoices,
+    AskConfirmation,
+    AskForm,
+    AskSecret,
+    Missing,
+    Question,
+)
+from coretools.call import LOCAL, Capability, Level
+from coretools.client.bar import Bar
+from coretools.client.output import complain
+from coretools.client.terminal import Screen, escaped, read_line
+from coretools.errors import AnswerNeeded, InvalidArguments
+from coretools.ladder import Ladder, Settled, Way, declined
+from coretools.settings import AskMode
+
+T = TypeVar("T")
+
+TRIES = 3
+"""Answers that are no answer before a question is given up."""
+
+
+class CliCall:
+    """One command typed in a shell or in the REPL."""
+
+    def __init__(self, screen: Screen, ask: AskMode = "elicitation", roots: Sequence[str] = ()) -> None:
+        """`ask` says how far questions go; `roots` are the directories worked on, as file URIs."""
+        self._screen = screen
+        self._roots = list(roots)
+        self._ladder = Ladder(ask, trusts_answers=True)
+        self._bar = Bar(is_shown=screen.shows_progress)
+        self._furthest = -1.0
+
+    @property
+    def principal(self) -> str:
+        """The person who started the process."""
+        return LOCAL
+
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
+        """What `--answer` gave."""
+        self._ladder.take(answers, asks)
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Draw the bar, if standard error is a terminal. It never goes back."""
+        self._furthest = max(done, self._furthest)
+        self._bar.step(self._furthest, total, message)
+
+    async def log(self, level: Level, text: str) -> None:
+        """Say it on standard error; what is less than a warning only to a person who looks."""
+        if level in ("warning", "error") or self._screen.shows_progress:
+            with self._bar.aside():
+                complain(escaped(f"{level}: {text}"))
+
+    def offers(self, capability: Capability) -> bool:
+        """A person is asked at a terminal; there is no model behind one."""
+        return capability == "roots" or (capability == "elicitation" and self._screen.can_ask)
+
+    async def close_stream(self) -> None:
+        """There is none."""
+
+    async def ask(self, question: Question[T]) -> T:
+        """What was given beforehand, what the person says, or the default."""
+        able = (Way.TERMINAL, Way.ROOTS) if self._screen.can_ask else (Way.ROOTS,)
+        try:
+            found = self._ladder.settle(question, able)
+        except AnswerNeeded as error:
+            raise _needed(question) from error
+        if isinstance(found, Settled):
+            return found.answer
+        if found is Way.ROOTS:
+            return question.accept(self._roots)
+        with self._bar.aside():
+            return await _asked(question)
+
+    async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
+        """One after the other."""
+        return tuple([await self.ask(question) for question in questions])
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.close()
+
+
+async def _asked(question: Question[T]) -> T:
+    """Ask at the terminal until there is an answer, a few times.
+
+    Raises:
+        Declined: the input ended. InvalidArguments: what was typed is no answer.
+    """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            raw = await _raw(question)
+            if raw == "" and not isinstance(question.default, Missing):
+                return question.default
+            return question.accept(raw)
+        except InvalidArguments as error:
+            if not tries_left:
+                raise
+            sys.stderr.write(f"{escaped(str(error))}\n")
+    raise AssertionError("the last try returns or raises")
+
+
+async def _raw(question: Question[Any]) -> Any:
+    if isinstance(question, AskForm):
+        return await _form(question)
+    typed = await _line(question, prompt_of(question), echo=not isinstance(question, AskSecret))
+    return _meant(question, typed) if typed else typed
+
+
+async def _line(question: Question[Any], prompt: str, *, echo: bool = True) -> str:
+    typed = await read_line(prompt, echo=echo)
+    if typed is None:
+        sys.stderr.write("\n")
+        raise declined(question, "no answer was given")
+    return typed
+
+
+async def _form(question: Question[Any]) -> dict[str, Any]:
+    """The values of a form, one line each; an empty line leaves out what need not be given."""
+    schema = question.schema()
+    sys.stderr.write(f"{escaped(question.message)}\n")
+    values: dict[str, Any] = {}
+    for name, shape in schema.get("properties", {}).items():
+        said = f" ({', '.join(map(str, shape['enum']))})" if "enum" in shape else ""
+        text = await _line(question, f"  {shape.get('description') or name}{said}: ")
+        if text or name in schema.get("required", ()):
+            values[name] = text
+    return values
+
+
+def prompt_of(question: Question[Any]) -> str:
+    """The question as it stands at the terminal, with its choices and its default."""
+    lines = [question.message]
+    if isinstance(question, AskChoice | AskChoices):
+        lines += [f"  {number}) {choice}" for number, choice in enumerate(question.choices, 1)]
+        lines.append("number or name" if isinstance(question, AskChoice) else "numbers or names, with commas between")
+    hint = " [yes/no]" if isinstance(question, AskConfirmation) else ""
+    default = "" if isinstance(question.default, Missing) else f" [{_default_text(question.default)}]"
+    return "\n".join(lines) + f"{hint}{default}: "
+
+
+def _default_text(default: Any) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _meant(question: Question[Any], typed: str) -> Any:
+    """Numbers turned into the choices they stand at; everything else as it was typed."""
+    if isinstance(question, AskChoice):
+        return _numbered(typed.strip(), question.choices)
+    if isinstance(question, AskChoices):
+        parts = [part.strip() for part in typed.split(",")]
+        return [_numbered(part, question.choices) for part in parts if part]
+    return typed
+
+
+def _numbered(text: str, choices: Sequence[str]) -> str:
+    is_number = text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= len(choices)
+    return choices[int(text) - 1] if is_number and text not in choices else text
+
+
+def _needed(question: Question[Any]) -> AnswerNeeded:
+    choices = f" (one of {', '.join(question.choices)})" if isinstance(question, AskChoice) else ""
+    return AnswerNeeded(
+        f"{question.message}: nobody can be asked here; give --answer {question.key}=VALUE{choices}",
+        question=question.key,
+    )

@@ -1,0 +1,78 @@
+"""The options of `coretools` itself, told apart from those of the command that is typed.
+
+Before the first word of the command every option is coretools' own; behind it an option is the command's where the
+command has one of that name. `--limit` behind it never is coretools' own: too many commands have one.
+"""
+
+import argparse
+from collections.abc import Collection, Sequence
+
+from coretools import __version__
+from coretools.options import add_options
+
+LINE_OPTIONS = frozenset({"--json", "--answer", "--help", "-h"})
+"""How one command is run. They stand in a line of the REPL too; the others are of the whole process."""
+
+
+def add_own(parser: argparse.ArgumentParser) -> None:
+    """Add what decides about roots and rights."""
+    parser.add_argument(
+        "--root", action="append", metavar="DIRECTORY[:ro]", help="what the tools may touch [the current directory]"
+    )
+    add_options(parser, profile="all", log_level="warning")
+
+
+def add_with(parser: argparse.ArgumentParser) -> None:
+    """Add what names other people's commands."""
+    parser.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="registries",
+        metavar="MODULE:NAME",
+        help="also the commands of a registry: a module that Python finds, or FILE.py:NAME (repeatable)",
+    )
+
+
+def own_parser() -> argparse.ArgumentParser:
+    """Parser of the options alone, without any word."""
+    parser = argparse.ArgumentParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"coretools {__version__}")
+    add_with(parser)
+    parser.add_argument("-h", "--help", action="store_true", dest="wants_help", help="say what there is")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--answer", action="append", default=[], metavar="KEY=VALUE", help="answer a question beforehand (repeatable)"
+    )
+    add_own(parser)
+    return parser
+
+
+def option_names(parser: argparse.ArgumentParser) -> dict[str, bool]:
+    """Every option of a parser, and whether it takes a value."""
+    return {name: action.nargs != 0 for name, action in parser._option_string_actions.items()}  # noqa: SLF001  # argparse has no public way to ask
+
+
+def divided(words: Sequence[str], options: dict[str, bool], *, behind: Collection[str]) -> tuple[list[str], list[str]]:
+    """The words of coretools' own options, and the rest in its order.
+
+    `options` says of each whether it takes a value; `behind` are those that are taken behind the first word too.
+    Behind `--` nothing is taken.
+    """
+    own: list[str] = []
+    rest: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return own, [*rest, *words[at:]]
+        name, equals, _ = word.partition("=")
+        at += 1
+        if name not in options or (rest and name not in behind):
+            rest.append(word)
+            continue
+        own.append(word)
+        if options[name] and not equals:
+            own += words[at : at + 1]
+            at += 1
+    return own, rest

@@ -1,0 +1,174 @@
+"""`coretools serve`: other people's commands over stdio, alone or beside our own tools.
+
+What `--with` names is code: it runs in the server, with the rights of whoever started it, and nothing confines it. What
+it runs through our own tools, with `--own`, is confined like theirs.
+"""
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from coretools.client.own_options import add_own
+from coretools.errors import BadSetting
+from coretools.options import configure_logging, settings_from
+from coretools.settings import Settings
+from coretools.standard_streams import have_standard_error, require_wire
+
+if TYPE_CHECKING:  # pydantic, which `coretools --help` should not cost
+    from coretools.registry import Registry
+
+NAME = "coretools"
+
+_OWN_ONLY = (
+    "root",
+    "deny",
+    "no_default_deny",
+    "resolver",
+    "pass_env",
+    "redact_output",
+    "network",
+    "require_tier",
+    "allow_unconfined",
+)
+"""Options that say what our own tools may do."""
+
+_BROKEN = (
+    ImportError,
+    SyntaxError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a module that is wrong raises when it is imported."""
+
+
+def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommand."""
+    serve = commands.add_parser(
+        "serve",
+        help="serve commands of your own over stdio",
+        description="Serve registries over stdio. Their code runs in the server and is not confined: name your own. "
+        "The default profile is all, with --own dev.",
+    )
+    serve.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="registries",
+        metavar="MODULE:NAME",
+        help="a coretools Registry in a module that Python finds, or FILE.py:NAME (repeatable)",
+    )
+    serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
+    serve.add_argument("--name", default=NAME, help=f"how a server without --own introduces itself [{NAME}]")
+    add_own(serve)
+    serve.set_defaults(default_log_level="info")
+
+
+def serve(options: argparse.Namespace, environment: Mapping[str, str], directory: str) -> int:
+    """Serve until the client or a signal ends it; the exit code.
+
+    Raises:
+        BadSetting: nothing to serve, no such registry, or two commands of one name.
+    """
+    have_standard_error()
+    require_wire()
+    if options.own:
+        options.default_profile = "dev"
+    else:
+        _require_no_own(options)
+    settings = settings_from(options, options.root or (), environment, directory if options.own else None)
+    configure_logging(settings.log_level, environment)
+    found = [load(text) for text in options.registries]
+    if options.own:
+        return _beside_own(settings, found, environment)
+    return _alone(settings, found, options.name)
+
+
+def _beside_own(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
+    # Imported late: the SDK takes half a second, which a bad flag should not cost.
+    import anyio
+
+    from coretools.serving.ending import leave
+    from coretools.serving.stdio_service import serve_stdio
+
+    leave(anyio.run(serve_stdio, settings, dict(environment), found))
+
+
+def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
+    # Imported late: as above.
+    from coretools.joining import join
+    from coretools.offer import Selection
+    from coretools.registry import Registry
+    from coretools.serving.serve import ServeOptions, serve_stdio
+
+    options = ServeOptions(
+        name=name,
+        selection=Selection(profile=settings.profile, read_only=settings.read_only),
+        asking=settings.asking,
+        threads=settings.limits.threads,
+        line_bytes=settings.limits.line_bytes,
+    )
+    # The operator's file may name tools of ours too, which are not here.
+    return serve_stdio(join(Registry(policy=settings.policy.tools), found), options=options)
+
+
+def load(text: str) -> "Registry":
+    """The registry that `MODULE:NAME` or `FILE.py:NAME` names.
+
+    Raises:
+        BadSetting: says what is wrong with it.
+    """
+    from coretools.registry import Registry  # imported late: see above
+
+    place, colon, name = text.rpartition(":")
+    if not (colon and place and name):
+        raise BadSetting(f"--with {text}: write MODULE:NAME or FILE.py:NAME, such as mytools.server:registry")
+    try:
+        module = _module(place)
+    except _BROKEN as error:
+        raise BadSetting(f"--with {text}: {place} can't be imported: {type(error).__name__}: {error}") from error
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Registry):
+        return found
+    there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
+    what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}"
+    raise BadSetting(f"--with {text}: {what}, not a coretools Registry; {place} has {', '.join(there) or 'none'}")
+
+
+def _module(place: str) -> ModuleType:
+    # What it prints when it is imported must not reach the wire.
+    with contextlib.redirect_stdout(sys.stderr):
+        return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
+
+
+def _from_file(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no Python file: {path}")
+    module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and type hints look their module up.
+    sys.modules.setdefault(spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _require_no_own(options: argparse.Namespace) -> None:
+    if not options.registries:
+        raise BadSetting("nothing to serve: name a registry (--with MODULE:NAME), or --own for coretools' own tools")
+    given = [f"--{name.replace('_', '-')}" for name in _OWN_ONLY if getattr(options, name) is not None]
+    if given:
+        raise BadSetting(f"{', '.join(given)}: for coretools' own tools only; add --own")

@@ -1,0 +1,207 @@
+"""Questions in the stateless era: a call ends with them, and is made again, from its start, with the answers.
+
+What was answered before comes back in `requestState`, which the SDK's `RequestStateBoundary` seals and binds to the
+method, the name, the arguments and the principal. An answer counts for the very question that it was given to.
+"""
+
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from coretools.asking import AskConfirmation, Question
+from coretools.errors import Conflict, InputNeeded, InvalidArguments
+from coretools.ladder import Settled, Way, ladder_of, require_apart
+from coretools.serving.asking import Interview, LiveInterview, answer_in, digest_of, request_of, ways_of
+from coretools.settings import Asking
+
+MOST_ROUNDS = 10
+"""Times that one call may ask, as clients have it (`input_required_max_rounds` of the SDK's)."""
+
+STATE_SECONDS = 600.0
+"""How long a state is good. What was used is remembered as long."""
+
+MOST_USED = 10_000
+"""States with a used confirmation that are remembered; beyond it older states are refused unseen."""
+
+_RESPONSE: TypeAdapter[types.InputResponse] = TypeAdapter(types.InputResponse)
+
+
+class Once:
+    """Which states had their confirmation used already. Bounded; when in doubt a state counts as used."""
+
+    def __init__(self, *, most: int = MOST_USED, clock: Callable[[], float] = time.time) -> None:
+        self._most = most
+        self._clock = clock
+        self._used: OrderedDict[str, float] = OrderedDict()
+        self._floor = 0.0
+
+    def take(self, nonce: str, minted: float) -> bool:
+        """Use a state, minted at that time; False when it was used before, or may have been."""
+        self._forget()
+        if nonce in self._used or minted <= self._floor:
+            return False
+        self._used[nonce] = minted
+        if len(self._used) > self._most:
+            self._floor = max(self._floor, self._used.popitem(last=False)[1])
+        return True
+
+    def _forget(self) -> None:
+        too_old = self._clock() - STATE_SECONDS
+        while self._used and next(iter(self._used.values())) < too_old:
+            self._used.popitem(last=False)
+
+
+@dataclass(slots=True)
+class State:
+    """What a call remembers between its rounds."""
+
+    round: int = 0
+    """Times that it asked."""
+    nonce: str = ""
+    minted: float = 0.0
+    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By key: the digest of the question of this round, and its way."""
+    answers: dict[str, Any] = field(default_factory=dict)
+    """By digest: way and response, as it came."""
+
+    @classmethod
+    def read(cls, text: str | None) -> "State":
+        """The state in the opened text; a new one without.
+
+        Raises:
+            MCPError: it is none of ours.
+        """
+        if text is None:
+            return cls()
+        try:
+            found = json.loads(text)
+            asked = {key: (str(digest), str(way)) for key, (digest, way) in found["asked"].items()}
+            return cls(int(found["round"]), str(found["nonce"]), float(found["minted"]), asked, dict(found["answers"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise MCPError(code=types.INVALID_PARAMS, message="Invalid or expired requestState") from error
+
+    def written(self) -> str:
+        """The text to be sealed."""
+        values = {name: getattr(self, name) for name in ("round", "nonce", "minted", "asked", "answers")}
+        return json.dumps(values, separators=(",", ":"))
+
+
+class RoundInterview:
+    """Answers from the rounds before; what is missing ends the call with the questions."""
+
+    def __init__(
+        self,
+        context: ServerRequestContext[Any],
+        params: types.InputResponseRequestParams,
+        asking: Asking,
+        once: Once,
+    ) -> None:
+        self._able = ways_of(context.session)
+        self._revision = context.session.protocol_version
+        self._ladder = ladder_of(asking)
+        self._once = once
+        self._state = State.read(params.request_state)
+        self._is_used = False
+        self._answers = dict(self._state.answers)
+        self._unasked: dict[str, Any] = {}
+        for key, response in (params.input_responses or {}).items():
+            said = response.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if key in self._state.asked:
+                digest, way = self._state.asked[key]
+                self._answers[digest] = [way, said]
+            elif params.request_state is None:
+                self._unasked[key] = said
+
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
+        """Kept for the questions."""
+        self._ladder.take(answers, asks)
+
+    async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
+        """Answers, in the order of the questions.
+
+        Raises:
+            InputNeeded: the rest must come first.
+        """
+        require_apart(questions)
+        answers, requests = [], {}
+        asked: dict[str, tuple[str, str]] = {}
+        for question in questions:
+            found, said = self._found(question)
+            if isinstance(found, Settled):
+                answers.append(found.answer)
+                continue
+            if self._state.round >= MOST_ROUNDS:
+                raise self._ladder.needed(question, f"asked {MOST_ROUNDS} times without an answer")
+            requests[question.key] = request_of(question, found, said=said, revision=self._revision)
+            asked[question.key] = (digest_of(question), found.value)
+        if requests:
+            following = State(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
+            raise InputNeeded(requests, following.written())
+        return tuple(answers)
+
+    def _found(self, question: Question[Any]) -> tuple[Settled[Any] | Way, str]:
+        """The answer, or the way to ask on, and what was wrong with the answer that came."""
+        digest = digest_of(question)
+        # What was answered comes first: a client that can do less by now must not turn a no into the default.
+        if digest not in self._answers:
+            found = self._ladder.settle(question, self._able)
+            if isinstance(found, Settled) or question.key not in self._unasked or isinstance(question, AskConfirmation):
+                return found, ""
+            # Without a state nothing says which question it was for: as good as one given beforehand, but no yes.
+            self._answers[digest] = [found.value, self._unasked.pop(question.key)]
+        way, response = self._answers[digest]
+        try:
+            return Settled(question.accept(self._said(question, Way(way), response))), ""
+        except (InvalidArguments, ValidationError) as error:
+            del self._answers[digest]
+            said = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
+            return self._ladder.settle(question, self._able), said
+
+    def _said(self, question: Question[Any], way: Way, response: Any) -> Any:
+        if isinstance(question, AskConfirmation):
+            self._use()
+        return answer_in(question, way, _RESPONSE.validate_python(response, by_name=False))
+
+    def _use(self) -> None:
+        """A state with a confirmation leads on once.
+
+        Raises:
+            Conflict: it did already.
+        """
+        if not self._is_used and not self._once.take(self._state.nonce, self._state.minted):
+            raise Conflict("this confirmation was used already; call again without requestState, to be asked anew")
+        self._is_used = True
+
+
+class Interviews:
+    """Makes the interview of each call; one for a server, because it remembers what was used."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._once = Once()
+
+    def of(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> Interview:
+        """The interview of a call, as its era has it.
+
+        Raises:
+            MCPError: a request state that is none of ours.
+        """
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return RoundInterview(context, params, self._asking, self._once)
+        return LiveInterview(context, self._asking)
+
+
+def as_questions(needed: InputNeeded) -> types.InputRequiredResult:
+    """The questions as the result of a request."""
+    requests: types.InputRequests = dict(needed.requests)  # type: ignore[arg-type]  # RoundInterview put them there
+    return types.InputRequiredResult(input_requests=requests, request_state=needed.state)

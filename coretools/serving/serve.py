@@ -1,0 +1,175 @@
+"""The public way to serve any registry: over stdio, over any pair of streams, over HTTP; many connections at once.
+
+`docs/specs/api.md` says what is promised. Our own servers stand on the same parts; what they add is in
+`coretools.serving.assembly`.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp.server.extension import Extension
+from mcp.server.lowlevel import Server
+
+from coretools import __version__
+from coretools.call import LOCAL
+from coretools.dispatch import Dispatcher
+from coretools.errors import BadSetting
+from coretools.graph import Graph
+from coretools.offer import Selection, Surfaces
+from coretools.registry import Registry
+from coretools.services import Services
+from coretools.serving.ending import Ending
+from coretools.serving.server import SERVER_NAME, Identity, build_server
+from coretools.serving.stdio import standard_streams_claimed
+from coretools.serving.streams import Incoming, Outgoing, message_streams
+from coretools.serving.wire import run_on_wire
+from coretools.settings import Asking
+from coretools.standard_streams import have_standard_error, require_wire
+
+if TYPE_CHECKING:  # the HTTP part of the SDK, which a server on stdio does not pay for
+    from starlette.types import ASGIApp
+
+
+EVERYTHING = Selection(profile="all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How a registry is served."""
+
+    name: str = SERVER_NAME
+    version: str = __version__
+    instructions: str = ""
+    """What the model is told of the server when it connects."""
+    selection: Selection = EVERYTHING
+    """Which commands; all that are for agents by default."""
+    surfaces: Surfaces = field(default_factory=Surfaces)
+    services: Services | None = None
+    """What commands share; None: in the memory of the server."""
+    asking: Asking = field(default_factory=Asking)
+    """Whom a command may ask, and how long it waits."""
+    extensions: tuple[Extension, ...] = ()
+    """Extensions of the protocol, in the SDK's form; `coretools.serving.views` has one for pages that show results."""
+    threads: int = 32
+    """Plain `def` commands at once."""
+    line_bytes: int = 16 * 1024 * 1024
+    """Longest message taken from a client on stdio and on streams."""
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "line_bytes"):
+            if getattr(self, name) <= 0:
+                raise BadSetting(f"{name}={getattr(self, name)}: must be above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """How a registry is served over HTTP. There is no authentication here: bind to a loopback address."""
+
+    path: str = "/mcp"
+    hosts: tuple[str, ...] = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    """Names in the Host header; `NAME:*` is any port. Another one is refused (DNS rebinding)."""
+    origins: tuple[str, ...] = ("http://127.0.0.1:*", "http://localhost:*", "http://[::1]:*")
+    """Origins that a browser may say; without the header there is none."""
+    sessions: int = 64
+    """Of the handshake era at once; about 40 KB each."""
+    idle_seconds: float = 300.0
+    """A session without a request for so long is ended."""
+    body_bytes: int = 4 * 1024 * 1024
+
+
+def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any]:
+    """The SDK's server of a registry, not started. It serves any number of connections, on any transports at once.
+
+    They share its commands and services, and see nothing of each other. Changes of the registry are told to them.
+
+    Raises:
+        BadSetting: the commands can't be offered; says why, with both sources of a collision.
+    """
+    options = options or ServeOptions()
+    graph = Graph(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
+    graph.offer(LOCAL)  # what can't be offered ends the start
+    dispatcher = Dispatcher(threads=options.threads, services=options.services)
+    identity = Identity(name=options.name, version=options.version, instructions=options.instructions)
+    return build_server(graph, dispatcher, identity, extensions=options.extensions, asking=options.asking)
+
+
+async def serve_streams(
+    served: Registry | Server[Any], read: Incoming, write: Outgoing, *, options: ServeOptions | None = None
+) -> None:
+    """Serve one client on a pair of streams until it closes its end; both are closed then.
+
+    For many clients at once `build` a server and pass that: they share its services. Of the options only `line_bytes`
+    counts then.
+
+    Raises:
+        BadSetting: the commands can't be offered.
+    """
+    options = options or ServeOptions()
+    server = _server(served, options)
+    async with message_streams(read, write, options.line_bytes) as streams:
+        await server.run(*streams, server.create_initialization_options())
+
+
+def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> int:
+    """Serve on the standard streams until the client closes its end, or SIGTERM or SIGINT comes. POSIX only.
+
+    Until then fd 1 is the log: what a command prints does not reach the client. The log itself is yours to configure.
+
+    Returns:
+        The exit code for the process: 0, or 128 and the signal's number.
+
+    Raises:
+        BadSetting: the commands can't be offered, or a standard stream is closed.
+    """
+    have_standard_error()
+    require_wire()
+    ending = Ending()
+    try:
+        anyio.run(_on_stdio, registry, options or ServeOptions(), ending)
+    finally:
+        ending.over()
+    return ending.exit_code
+
+
+def http_app(
+    served: Registry | Server[Any], *, options: ServeOptions | None = None, http: HttpOptions | None = None
+) -> "ASGIApp":
+    """An ASGI application that serves both protocol eras; what runs it must run its lifespan, once.
+
+    A client of the handshake era that was away gets what it missed (Last-Event-ID). With a server that was built
+    before, the options do not count.
+
+    Raises:
+        BadSetting: the commands can't be offered.
+    """
+    # Imported late: a server on stdio needs none of it.
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from coretools.serving.events import RETRY_MILLISECONDS, EventsBySession, Resumable
+
+    http = http or HttpOptions()
+    server = _server(served, options or ServeOptions())
+    return Resumable(
+        server.streamable_http_app(
+            streamable_http_path=http.path,
+            event_store=EventsBySession(),
+            retry_interval=RETRY_MILLISECONDS,
+            max_request_body_size=http.body_bytes,
+            session_idle_timeout=http.idle_seconds,
+            max_sessions=http.sessions,
+            transport_security=TransportSecuritySettings(
+                enable_dns_rebinding_protection=True, allowed_hosts=[*http.hosts], allowed_origins=[*http.origins]
+            ),
+        )
+    )
+
+
+async def _on_stdio(registry: Registry, options: ServeOptions, ending: Ending) -> None:
+    server = build(registry, options)
+    with standard_streams_claimed() as wire:
+        await run_on_wire(server, wire, line_bytes=options.line_bytes, ending=ending)
+
+
+def _server(served: Registry | Server[Any], options: ServeOptions) -> Server[Any]:
+    return build(served, options) if isinstance(served, Registry) else served

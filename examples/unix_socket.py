@@ -1,0 +1,45 @@
+"""One server for many clients on a Unix socket: they share its services, and see nothing of each other's calls.
+
+python -m examples.unix_socket PATH
+"""
+
+import sys
+
+import anyio
+from anyio.abc import SocketStream, TaskStatus
+
+from coretools.call import Call
+from coretools.declare import Effect
+from coretools.registry import Registry
+from coretools.services import Services
+from coretools.serving.serve import build, serve_streams
+
+registry = Registry()
+
+
+@registry.tool(Effect.ADD)
+async def count(steps: int, call: Call, services: Services) -> str:
+    """Count to a number, step by step, and say how many have counted here."""
+    for step in range(1, steps + 1):
+        await call.progress(step, steps, f"at {step}")
+    while True:
+        before = await services.values.get("counted")
+        after = str(int(before or b"0") + 1).encode()
+        if await services.values.compare_and_set("counted", before, after):
+            return f"counted to {steps}; {after.decode()} have counted"
+
+
+async def serve(path: str, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    """Serve every client that connects, until it is cancelled."""
+    server = build(registry)
+
+    async def connected(stream: SocketStream) -> None:
+        await serve_streams(server, stream, stream)
+
+    async with await anyio.create_unix_listener(path, mode=0o600) as listener:
+        task_status.started()
+        await listener.serve(connected)
+
+
+if __name__ == "__main__":
+    anyio.run(serve, sys.argv[1])

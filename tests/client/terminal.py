@@ -1,0 +1,85 @@
+"""A person at a terminal: a program on a real pseudo terminal, what it shows, and what is typed."""
+
+import os
+import re
+import select
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+ANSWER_SECONDS = 30.0
+TREE = Path(__file__).parent.parent.parent
+
+# The terminal becomes the controlling one, so that Ctrl-C is a signal.
+_LAUNCHER = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    " os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
+
+
+class Terminal:
+    """The person's end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process = process
+        self._master = master
+        self.shown = ""
+        self._seen = 0
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> str:
+        """Wait until a text is shown behind what was waited for before; what came up to it."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while text not in (plain := _ESCAPES.sub("", self.shown))[self._seen :]:
+            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"{text!r} was not shown: {plain[self._seen :]!r}"
+            assert self._read(), f"it ended before {text!r}: {plain[self._seen :]!r}"
+        end = plain.index(text, self._seen) + len(text)
+        before = plain[self._seen : end]
+        self._seen = end
+        return before
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        while self._read():
+            pass
+        return self.process.wait(ANSWER_SECONDS)
+
+    def _read(self) -> bool:
+        data = b""
+        with suppress(OSError):  # EIO: the other end was closed
+            data = os.read(self._master, 65536)
+        self.shown += data.decode("utf-8", "replace")
+        # prompt_toolkit asks where the cursor is, and waits for the answer.
+        if b"\x1b[6n" in data:
+            os.write(self._master, b"\x1b[1;1R")
+        return bool(data)
+
+
+@contextmanager
+def terminal(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+    """Run Python with these words on a terminal of its own."""
+    master, slave = os.openpty()
+    termios.tcsetwinsize(slave, (24, 120))
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LAUNCHER, *words],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=cwd,
+        env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(TREE), **(environment or {})},
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)

@@ -1,0 +1,21 @@
+"""An app of ours on a loopback socket, in the test's own process."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp) -> AsyncIterator[str]:
+    """The URL of the app, which is served until the end of the block."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    with socket.create_server(("127.0.0.1", 0)) as accepting:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(server.serve, sockets=[accepting]))
+            yield f"http://127.0.0.1:{accepting.getsockname()[1]}/mcp"
+            server.should_exit = True

@@ -1,0 +1,46 @@
+"""The SDK's client on a byte stream that is open already: one line of JSON for each message."""
+
+import contextlib
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.abc import ByteStream
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+
+
+class Over:
+    """The two ends of a client on a byte stream, as its SDK takes them: one line of JSON for each message."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> TransportStreams:
+        received, read = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+        write, to_send = anyio.create_memory_object_stream[SessionMessage](16)
+        for stream in (received, read, write, to_send):
+            self._stack.push_async_callback(stream.aclose)
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(self._receive, received)
+        tasks.start_soon(self._send, to_send)
+        self._stack.callback(tasks.cancel_scope.cancel)
+        return read, write
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stream.aclose()
+        await self._stack.aclose()
+
+    async def _receive(self, received: Any) -> None:
+        held = b""
+        with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                *lines, held = (held + await self._stream.receive()).split(b"\n")
+                for line in lines:
+                    await received.send(SessionMessage(types.jsonrpc_message_adapter.validate_json(line)))
+
+    async def _send(self, to_send: Any) -> None:
+        async for item in to_send:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await self._stream.send(text.encode() + b"\n")

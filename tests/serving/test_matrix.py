@@ -1,0 +1,280 @@
+"""Every feature of the protocol in both eras, on each transport, with a client that can be asked and one that can't."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.server.lowlevel import Server
+from pydantic import FileUrl
+
+from coretools.serving.blocks import ERROR_KEY
+from coretools.serving.serve import build, http_app
+from tests.serving.featured import MANY, OPTIONS, STEPS, registry
+from tests.serving.http_peer import listening
+
+SECONDS = 20
+TREE = Path(__file__).parent.parent.parent
+ERAS = ("legacy", "auto")
+TRANSPORTS = ("memory", "stdio", "http")
+
+
+class Heard:
+    """What came without being asked for."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+        self._news = anyio.Event()
+
+    def note(self, item: Any) -> None:
+        self._items.append(item)
+        self._news.set()
+
+    async def first(self, kind: type) -> Any:
+        """The first of a kind that came, awaited."""
+        with anyio.fail_after(SECONDS):
+            while not (found := [item for item in self._items if isinstance(item, kind)]):
+                await self._news.wait()
+                self._news = anyio.Event()
+        return found[0]
+
+
+@dataclass
+class Seat:
+    """A connected client, and what it hears."""
+
+    era: str
+    is_able: bool
+    """Whether it can be asked: elicitation, sampling, roots."""
+    heard: Heard = field(default_factory=Heard)
+    client: Client = field(init=False)
+
+    async def call(self, name: str, **arguments: Any) -> types.CallToolResult:
+        with anyio.fail_after(SECONDS):
+            return await self.client.call_tool(name, arguments)
+
+    async def said(self, name: str, **arguments: Any) -> str:
+        """The text of a call that works."""
+        result = await self.call(name, **arguments)
+        assert not result.is_error, result
+        (block,) = result.content
+        assert isinstance(block, types.TextContent)
+        return block.text
+
+
+async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """A person who fills in every form."""
+    assert isinstance(params, types.ElicitRequestFormParams)
+    shapes = params.requested_schema["properties"]
+    if "answer" not in shapes:
+        return types.ElicitResult(action="accept", content={"name": "Ada", "age": 36})
+    if shapes["answer"]["type"] == "boolean":
+        return types.ElicitResult(action="accept", content={"answer": True})
+    return types.ElicitResult(action="accept", content={"answer": shapes["answer"].get("enum", ["word"])[-1]})
+
+
+async def think(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    """A model of one thought."""
+    return types.CreateMessageResult(
+        role="assistant", model="one", content=types.TextContent(type="text", text="A cat is a cat.")
+    )
+
+
+async def roots(context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///work"))])
+
+
+@asynccontextmanager
+async def reached(transport: str) -> AsyncIterator[Server[Any] | StdioServerParameters | str]:
+    """The features behind a transport."""
+    if transport == "stdio":
+        yield StdioServerParameters(command=sys.executable, args=["-m", "tests.serving.featured"], cwd=TREE)
+    elif transport == "http":
+        async with listening(http_app(registry(), options=OPTIONS)) as url:
+            yield url
+    else:
+        yield build(registry(), OPTIONS)
+
+
+@asynccontextmanager
+async def seated(target: Server[Any] | StdioServerParameters | str, seat: Seat) -> AsyncIterator[None]:
+    """A client, connected."""
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        seat.heard.note(params)
+
+    async def hear(message: types.ServerNotification | Exception) -> None:
+        seat.heard.note(message)
+
+    seat.client = Client(
+        target,
+        mode=seat.era,
+        elicitation_callback=answer if seat.is_able else None,
+        sampling_callback=think if seat.is_able else None,
+        list_roots_callback=roots if seat.is_able else None,
+        logging_callback=log,
+        log_level="info",
+        message_handler=hear,
+    )
+    async with seat.client:
+        yield
+
+
+async def tools(seat: Seat) -> None:
+    assert {"say", "measure"} <= {tool.name for tool in (await seat.client.list_tools()).tools}
+    assert await seat.said("say", text="hello") == "hello"
+    refused = await seat.call("say", text="hello", volume=3)
+    assert refused.is_error
+    assert (refused.meta or {})[ERROR_KEY] == "invalid-arguments"
+
+
+async def structured_results(seat: Seat) -> None:
+    result = await seat.call("measure", text="hello")
+    assert result.structured_content == {"length": 5}
+    assert await seat.said("measure", text="hello") == "5 long"
+
+
+async def resources(seat: Seat) -> None:
+    listed = {one.uri for one in (await seat.client.list_resources()).resources}
+    assert listed == {"featured://fixed", "featured://state"}
+    (template,) = (await seat.client.list_resource_templates()).resource_templates
+    assert template.uri_template == "featured://guests/{name}"
+    for uri, text in (("featured://fixed", "fixed"), ("featured://guests/Ada", "guest Ada")):
+        (contents,) = (await seat.client.read_resource(uri)).contents
+        assert isinstance(contents, types.TextResourceContents)
+        assert (contents.uri, contents.text) == (uri, text)
+    with pytest.raises(MCPError):
+        await seat.client.read_resource("featured://nothing")
+
+
+async def prompts(seat: Seat) -> None:
+    result = await seat.client.get_prompt("greet", {"name": "Ada", "manner": "short"})
+    assert [message.content for message in result.messages] == [types.TextContent(type="text", text="Greet Ada, short")]
+
+
+async def progress(seat: Seat) -> None:
+    seen: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    with anyio.fail_after(SECONDS):
+        await seat.client.call_tool("advance", {}, progress_callback=note)
+    assert seen[-1] == STEPS
+    assert seen == sorted(set(seen))
+
+
+async def logs(seat: Seat) -> None:
+    await seat.call("tell")
+    logged = await seat.heard.first(types.LoggingMessageNotificationParams)
+    assert (logged.level, logged.data) == ("warning", "told")
+
+
+ASKED = (
+    ("ask_text", "text", "word", "word"),
+    ("ask_choice", "choice", "green", "green"),
+    ("ask_yes", "yes", True, "True"),
+    ("ask_form", "person", {"name": "Ada", "age": 36}, "Ada is 36"),
+    ("ask_model", "thought", "A cat is a cat.", "A cat is a cat."),
+    ("ask_roots", "roots", ["file:///work"], "file:///work"),
+)
+"""Tool, key of its question, answer, what it says then."""
+
+
+async def questions(seat: Seat) -> None:
+    for tool, key, given, says in ASKED:
+        assert await seat.said(tool, answers={key: given}) == says
+        if seat.is_able:
+            assert await seat.said(tool) == says
+        else:
+            refused = await seat.call(tool)
+            assert refused.is_error
+            assert (refused.meta or {})[ERROR_KEY] == "answer-needed"
+
+
+async def completion(seat: Seat) -> None:
+    greet = types.PromptReference(type="ref/prompt", name="greet")
+    guests = types.ResourceTemplateReference(type="ref/resource", uri="featured://guests/{name}")
+    for reference, argument, typed, values in (
+        (greet, "manner", "f", ["formal"]),
+        (greet, "name", "a", ["Ada", "Alan"]),
+        (guests, "name", "G", ["Grace"]),
+    ):
+        found = await seat.client.complete(reference, {"name": argument, "value": typed})
+        assert found.completion.values == values
+
+
+async def list_changes(seat: Seat) -> None:
+    if seat.era == "legacy":
+        await seat.call("toggle")
+        await seat.heard.first(types.ToolListChangedNotification)
+    else:
+        with anyio.fail_after(SECONDS):
+            async with seat.client.listen(tools_list_changed=True) as changes:
+                await seat.call("toggle")
+                await anext(aiter(changes))
+    listed = await seat.client.list_tools(cache_mode="bypass")
+    assert "added" in {tool.name for tool in listed.tools}
+    assert await seat.said("added") == "here"
+
+
+async def subscriptions(seat: Seat) -> None:
+    uri = "featured://state"
+    if seat.era == "legacy":
+        await seat.client.subscribe_resource(uri)
+        await seat.call("change", to="after")
+        assert (await seat.heard.first(types.ResourceUpdatedNotification)).params.uri == uri
+        await seat.client.unsubscribe_resource(uri)
+    else:
+        with anyio.fail_after(SECONDS):
+            async with seat.client.listen(resource_subscriptions=[uri]) as changes:
+                await seat.call("change", to="after")
+                assert (await anext(aiter(changes))).uri == uri  # type: ignore[union-attr]  # an update
+    (contents,) = (await seat.client.read_resource(uri, cache_mode="bypass")).contents
+    assert isinstance(contents, types.TextResourceContents)
+    assert contents.text == "after"
+
+
+async def pagination(seat: Seat) -> None:
+    first = await seat.client.list_prompts()
+    second = await seat.client.list_prompts(cursor=first.next_cursor)
+    assert len({prompt.name for prompt in (*first.prompts, *second.prompts)}) == MANY + 1
+    assert first.next_cursor
+    assert second.next_cursor is None
+    with pytest.raises(MCPError):
+        await seat.client.list_prompts(cursor="MjAw")
+
+
+async def cancellation(seat: Seat) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(seat.client.call_tool, "hang", {})
+        assert await seat.said("hanging") == "hangs"
+        tasks.cancel_scope.cancel()
+    assert await seat.said("cancelled") == "cancelled"
+
+
+Feature = Callable[[Seat], Awaitable[None]]
+
+FEATURES: tuple[Feature, ...] = (
+    *(tools, structured_results, resources, prompts, progress, logs, questions, completion),
+    *(list_changes, subscriptions, pagination, cancellation),
+)
+
+
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed as of 2026-07-28")  # so the SDK says before too
+@pytest.mark.parametrize("is_able", [True, False], ids=["able", "unable"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_every_feature_works(era: str, transport: str, is_able: bool, subtests: pytest.Subtests) -> None:
+    """interoperability-9: the same on each transport, in each era, and for clients that can't be asked."""
+    seat = Seat(era, is_able)
+    async with reached(transport) as target, seated(target, seat):
+        for feature in FEATURES:
+            with subtests.test(feature=feature.__name__):
+                await feature(seat)

@@ -1,0 +1,237 @@
+"""The documentation model, the pages made of it, and that those in the tree are not stale (docs/specs/client.md)."""
+
+import json
+import os
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from coretools.asking import AskConfirmation
+from coretools.call import Call
+from coretools.declare import (
+    Effect,
+    asks,
+    at,
+    automation_hidden,
+    details,
+    hidden,
+    metadata,
+    raw_schema,
+    resource,
+    tool,
+)
+from coretools.documentation import Documentation, documentation_of, page_of
+from coretools.errors import BadSetting
+from coretools.reference import TABLE_END, TABLE_START, pages, tool_table, usage, with_table
+from coretools.registry import Registry
+from coretools.serving.assembly import assembled
+from coretools.settings import Settings
+
+TREE = Path(__file__).parent.parent
+MEND = "run `coretools docs --write docs/reference --page README.md` in the tree"
+
+
+class Person(BaseModel):
+    name: str
+    born: date | None = None
+
+
+@tool(Effect.ADD, idempotent=True)
+@asks("sure")
+@details("Ask the person first.")
+@metadata({"org.example/icon": "pen"})
+@at("{group}", "invite")
+async def invite(
+    group: Annotated[str, Field(description="Which of them")],
+    people: Annotated[list[Person], Field(description="Whom", max_length=5)],
+    call: Call,
+    *,
+    kind: Literal["guest", "host"] = "guest",
+    seats: Annotated[int, Field(ge=1, le=9)] = 2,
+    quiet: bool = False,
+    until: date | None = None,
+) -> str:
+    """Invite people. Each gets a letter.
+
+    Letters are | sent at once, and *not* taken back.
+    """
+    await call.ask(AskConfirmation(key="sure", message="Send?"))
+    return f"{group} {people} {kind} {seats} {quiet} {until}"
+
+
+@resource("lists://all")
+def all_lists() -> str:
+    """Every list."""
+    return ""
+
+
+@tool(Effect.READ)
+@automation_hidden
+def secret_list() -> str:
+    """For people."""
+    return ""
+
+
+@tool(Effect.READ)
+@hidden
+def back_door() -> str:
+    """For nobody's eyes."""
+    return ""
+
+
+@tool(Effect.READ)
+@raw_schema({"type": "object", "properties": {"x": {"type": ["integer", "null"], "default": 3}}, "required": []})
+def anything(arguments: dict[str, object]) -> str:
+    """Published as it stands."""
+    return json.dumps(arguments)
+
+
+@pytest.fixture
+def registry() -> Registry:
+    found = Registry()
+    found.context("party", summary="guests and lists", details="More of it.")
+    for function in (invite, all_lists, secret_list, back_door, anything):
+        found.add(function, "party", context=("party",))
+    return found
+
+
+@pytest.fixture
+async def ours(tmp_path: Path) -> Documentation:
+    async with assembled(Settings(roots=(str(tmp_path),), profile="all"), dict(os.environ)) as assembly:
+        return documentation_of(assembly.graph.registry)
+
+
+def test_the_model_holds_everything_that_is_declared(registry: Registry) -> None:
+    """client-9: route, name, texts, effect, hints, surfaces, parameters, questions, metadata; as plain JSON."""
+    found = json.loads(json.dumps(documentation_of(registry).as_json()))
+    assert found["contexts"] == [{"words": ["party"], "summary": "guests and lists", "details": "More of it."}]
+    page = found["commands"][0]
+    assert page["route"] == ["party", "{group}", "invite"]
+    assert (page["name"], page["tool_set"], page["effect"]) == ("party_invite", "party", "add")
+    assert page["summary"] == "Invite people. Each gets a letter."
+    assert page["details"].startswith("Letters are | sent at once")
+    assert page["details"].endswith("Ask the person first.")
+    assert page["hints"] == {
+        "read_only": False,
+        "destructive": False,
+        "idempotent": True,
+        "open_world": False,
+        "long_running": False,
+    }
+    assert (page["surfaces"], page["asks"]) == (["tool"], ["sure"])
+    assert page["profiles"] == ["ci", "dev"]
+    assert page["metadata"] == {"org.example/icon": "pen"}
+    names = [one["name"] for one in page["parameters"]]
+    assert names == ["group", "people", "kind", "seats", "quiet", "until"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("group", ("string", True, None, (), ())),
+        ("people", ("list of object", True, None, (), ("5 at most",))),
+        ("kind", ("string", False, "guest", ("guest", "host"), ())),
+        ("seats", ("integer", False, 2, (), ("at most 9",))),
+        ("quiet", ("boolean", False, False, (), ())),
+        ("until", ("string", False, None, (), ("format date",))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_parameter_has_its_type_default_choices_and_limits(
+    registry: Registry, name: str, expected: tuple[object, ...]
+) -> None:
+    """client-9: a default that the schema leaves out comes from the signature."""
+    page = page_of(next(iter(registry)))
+    found = next(one for one in page.parameters if one.name == name)
+    assert (found.type, found.is_required, found.default, found.choices, found.limits) == expected
+
+
+def test_what_is_in_an_object_is_told(registry: Registry) -> None:
+    """client-9: nested models."""
+    people = next(one for one in page_of(next(iter(registry))).parameters if one.name == "people")
+    assert [(one.name, one.type, one.is_required) for one in people.fields] == [
+        ("name", "string", True),
+        ("born", "string", False),
+    ]
+
+
+def test_surfaces_addresses_and_schemas_of_their_own_are_told(registry: Registry) -> None:
+    """client-9: a resource with its address; a published schema as it stands."""
+    found = {page.name: page for page in documentation_of(registry).commands}
+    assert (found["party_all_lists"].surfaces, found["party_all_lists"].uri) == (("resource",), "lists://all")
+    raw = found["party_anything"].parameters[0]
+    assert (raw.name, raw.type, raw.default) == ("x", "integer or null", 3)
+
+
+def test_hidden_commands_are_in_no_documentation_and_those_for_people_are_marked(registry: Registry) -> None:
+    """client-9, graph-8: hidden from every list; hidden from agents only is another thing."""
+    documentation = documentation_of(registry)
+    text = json.dumps(documentation.as_json()) + "".join(pages(documentation).values())
+    assert "back_door" not in text
+    assert "secret_list" not in tool_table(documentation)
+    assert "for people only" in pages(documentation)["party.md"]
+
+
+def test_pages_show_usage_parameters_and_limits(registry: Registry) -> None:
+    """client-10: one page for each tool set, and an index."""
+    made = pages(documentation_of(registry))
+    assert set(made) == {"README.md", "party.md"}
+    page = made["party.md"]
+    assert "`coretools party GROUP invite PEOPLE ... [options]`" in page
+    assert "| `people` | list of object | required | Whom; 5 at most |" in page
+    assert "| `people[].born` | string | `null` | format date |" in page
+    assert '| `kind` | string | `"guest"` | one of guest, host |' in page
+    assert "\\*not\\* taken back" in page
+    assert "- asks: `sure`" in page
+    assert "- resource: `lists://all` (text/plain)" in page
+    assert "[`party {group} invite`](party.md#party_invite)" in made["README.md"]
+    assert "`party`: guests and lists" in made["README.md"]
+
+
+def test_usage_names_what_must_be_given_in_order(registry: Registry) -> None:
+    """client-10: parameters of the route stand in it."""
+    assert [usage(page_of(command)) for command in registry] == [
+        "party GROUP invite PEOPLE ... [options]",
+        "party all_lists",
+        "party secret_list",
+        "party back_door",
+        "party anything [options]",
+    ]
+
+
+def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
+    """client-10: the text around the markers stays, and writing twice changes nothing."""
+    table = tool_table(documentation_of(registry))
+    page = f"# Mine\n\n{TABLE_START}\nold\n{TABLE_END}\nrest\n"
+    once = with_table(page, table)
+    assert once == f"# Mine\n\n{TABLE_START}\n\n{table}\n\n{TABLE_END}\nrest\n"
+    assert with_table(once, table) == once
+    with pytest.raises(BadSetting, match="no place"):
+        with_table("# Mine\n", table)
+
+
+async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
+    """client-10: what is in docs/reference is what the declarations say."""
+    made = pages(ours)
+    there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
+    stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
+    assert stale == [], MEND
+
+
+async def test_the_table_of_tools_in_the_readme_is_not_stale(ours: Documentation) -> None:
+    """client-10: the README names every tool."""
+    text = (TREE / "README.md").read_text(encoding="utf-8")
+    assert with_table(text, tool_table(ours)) == text, MEND
+
+
+async def test_every_tool_and_every_parameter_is_in_the_reference(ours: Documentation) -> None:
+    """client-10: nothing is left out."""
+    made = pages(ours)
+    for command in ours.commands:
+        page = made[f"{command.tool_set}.md"].partition(f"## {command.name}\n")[2].partition("\n## ")[0]
+        assert command.name in made["README.md"]
+        for parameter in command.parameters:
+            assert f"`{parameter.name}`" in page, (command.name, parameter.name)
