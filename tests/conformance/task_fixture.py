@@ -1,0 +1,77 @@
+"""What the suite's scenarios for the tasks extension call. They belong to no revision of the protocol."""
+
+from typing import Annotated
+
+import anyio
+from pydantic import BaseModel, Field
+
+from coretools.asking import AskForm
+from coretools.call import Call
+from coretools.declare import Effect, asks, tool
+from coretools.errors import CapabilityMissing, RequestRefused, Unsupported
+from coretools.registry import Registry
+
+TASKS = "io.modelcontextprotocol/tasks"
+LEAST_SECONDS = 0.05
+"""A call that is through at once is no task; the suite wants one of each of these."""
+
+
+class Confirmed(BaseModel):
+    confirm: bool
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Jobs:
+    """Long-running tools, and one that is not."""
+
+    @tool(Effect.READ)
+    def greet(self, name: str = "World") -> str:
+        """Greet."""
+        return f"Hello, {name}!"
+
+    @tool(Effect.READ, long_running=True)
+    async def slow_compute(self, seconds: Annotated[float, Field(ge=0)], label: str = "") -> str:
+        """Take some time."""
+        await anyio.sleep(max(seconds, LEAST_SECONDS))
+        return f"computed {label} in {seconds:g} s"
+
+    @tool(Effect.READ, long_running=True)
+    async def failing_job(self, call: Call) -> str:
+        """Fail after a while; only for who knows tasks."""
+        if not call.offers(TASKS):
+            raise CapabilityMissing(TASKS)
+        await anyio.sleep(LEAST_SECONDS)
+        raise Unsupported("this job always fails")
+
+    @tool(Effect.READ, long_running=True)
+    async def protocol_error_job(self) -> str:
+        """Fail as a request does."""
+        await anyio.sleep(LEAST_SECONDS)
+        raise RequestRefused("this job ends with an error of the protocol", code=-32603)
+
+    @asks("confirm")
+    @tool(Effect.CHANGE, long_running=True)
+    async def confirm_delete(self, filename: str, call: Call) -> str:
+        """Ask before it deletes, which it does not."""
+        answer = await call.ask(AskForm(key="confirm", message=f"Delete {filename}?", model=Confirmed))
+        return f"deleted {filename}" if answer.confirm else f"kept {filename}"
+
+    @asks("first", "second")
+    @tool(Effect.READ, long_running=True)
+    async def multi_input(self, call: Call) -> str:
+        """Ask twice at once."""
+        first, second = await call.ask_all(
+            AskForm(key="first", message="The first name?", model=Name),
+            AskForm(key="second", message="The second name?", model=Name),
+        )
+        return f"{first.name} and {second.name}"
+
+
+def registry() -> Registry:
+    """Every job."""
+    commands = Registry()
+    commands.add_set("jobs", Jobs())
+    return commands
