@@ -9,8 +9,8 @@ from coretools.asking import AskConfirmation
 CONFIRM = "confirm"
 """Key of every such question."""
 
-SHOWN_CHARACTERS = 400
-"""Of one argument. A file's text is shown by its start, its end and its length; its path is shown whole."""
+SHOWN_CHARACTERS = 4_096
+"""Of one argument; a longer one is shown by its start, its end and its length. No path is longer (PATH_MAX)."""
 
 
 def before_call(name: str, arguments: Mapping[str, Any]) -> AskConfirmation:
@@ -27,7 +27,7 @@ def _name(argument: str) -> str:
 def _shown(value: Any) -> str:
     """A value as JSON in printable ASCII, so that no character hides another."""
     text = json.dumps(value, default=str)
-    if len(text) <= SHOWN_CHARACTERS:
+    if len(value if isinstance(value, str) else text) <= SHOWN_CHARACTERS:
         return text
     half = SHOWN_CHARACTERS // 2
     return f"{text[:half]} [{len(text) - 2 * half} characters more] {text[-half:]}"

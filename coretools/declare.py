@@ -77,6 +77,8 @@ class Declaration:
     """Keys of the questions it may ask; each can be answered beforehand in the argument `answers`."""
     unlisted_asks: tuple[str, ...] = ()
     """Those of them that its schema does not name."""
+    asked_as: tuple[str, ...] = ()
+    """Tools that do the same: a question that the operator wants before one of them stands before this too."""
     asks_first: bool = False
     """The operator wants a person's yes before each call; never declared, but read from his file."""
     input_schema: Mapping[str, Any] | None = None
@@ -170,6 +172,11 @@ def asks(*keys: str, is_listed: bool = True) -> Decorator:
     The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then.
     """
     return _amend(asks=keys, unlisted_asks=() if is_listed else keys)
+
+
+def asked_as(*tools: str) -> Decorator:
+    """Have the operator's question before one of these tools stand before this command too: it does the same."""
+    return _amend(asked_as=tools)
 
 
 def raw_schema(schema: Mapping[str, Any]) -> Decorator:

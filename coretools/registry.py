@@ -136,6 +136,11 @@ class Registry:
         self.version = 0
         """Another one after each change."""
 
+    @property
+    def separator(self) -> str:
+        """What stands between the words of a route in a name."""
+        return self._separator
+
     def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
         """Describe a context, and get what adds commands to it.
 
@@ -269,7 +274,9 @@ class Registry:
     def _asking(self, command: Command) -> Command:
         """The command as the operator wants it: with a question before it, or as it is."""
         declared = command.declaration
-        if declared.asks_first or not any(fnmatchcase(command.name, pattern) for pattern in self._policy.ask):
+        names = (command.name, *declared.asked_as)
+        is_meant = any(fnmatchcase(name, pattern) for pattern in self._policy.ask for name in names)
+        if declared.asks_first or not is_meant:
             return command
         unlisted = declared.unlisted_asks if self._policy.trusts_answers else (*declared.unlisted_asks, CONFIRM)
         asks = dict.fromkeys((*declared.asks, CONFIRM))

@@ -330,10 +330,12 @@ def test_the_question_shows_the_call() -> None:
     """asking-9: every argument, in characters that hide nothing; of a long one start, end and length."""
     shown = before_call("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
     assert shown.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
-    assert "[4602 characters more]" in shown
+    assert "[906 characters more]" in shown
     assert shown.endswith("n: 3")
     assert all(character.isprintable() or character == "\n" for character in shown)
     assert len(shown.split("\n")) == 4
+    path = "docs/" + "./" * 1_000 + "../../elsewhere/" + "./" * 1_000
+    assert path in before_call("delete_file", {"path": path}).message
     assert before_call("x", {"a\nb": 1}).message == 'Run x?\n"a\\nb": 1'
 
 

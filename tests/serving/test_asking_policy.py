@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
 from coretools.errors import BadSetting
 from coretools.operator_policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy, ToolPolicy
@@ -192,6 +192,21 @@ async def test_a_tool_waits_for_a_yes(tmp_path: Path, era: str) -> None:
     assert yes.made == [["x"]]
     assert yes.seen == ['Run delete_file?\npath: "x"']
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_file_as_a_resource_waits_like_the_tool_that_reads_it(tmp_path: Path, era: str) -> None:
+    """asking-9: the question before read_file has no side door."""
+    (tmp_path / "x").write_text("canary")
+    tools = ToolPolicy(ask=("read_file",))
+    async with serving(tmp_path, era, None, tools=tools) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource("coretools://files/x")
+        assert "canary" not in str(caught.value)
+    someone = Someone(tmp_path)
+    async with serving(tmp_path, era, someone, tools=tools) as client:
+        found = await client.read_resource("coretools://files/x")
+    assert (found.contents[0].text, len(someone.seen)) == ("canary", 1)
 
 
 async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:

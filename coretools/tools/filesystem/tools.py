@@ -14,7 +14,7 @@ from pydantic import Field
 from coretools.call import check_cancelled
 from coretools.completion import MOST_COUNTED, Completes
 from coretools.content import Embedded
-from coretools.declare import Effect, resource, tool
+from coretools.declare import Effect, asked_as, resource, tool
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.listing import beginning_with, list_directory
@@ -47,6 +47,7 @@ class Filesystem:
         self._roots = roots
         self._limits = limits
 
+    @asked_as("read_file")
     @resource("coretools://files/{+path}", version="file_version")
     def file(self, path: AnyPath) -> str | Embedded:
         """The content of a file."""
