@@ -115,22 +115,31 @@ class Graph:
 
     async def _exchange(self) -> None:
         version = self.registry.version
-        try:
-            built = {selection: self._built(selection) for selection in self._offers}
-            for selection, offer in built.items():
-                proved = set(map(id, self._offers[selection].commands))
-                for command in offer.commands:
-                    if id(command) not in proved:
-                        command.prove()
-        except CoreError as error:
-            logger.warning("the changed commands can't be served, the ones before are: %s", error)
+        # In a task of its own: a type of somebody else's may fail in any way, and must not end the following.
+        building = asyncio.get_running_loop().create_task(self._rebuilt())
+        await asyncio.wait({building})
+        failure = building.exception()
+        if failure is not None:
+            trace = None if isinstance(failure, CoreError) else failure
+            said = "the changed commands can't be served, the ones before are: %s"
+            logger.warning(said, failure, exc_info=trace)
             return
+        built = building.result()
         self._version = version
         kinds = frozenset(kind for kind in Surface for one in built if _differ(kind, self._offers[one], built[one]))
-        self._offers = built
+        self._offers |= built
         if kinds:
             for listener in tuple(self._listeners):
                 await listener(kinds)
+
+    async def _rebuilt(self) -> dict[Selection, Offer]:
+        built = {selection: self._built(selection) for selection in self._offers}
+        for selection, offer in built.items():
+            proved = set(map(id, self._offers[selection].commands))
+            for command in offer.commands:
+                if id(command) not in proved:
+                    command.prove()
+        return built
 
     def _built(self, selection: Selection) -> Offer:
         registry = self.registry

@@ -230,6 +230,35 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
         assert "gives no schema" in caplog.text
 
 
+async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:
+    """graph-9: the old offer stays in force, the log has the reason, and later changes are told."""
+
+    class Broken:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+            raise ZeroDivisionError("of somebody else")
+
+    def broken(value: Any) -> str:
+        """Take what fails while its schema is built."""
+        return str(value)
+
+    broken.__annotations__["value"] = Broken
+    async with served() as one:
+        with caplog.at_level(logging.WARNING, logger="coretools.graph"):
+            one.registry.add(tool(Effect.READ)(broken))
+            await one.clock.until_asleep()
+            one.clock.pass_time()
+            await anyio.wait_all_tasks_blocked()
+        assert one.tools == ["first"]
+        assert "of somebody else" in caplog.text
+        one.registry.remove("broken")
+        one.registry.add(second)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL}
+        assert one.tools == ["first", "second"]
+
+
 async def test_a_registry_may_change_in_another_thread() -> None:
     """graph-9: the exchange is made on the event loop."""
     async with served() as one:

@@ -23,7 +23,7 @@ from coretools.client.render import (
     tools_table,
 )
 from coretools.client.session import in_process
-from coretools.client.terminal import Screen
+from coretools.client.terminal import Screen, escaped
 from coretools.errors import CoreError, UnknownTool, exit_code_of
 from coretools.serving.ending import Ending, until_signalled
 from coretools.settings import Settings
@@ -71,7 +71,8 @@ async def _call(client: Client, request: Request) -> int:
     if request.as_json:
         unprinted = put(result_json(request.tool, result))
     elif kind is None:
-        unprinted = put(result_text(result))
+        text = result_text(result)
+        unprinted = put(escaped(text) if Screen.of(os.environ).shows_results else text)
     else:
         complain(result_text(result))
     run = still_running(result)

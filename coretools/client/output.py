@@ -3,12 +3,13 @@
 import os
 import sys
 
+from coretools.client.terminal import escaped
 from coretools.errors import InputOutput
 
 
 def complain(text: str) -> None:
-    """Say something on standard error."""
-    sys.stderr.write(f"coretools: {text}\n")
+    """Say something on standard error. It may quote a file name: what would drive a terminal is escaped."""
+    sys.stderr.write(f"coretools: {escaped(text)}\n")
     sys.stderr.flush()
 
 

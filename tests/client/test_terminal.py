@@ -111,3 +111,16 @@ def test_ctrl_c_at_a_question_or_a_command_ends_all(tmp_path: Path) -> None:
         at.type("\x03")
         assert at.end() == 130
     assert processes_with(f"sleep {seconds}") == []
+
+
+def test_what_a_tool_says_of_a_name_does_not_drive_the_terminal(tmp_path: Path) -> None:
+    """client-15: nor what it prints, by `coretools call`: control characters of 8 bits (ECMA-48) are escaped too."""
+    (tmp_path / "notes.txt").write_text("a\x9b2Jb\n")
+    call = ("-m", "coretools.client.main", "call", "read_file")
+    with terminal(*call, "path=no\x1b[31mthing", cwd=tmp_path) as at:
+        assert at.end() == 66
+        assert "\x1b" not in at.shown
+        assert "no\\x1b[31mthing" in at.shown
+    with terminal(*call, "path=notes.txt", cwd=tmp_path) as at:
+        assert at.end() == 0
+        assert "a\\x9b2Jb" in at.shown

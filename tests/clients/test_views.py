@@ -324,3 +324,13 @@ def test_pictures_are_taken(drawn: dict[str, Page], pictures: Path) -> None:
     """apps-8: of each page on a desk in the light and on a phone in the dark, for people to look at."""
     taken = [pictures / f"{name.replace(' ', '-')}.png" for name in PICTURED]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in taken)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_a_long_new_file_is_drawn_in_time_that_grows_with_its_length() -> None:
+    """apps-5: what changed in a line is looked for behind removed lines only; the square of this would take minutes."""
+    script = Path(__file__).parents[2] / "coretools" / "serving" / "html" / "diff.js"
+    rows = "markChanges(new Array(600000).fill({ kind: 'added', code: 'x' }))"
+    program = f"{script.read_text().partition('function codeCell')[0]}\n{rows}; console.log('drawn')"
+    done = subprocess.run(["node", "-"], input=program, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "drawn\n"

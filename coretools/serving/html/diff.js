@@ -155,7 +155,8 @@ function markChanges(rows) {
     }
     const count = at - removed;
     let added = 0;
-    while (rows[at + added]?.kind === "added") {
+    // Only behind removed lines: looked for from each line of a new file, it would take the square of its length.
+    while (count > 0 && rows[at + added]?.kind === "added") {
       added += 1;
     }
     for (let pair = 0; count > 0 && count === added && pair < count; pair += 1) {
