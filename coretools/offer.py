@@ -13,7 +13,7 @@ from coretools.declare import Surface
 from coretools.errors import BadSetting, UnknownTool
 from coretools.registry import Command, named_twice
 from coretools.route import Context
-from coretools.settings import PROFILES
+from coretools.settings import PROFILES, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,45 @@ class Surfaces:
     """For clients that know tools only."""
     scheme: str = "coretools"
     """Of the addresses that promoted commands get."""
+
+
+def selection_of(settings: Settings) -> Selection:
+    """Which commands the operator wants: what the flags say, and what his file leaves of it."""
+    offer = settings.policy.offer
+    return Selection(
+        profile=settings.profile,
+        read_only=settings.read_only,
+        sets=offer.sets,
+        only=offer.only,
+        without=offer.without,
+    )
+
+
+def surfaces_of(settings: Settings) -> Surfaces:
+    """On which surfaces the operator wants them."""
+    offer = settings.policy.offer
+    return Surfaces(
+        promote_read_only=offer.promote_read_only,
+        resources_as_tools=offer.resources_as_tools,
+        prompts_as_tools=offer.prompts_as_tools,
+    )
+
+
+def require_known(commands: Iterable[Command], selection: Selection) -> None:
+    """Refuse a selection that names what is not there: a typing error in it would leave a command offered.
+
+    Raises:
+        BadSetting: names the tool set or the pattern.
+    """
+    commands = tuple(commands)
+    sets = {command.tool_set for command in commands if command.tool_set}
+    for name in selection.sets:
+        if name not in sets:
+            raise BadSetting(f"[offer] sets holds {name!r}: there are {', '.join(sorted(sets))}")
+    for key, patterns in (("only", selection.only), ("without", selection.without)):
+        for pattern in patterns:
+            if not any(fnmatchcase(command.name, pattern) for command in commands):
+                raise BadSetting(f"[offer] {key} holds {pattern!r}: there is no such command")
 
 
 @dataclass(frozen=True, slots=True)

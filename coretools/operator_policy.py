@@ -79,11 +79,26 @@ class ToolPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferPolicy:
+    """Which commands there are, and on which surfaces; `coretools.offer` has the meaning of each."""
+
+    sets: tuple[str, ...] = ()
+    """Tool sets; none named: all."""
+    only: tuple[str, ...] = ("*",)
+    without: tuple[str, ...] = ()
+    """Names or patterns of them."""
+    promote_read_only: bool = False
+    resources_as_tools: bool = False
+    prompts_as_tools: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPolicy:
     """The whole of the operator's file."""
 
     commands: CommandPolicy = CommandPolicy()
     tools: ToolPolicy = ToolPolicy()
+    offer: OfferPolicy = OfferPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment_pass: tuple[str, ...] = ()
     """Names of variables that commands get beside the built-in allow-list."""

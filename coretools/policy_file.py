@@ -18,6 +18,7 @@ from coretools.operator_policy import (
     CommandPolicy,
     CommandRule,
     ConfinementPolicy,
+    OfferPolicy,
     OperatorPolicy,
     ToolPolicy,
 )
@@ -76,7 +77,7 @@ def parse_policy(text: str, path: str, environment: Mapping[str, str]) -> Operat
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadSetting(f"{path}: no TOML: {error or 'nested too deeply'}") from error
     top = _Table(path, "the top of the file", found)
-    top.require_known("commands", "tools", "confinement", "environment", "output")
+    top.require_known("commands", "tools", "offer", "confinement", "environment", "output")
     environment_table = top.table("environment")
     environment_table.require_known("pass")
     output = top.table("output")
@@ -84,6 +85,7 @@ def parse_policy(text: str, path: str, environment: Mapping[str, str]) -> Operat
     return OperatorPolicy(
         commands=_commands(top.table("commands")),
         tools=_tools(top.table("tools")),
+        offer=_offer(top.table("offer")),
         confinement=_confinement(top.table("confinement"), environment),
         environment_pass=environment_table.texts("pass") or (),
         redact_output=output.switch("redact", default=False),
@@ -103,6 +105,21 @@ def _commands(table: "_Table") -> CommandPolicy:
 def _tools(table: "_Table") -> ToolPolicy:
     table.require_known("ask", "trusts_answers")
     return ToolPolicy(ask=table.texts("ask") or (), trusts_answers=table.switch("trusts_answers", default=False))
+
+
+def _offer(table: "_Table") -> OfferPolicy:
+    table.require_known("sets", "only", "without", "promote_read_only", "resources_as_tools", "prompts_as_tools")
+    only = table.texts("only")
+    if only == ():
+        table.refuse("only", "= []: nothing would be offered; name a command, or leave it out")
+    return OfferPolicy(
+        sets=table.texts("sets") or (),
+        only=only or ("*",),
+        without=table.texts("without") or (),
+        promote_read_only=table.switch("promote_read_only", default=False),
+        resources_as_tools=table.switch("resources_as_tools", default=False),
+        prompts_as_tools=table.switch("prompts_as_tools", default=False),
+    )
 
 
 def _rule(table: "_Table") -> CommandRule:

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import BadSetting
-from coretools.operator_policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy, ToolPolicy
+from coretools.operator_policy import (
+    CommandPolicy,
+    CommandRule,
+    ConfinementPolicy,
+    OfferPolicy,
+    OperatorPolicy,
+    ToolPolicy,
+)
 from coretools.options import add_options, settings_from
 from coretools.policy_file import parse_policy, policy_path, read_policy
 from coretools.settings import Settings
@@ -27,6 +34,13 @@ verdict = "deny"
 [tools]
 ask = ["delete_file", "git_*"]
 trusts_answers = true
+[offer]
+sets = ["git", "search"]
+only = ["git_*", "search_text"]
+without = ["git_commit"]
+promote_read_only = true
+resources_as_tools = true
+prompts_as_tools = true
 [confinement]
 require = "landlock"
 allow_unconfined = true
@@ -75,6 +89,14 @@ def test_every_key_of_the_file_has_its_place() -> None:
             ),
         ),
         tools=ToolPolicy(ask=("delete_file", "git_*"), trusts_answers=True),
+        offer=OfferPolicy(
+            sets=("git", "search"),
+            only=("git_*", "search_text"),
+            without=("git_commit",),
+            promote_read_only=True,
+            resources_as_tools=True,
+            prompts_as_tools=True,
+        ),
         confinement=ConfinementPolicy(
             require="landlock",
             allow_unconfined=True,
@@ -108,6 +130,9 @@ def test_an_empty_file_says_what_no_file_says() -> None:
         ('[tools]\nasks = ["x"]', r"\[tools\]: asks is not known; did you mean ask\?"),
         ('[tools]\nask = "x"', r"\[tools\]: ask must be a list"),
         ('[tools]\ntrusts_answers = "yes"', r"trusts_answers must be true or false"),
+        ("[offer]\npromote = true", r"\[offer\]: promote is not known"),
+        ('[offer]\nwithout = "x"', r"\[offer\]: without must be a list"),
+        ("[offer]\nonly = []", r"\[offer\]: only = \[\]: nothing would be offered"),
         ("[confinement]\nnet = true", r"\[confinement\]: net is not known; did you mean network\?"),
         ("[environment]\npas = []", r"\[environment\]: pas is not known; did you mean pass\?"),
         ("[output]\nredacted = true", r"\[output\]: redacted is not known; did you mean redact\?"),

@@ -169,7 +169,8 @@ def _numbered(text: str, choices: Sequence[str]) -> str:
 
 def _needed(question: Question[Any]) -> AnswerNeeded:
     choices = f" (one of {', '.join(question.choices)})" if isinstance(question, AskChoice) else ""
+    value = "yes" if isinstance(question, AskConfirmation) else "VALUE"
     return AnswerNeeded(
-        f"{question.message}: nobody can be asked here; give --answer {question.key}=VALUE{choices}",
+        f"{question.message}: nobody can be asked here; give --answer {question.key}={value}{choices}",
         question=question.key,
     )

@@ -9,7 +9,7 @@
     coretools doctor                       check this machine, and a real server on it
     coretools policy explain -- ARGV       which rule decides about a command, and why
     coretools policy check [FILE]          whether the operator's file can be used
-    coretools completion bash|zsh|fish     a script that completes all of this
+    coretools completion bash|zsh|fish     a script that completes commands in a shell
 
 Exit codes: 0 done; 1 the thing that was run failed (a test, a command); 64 wrong arguments or no such tool; 65 the data
 is not what the tool works on; 66 not found; 69 something needed is missing; 70 a bug of ours; 73 exists already; 74
@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 
 from coretools.client.output import complain
-from coretools.client.own_options import add_own, add_with, divided, option_names, own_parser
+from coretools.client.own_options import Parser, add_own, add_with, divided, option_names, own_parser
 from coretools.client.serve import add_serve, load, serve
 from coretools.client.shells import SHELLS, script
 from coretools.errors import CoreError
@@ -55,7 +55,7 @@ def _main(words: list[str]) -> int:
     if rest[:1] and rest[0] in BUILT_IN:
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:
-        _parser().error("a command is missing; `coretools --help` lists them")
+        _parser().error("a command is missing")
     own_parser().parse_args(own)  # --version and a bad flag end it here
     # Imported late: the graph takes half a second.
     import anyio
@@ -143,7 +143,7 @@ def _policy(options: argparse.Namespace, argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     summary = (__doc__ or "").partition("\n\n")[0]
-    parser = argparse.ArgumentParser(prog="coretools", description=summary, epilog=exit_codes())
+    parser = Parser(prog="coretools", description=summary, epilog=exit_codes())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     call = commands.add_parser("call", help="call a tool and print its result")
     call.add_argument("tool", metavar="TOOL")

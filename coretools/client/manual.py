@@ -64,8 +64,18 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> str:
     lines = []
     for left, right in rows:
         line = f"  {left:<{longest}}  {' '.join(right.split())}".rstrip()
-        lines.append(line if len(line) <= width else line[: width - 4] + " ...")
+        lines.append(cut(line, width))
     return "\n".join(lines)
+
+
+def cut(line: str, width: int) -> str:
+    """A line that has room, or the words of it that have, and dots."""
+    if len(line) <= width:
+        return line
+    room = line[: width - 4]
+    words = room if line[width - 4] == " " else room.rpartition(" ")[0]
+    # A word that would take half of the line with it is cut.
+    return (words if len(words) > width // 2 else room).rstrip() + " ..."
 
 
 def _said(routes: Routes, words: Sequence[str]) -> str:
@@ -88,4 +98,5 @@ def _about(parameter: ParameterPage) -> str:
     has_default = not parameter.is_required and parameter.default not in (None, False, "", [])
     default = f"[{json.dumps(parameter.default, ensure_ascii=False)}]" if has_default else ""
     inside = "{" + ", ".join(field.name for field in parameter.fields) + "}" if parameter.fields else ""
-    return "; ".join(part for part in (kind, inside, said, default) if part)
+    about = "; ".join(part for part in (kind, inside, said) if part)
+    return f"{about} {default}".strip()

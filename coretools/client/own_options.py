@@ -6,12 +6,27 @@ command has one of that name. `--limit` behind it never is coretools' own: too m
 
 import argparse
 from collections.abc import Collection, Sequence
+from typing import NoReturn
 
 from coretools import __version__
+from coretools.errors import InvalidArguments
 from coretools.options import add_options
 
 LINE_OPTIONS = frozenset({"--json", "--answer", "--help", "-h"})
 """How one command is run. They stand in a line of the REPL too; the others are of the whole process."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a line as every other error of the command line is said, in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the line.
+
+        Raises:
+            InvalidArguments: always.
+        """
+        where = self.prog.removeprefix("coretools").strip()
+        raise InvalidArguments(f"{where + ': ' if where else ''}{message}; `{self.prog} --help` says more")
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +51,7 @@ def add_with(parser: argparse.ArgumentParser) -> None:
 
 def own_parser() -> argparse.ArgumentParser:
     """Parser of the options alone, without any word."""
-    parser = argparse.ArgumentParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    parser = Parser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
     add_with(parser)
     parser.add_argument("-h", "--help", action="store_true", dest="wants_help", help="say what there is")

@@ -6,7 +6,7 @@ Starts no server and runs nothing.
 import json
 from collections.abc import Sequence
 
-from coretools.operator_policy import CommandPolicy, OperatorPolicy
+from coretools.operator_policy import CommandPolicy, OfferPolicy, OperatorPolicy
 from coretools.sandbox.programs.look import readers_of
 from coretools.sandbox.programs.policy import Decision, ProgramPolicy, Step, rule_lines, shown
 
@@ -43,11 +43,24 @@ def check(policy: OperatorPolicy) -> int:
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
+    lines += _offered(policy.offer)
+    if policy.tools.ask or policy.offer != OfferPolicy():
+        lines.append("note: that there are commands of these names is checked when a server starts")
     lines += [f"note: {note}" for note in _notes(commands)]
     if policy.tools.trusts_answers:
         lines.append("note: trusts_answers lets an agent say yes for the person who is to be asked")
     print("\n".join(lines))  # noqa: T201  # as above
     return 0
+
+
+def _offered(offer: OfferPolicy) -> list[str]:
+    """What the file leaves of the commands, and which surfaces it adds."""
+    switches = ("promote_read_only", "resources_as_tools", "prompts_as_tools")
+    kept = [f"of the sets {', '.join(offer.sets)}"] if offer.sets else []
+    kept += [f"only {', '.join(offer.only)}"] if offer.only != OfferPolicy().only else []
+    kept += [f"without {', '.join(offer.without)}"] if offer.without else []
+    added = [name for name in switches if getattr(offer, name)]
+    return [*([f"offered: {'; '.join(kept)}"] if kept else []), *([f"turned on: {', '.join(added)}"] if added else [])]
 
 
 def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import mcp_types as types
 
+from coretools.client.manual import cut
 from coretools.errors import CoreError
 from coretools.serving.blocks import ERROR_KEY, FACTS_KEY, FAILED_KEY
 from coretools.serving.listing import LONG_RUNNING_KEY
@@ -65,7 +66,7 @@ def tools_table(tools: Sequence[types.Tool], width: int) -> str:
     for tool in tools:
         sentence = (tool.description or "").split(". ")[0].rstrip(".")
         line = f"{tool.name:<{longest}}  {effect_of(tool):<7} {sentence}"
-        lines.append(line if len(line) <= width else line[: width - 4] + " ...")
+        lines.append(cut(line, width))
     return "\n".join(lines)
 
 

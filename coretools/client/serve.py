@@ -14,11 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from coretools.client.own_options import add_own
+from coretools.client.own_options import Parser, add_own
 from coretools.errors import BadSetting
 from coretools.options import configure_logging, settings_from
 from coretools.settings import Settings
-from coretools.standard_streams import have_standard_error, require_wire
+from coretools.standard_streams import have_standard_error, put_aside, require_wire
 
 if TYPE_CHECKING:  # pydantic, which `coretools --help` should not cost
     from coretools.registry import Registry
@@ -48,13 +48,14 @@ _BROKEN = (
     NameError,
     OSError,
     RuntimeError,
+    SystemExit,
     TypeError,
     ValueError,
 )
 """What a module that is wrong raises when it is imported."""
 
 
-def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_serve(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Add the subcommand."""
     serve = commands.add_parser(
         "serve",
@@ -90,10 +91,12 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
         _require_no_own(options)
     settings = settings_from(options, options.root or (), environment, directory if options.own else None)
     configure_logging(settings.log_level, environment)
-    found = [load(text) for text in options.registries]
-    if options.own:
-        return _beside_own(settings, found, environment)
-    return _alone(settings, found, options.name)
+    # Also what a thread that a module started prints before the wire is moved away.
+    with contextlib.redirect_stdout(sys.stderr):
+        found = [load(text) for text in options.registries]
+        if options.own:
+            return _beside_own(settings, found, environment)
+        return _alone(settings, found, options.name)
 
 
 def _beside_own(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
@@ -109,19 +112,23 @@ def _beside_own(settings: Settings, found: "list[Registry]", environment: Mappin
 def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     # Imported late: as above.
     from coretools.joining import join
-    from coretools.offer import Selection
+    from coretools.offer import selection_of, surfaces_of
     from coretools.registry import Registry
     from coretools.serving.serve import ServeOptions, serve_stdio
 
     options = ServeOptions(
         name=name,
-        selection=Selection(profile=settings.profile, read_only=settings.read_only),
+        selection=selection_of(settings),
+        surfaces=surfaces_of(settings),
         asking=settings.asking,
         threads=settings.limits.threads,
         line_bytes=settings.limits.line_bytes,
     )
+    # Where they agree, names are as they would be without us.
+    separators = {registry.separator for registry in found}
+    separator = separators.pop() if len(separators) == 1 else Registry().separator
     # The operator's file may name tools of ours too, which are not here.
-    return serve_stdio(join(Registry(policy=settings.policy.tools), found), options=options)
+    return serve_stdio(join(Registry(separator=separator, policy=settings.policy.tools), found), options=options)
 
 
 def load(text: str) -> "Registry":
@@ -138,21 +145,32 @@ def load(text: str) -> "Registry":
     try:
         module = _module(place)
     except _BROKEN as error:
-        raise BadSetting(f"--with {text}: {place} can't be imported: {type(error).__name__}: {error}") from error
+        why = f"{place} can't be imported: {type(error).__name__}: {error}{_hint(error, place, name)}"
+        raise BadSetting(f"--with {text}: {why}") from error
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if isinstance(found, Registry):
         return found
     there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
-    what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}"
-    raise BadSetting(f"--with {text}: {what}, not a coretools Registry; {place} has {', '.join(there) or 'none'}")
+    what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}, not a coretools Registry"
+    raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(there) or 'none'}")
 
 
 def _module(place: str) -> ModuleType:
-    # What it prints when it is imported must not reach the wire.
-    with contextlib.redirect_stdout(sys.stderr):
+    # What it prints when it is imported must not reach the wire, and what it reads must not come from there: not by a
+    # child of it either. A stream that it keeps for later is standard error.
+    with put_aside(), contextlib.redirect_stdout(sys.stderr):
         return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
+
+
+def _hint(error: BaseException, place: str, name: str) -> str:
+    """What would work where the module stands in this directory, in which an installed program does not look."""
+    file = f"./{place.replace('.', '/')}.py"
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]
+    if not (is_missing and Path(file).is_file()):
+        return ""
+    return f"; Python does not look in this directory: write {file}:{name}, or set PYTHONPATH=."
 
 
 def _from_file(path: str) -> ModuleType:

@@ -8,7 +8,7 @@ from coretools.call import LOCAL
 from coretools.client.completing import Candidate, candidates, of_built_in
 from coretools.client.manual import WIDTH, overview
 from coretools.client.output import complain, put
-from coretools.client.own_options import add_with, divided, option_names, own_parser
+from coretools.client.own_options import Parser, add_with, divided, option_names, own_parser
 from coretools.client.routes import Routes, options_at
 from coretools.client.serve import load
 from coretools.client.terminal import Screen, escaped
@@ -72,7 +72,7 @@ def registries_in(own: Sequence[str]) -> list[Registry]:
     Raises:
         BadSetting: there is no such registry.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = Parser(prog="coretools", add_help=False, allow_abbrev=False)
     add_with(parser)
     return [load(text) for text in parser.parse_known_args(own)[0].registries]
 

@@ -15,7 +15,7 @@ from coretools.confinement.domain import Domains
 from coretools.dispatch import Dispatcher
 from coretools.graph import Graph
 from coretools.joining import join
-from coretools.offer import Selection
+from coretools.offer import Selection, require_known, selection_of, surfaces_of
 from coretools.process.environment import child_environment
 from coretools.process.keeper import Keeper
 from coretools.process.runner import Runner
@@ -126,8 +126,9 @@ async def assembled(
                 registry = registry_of(roots, runner, runs, settings, domains=domains, redactor=redactor)
                 join(registry, others)
                 registry.require_known()
-                selection = Selection(profile=settings.profile, read_only=settings.read_only)
-                graph = Graph(registry, lambda _: selection, is_same_for_all=True)
+                selection = selection_of(settings)
+                require_known(registry, selection)
+                graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=True)
                 graph.offer(LOCAL)  # what can't be offered ends the start
                 dispatcher = Dispatcher(threads=settings.limits.threads)
                 yield Assembly(

@@ -100,8 +100,29 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
     assert "write_file" not in capsys.readouterr().out
     assert typed("completion", "bash") == 0
     assert "complete -o nosort -F _coretools coretools" in capsys.readouterr().out
-    assert typed() == 2
-    assert "a command is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "coretools: a command is missing; `coretools --help` says more\n"),
+        (("--profile", "none", "git", "log"), "coretools: argument --profile: invalid choice: 'none'"),
+        (("call",), "coretools: call: the following arguments are required: TOOL"),
+        (("tools", "--bogus"), "coretools: unrecognized arguments: --bogus; `coretools --help` says more\n"),
+        (("policy",), "coretools: policy: the following arguments are required: ACTION"),
+        (("completion", "tcsh"), "coretools: completion: argument shell: invalid choice: 'tcsh'"),
+        (("--with",), "coretools: argument --with: expected one argument"),
+    ],
+)
+def test_a_line_that_is_wrong_is_refused_in_a_sentence(
+    project: Path, capsys: Captured, words: tuple[str, ...], said: str
+) -> None:
+    """client-4: wrong arguments are 64, wherever they are wrong."""
+    assert typed(*words) == 64
+    told = capsys.readouterr()
+    assert told.err.startswith(said)
+    assert told.err.count("\n") == 1
+    assert told.out == ""
 
 
 def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:

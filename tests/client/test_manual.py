@@ -1,8 +1,10 @@
 """Help, made from the documentation model (docs/specs/client.md)."""
 
 import re
+from typing import Annotated
 
 import pytest
+from pydantic import Field
 
 from coretools.client.manual import WIDTH, command_page, context_page, overview, table
 from coretools.client.routes import Routes
@@ -16,14 +18,16 @@ PAGES = {command.name: page_of(command) for command in registry()}
 
 
 @tool(Effect.CHANGE, long_running=True, profiles=())
-def rebuild(target: str = "all", *, keep: bool = True, jobs: int | None = None) -> str:
+def rebuild(
+    target: str = "all", *, keep: bool = True, jobs: int | None = None, tries: Annotated[int, Field(le=9)] = 2
+) -> str:
     """Build it again.
 
     Everything that was built before is thrown away first, which takes a while on a slow disk and longer over a network.
 
     A second paragraph.
     """
-    return f"{target} {keep} {jobs}"
+    return f"{target} {keep} {jobs} {tries}"
 
 
 @tool(Effect.READ)
@@ -66,6 +70,7 @@ def test_a_command_page_has_texts_effect_and_options() -> None:
     assert re.search(r'^  --target STRING +\["all"\]$', page, re.MULTILINE)
     assert re.search(r"^  --no-keep +\[true\]$", page, re.MULTILINE)
     assert re.search(r"^  --jobs INTEGER$", page, re.MULTILINE)
+    assert re.search(r"^  --tries INTEGER +at most 9 \[2\]$", page, re.MULTILINE)
     assert "must be given" not in page
     assert max(map(len, page.splitlines())) <= WIDTH
 
@@ -87,6 +92,9 @@ def test_every_parameter_is_on_the_page_of_its_command(name: str) -> None:
         ([("a", "b")], 20, "  a  b"),
         ([("a", "b"), ("long", "c")], 20, "  a     b\n  long  c"),
         ([("a", "b" * 30)], 20, "  a  " + "b" * 11 + " ..."),
+        ([("a", "one two three")], 20, "  a  one two three"),
+        ([("a", "one two three four")], 20, "  a  one two ..."),
+        ([("a", "one two thr four five")], 20, "  a  one two thr ..."),
         ([("a", "")], 20, "  a"),
         ([("a", "two\n  lines")], 20, "  a  two lines"),
         ([("x" * 40, "b")], 60, "  " + "x" * 40 + "  b"),

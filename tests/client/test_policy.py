@@ -68,6 +68,15 @@ def test_explain_says_what_ask_means(rules: Path) -> None:
     assert "note: trusts_answers lets an agent say yes" in checked
 
 
+def test_check_says_what_is_offered(rules: Path) -> None:
+    """policy-18, policy-19: what is left, what is turned on, and what a start alone can tell."""
+    rules.write_text('[offer]\nsets = ["git"]\nwithout = ["git_add"]\npromote_read_only = true\n')
+    checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
+    assert "offered: of the sets git; without git_add\n" in checked
+    assert "turned on: promote_read_only\n" in checked
+    assert "note: that there are commands of these names is checked when a server starts" in checked
+
+
 def test_explain_answers_programs_in_json(rules: Path) -> None:
     """policy-17: one object, the steps in the order of looking, one of them decisive."""
     done = coretools(

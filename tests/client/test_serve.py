@@ -1,5 +1,6 @@
 """`coretools serve`: registries that are named on the command line (docs/specs/api.md)."""
 
+import json
 import os
 import signal
 import subprocess
@@ -105,6 +106,34 @@ def test_a_registry_of_a_file_is_served_and_what_it_prints_stays_off_the_wire(co
         assert peer.end() == 0
 
 
+NOISY = """
+import os, subprocess, sys, threading
+os.write(1, b"written to the descriptor\\n")
+subprocess.run(["echo", "printed by a child"], check=True)
+sys.__stdout__.write("kept in a buffer")
+print("read:", repr(sys.stdin.readline()), file=sys.stderr)
+over = threading.Event()
+
+def chatter():
+    while not over.wait(0.001):
+        print("printed by a thread", flush=True)
+
+threading.Thread(target=chatter, daemon=True).start()
+"""
+
+
+def test_a_module_that_is_imported_neither_prints_to_the_wire_nor_reads_from_it(tmp_path: Path) -> None:
+    """api-9: nor does a child of it, its buffer, or a thread of it; the client's first request is the server's."""
+    path = tmp_path / "noisy_commands.py"
+    path.write_text(NOISY + COMMANDS)
+    process = started("--with", f"{path}:registry", cwd=tmp_path)
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDSHAKE}
+    said, errors = process.communicate(json.dumps(hello).encode() + b"\n", timeout=ANSWER_SECONDS)
+    assert [json.loads(line)["id"] for line in said.splitlines()] == [1]
+    for noise in ("written to the descriptor", "printed by a child", "kept in a buffer", "read: ''"):
+        assert noise in errors.decode()
+
+
 def test_own_tools_stand_beside_those_of_a_module_and_flags_hold_for_both(commands: Path, tmp_path: Path) -> None:
     """api-8, api-12: `--own` is the workstation server with more commands; a signal ends it."""
     (tmp_path / "a.txt").write_text("here\n")
@@ -161,13 +190,51 @@ def test_a_start_that_cannot_work_says_why_and_ends_with_78(words: tuple[str, ..
     assert "Traceback" not in errors.decode()
 
 
+DOTTED = """
+from coretools.declare import Effect
+from coretools.registry import Registry
+
+registry = Registry(separator=".")
+
+@registry.tool(Effect.READ, context=("city",))
+def weather() -> str:
+    \"""The weather.\"""
+    return "sun"
+"""
+
+
+@pytest.mark.parametrize(("others", "name"), [((), "city.weather"), (("COMMANDS",), "city_weather")])
+def test_names_have_the_separator_of_those_who_agree_on_one(
+    commands: Path, others: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    """api-25: as `serve_stdio` of the registry names them."""
+    path = tmp_path / "dotted.py"
+    path.write_text(DOTTED)
+    words = [word for one in (path, *(commands for _ in others)) for word in ("--with", f"{one}:registry")]
+    with server(*words, cwd=tmp_path) as peer:
+        peer.ask("initialize", HANDSHAKE)
+        peer.notify("notifications/initialized")
+        assert name in [one["name"] for one in peer.ask("tools/list")["result"]["tools"]]
+
+
+def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """api-9: an installed program does not look here; the sentence says what would work."""
+    (tmp_path / "ours_here").mkdir()
+    (tmp_path / "ours_here" / "server.py").write_text("import no_such_module_at_all\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSetting, match=r"write \./ours_here/server\.py:registry, or set PYTHONPATH=\."):
+        load("ours_here.server:registry")
+    with pytest.raises(BadSetting, match=r"No module named 'no_such_module_at_all'$"):
+        load("./ours_here/server.py:registry")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("notes", "write MODULE:NAME"),
         (":registry", "write MODULE:NAME"),
         ("notes:", "write MODULE:NAME"),
-        ("FILE:nothing", "there is no nothing, not a coretools Registry; FILE has registry, empty"),
+        ("FILE:nothing", "there is no nothing; registries of FILE: registry, empty"),
         ("FILE:say", "say is a function, not a coretools Registry"),
         ("FILE:Holder.outside", "there is no Holder.outside"),
         ("nowhere/at/all.py:registry", "can't be imported: FileNotFoundError"),
@@ -189,6 +256,7 @@ def test_what_is_no_registry_is_refused_by_name(text: str, said: str, commands: 
         ("1 / 0", "ZeroDivisionError"),
         ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
         ("raise RuntimeError('not today')", "RuntimeError: not today"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
     ],
 )
 def test_a_module_that_fails_when_it_is_imported_is_refused_by_its_failure(

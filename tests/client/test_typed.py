@@ -57,7 +57,7 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
         ("contact count", 64, "contact count: NUMBER must be given; usage: contact count NUMBER"),
         ("contact count 1 2", 64, "'2' is one word too many"),
         ("contact count 1 --answer a=b", 64, "it asks nothing"),
-        ("contact ask sure", 75, "Are you sure: nobody can be asked here; give --answer sure=VALUE"),
+        ("contact ask sure", 75, "Are you sure: nobody can be asked here; give --answer sure=yes"),
         ("contact ask pick", 75, "give --answer pick=VALUE (one of red, green, blue)"),
         ("contact ask pick --answer pick=x", 64, "choose one of red, green, blue"),
         ("contact ask pick --answer other=x", 64, "answers.other"),

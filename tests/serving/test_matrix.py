@@ -1,4 +1,4 @@
-"""Every feature of the protocol in both eras, on each transport, with a client that can be asked and one that can't."""
+"""Every feature of the protocol, in both eras, on each transport, for clients that can be asked and that can't be."""
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -50,8 +50,10 @@ class Seat:
     """A connected client, and what it hears."""
 
     era: str
-    is_able: bool
-    """Whether it can be asked: elicitation, sampling, roots."""
+    has_person: bool
+    """Whether it can be asked: elicitation, roots."""
+    has_model: bool
+    """Whether its model can be: sampling."""
     heard: Heard = field(default_factory=Heard)
     client: Client = field(init=False)
 
@@ -115,9 +117,9 @@ async def seated(target: Server[Any] | StdioServerParameters | str, seat: Seat) 
     seat.client = Client(
         target,
         mode=seat.era,
-        elicitation_callback=answer if seat.is_able else None,
-        sampling_callback=think if seat.is_able else None,
-        list_roots_callback=roots if seat.is_able else None,
+        elicitation_callback=answer if seat.has_person else None,
+        sampling_callback=think if seat.has_model else None,
+        list_roots_callback=roots if seat.has_person else None,
         logging_callback=log,
         log_level="info",
         message_handler=hear,
@@ -190,9 +192,11 @@ ASKED = (
 async def questions(seat: Seat) -> None:
     for tool, key, given, says in ASKED:
         assert await seat.said(tool, answers={key: given}) == says
-        if seat.is_able:
+        if seat.has_model if tool == "ask_model" else seat.has_person:
             assert await seat.said(tool) == says
-        else:
+        elif seat.has_model and tool == "ask_text":  # where there is no person, a model may say a word, and never yes
+            assert await seat.said(tool) == "A cat is a cat."
+        elif not seat.has_model or tool in ("ask_yes", "ask_roots"):
             refused = await seat.call(tool)
             assert refused.is_error
             assert (refused.meta or {})[ERROR_KEY] == "answer-needed"
@@ -251,6 +255,13 @@ async def pagination(seat: Seat) -> None:
         await seat.client.list_prompts(cursor="MjAw")
 
 
+async def cache_hints(seat: Seat) -> None:
+    listed = await seat.client.list_tools(cache_mode="bypass")
+    read = await seat.client.read_resource("featured://fixed", cache_mode="bypass")
+    hints = (listed.ttl_ms, listed.cache_scope, read.ttl_ms)
+    assert hints == ((0, "private", 0) if seat.era == "legacy" else (60_000, "public", 0))
+
+
 async def cancellation(seat: Seat) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(seat.client.call_tool, "hang", {})
@@ -263,17 +274,20 @@ Feature = Callable[[Seat], Awaitable[None]]
 
 FEATURES: tuple[Feature, ...] = (
     *(tools, structured_results, resources, prompts, progress, logs, questions, completion),
-    *(list_changes, subscriptions, pagination, cancellation),
+    *(list_changes, subscriptions, pagination, cache_hints, cancellation),
 )
 
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed as of 2026-07-28")  # so the SDK says before too
-@pytest.mark.parametrize("is_able", [True, False], ids=["able", "unable"])
+@pytest.mark.parametrize("has_model", [True, False], ids=["sampling", "no-sampling"])
+@pytest.mark.parametrize("has_person", [True, False], ids=["elicitation", "no-elicitation"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("era", ERAS)
-async def test_every_feature_works(era: str, transport: str, is_able: bool, subtests: pytest.Subtests) -> None:
+async def test_every_feature_works(
+    era: str, transport: str, has_person: bool, has_model: bool, subtests: pytest.Subtests
+) -> None:
     """interoperability-9: the same on each transport, in each era, and for clients that can't be asked."""
-    seat = Seat(era, is_able)
+    seat = Seat(era, has_person, has_model)
     async with reached(transport) as target, seated(target, seat):
         for feature in FEATURES:
             with subtests.test(feature=feature.__name__):
