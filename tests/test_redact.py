@@ -95,7 +95,7 @@ IN_CONTEXT = {
     "option": ("run --db-password hunter2 -v", "run --db-password [redacted:password] -v"),
     "option with a sign": ("run --token=abc123def --v", "run --token=[redacted:token] --v"),
     "query": ("GET /a?api_key=abc123def&b=1", "GET /a?api_key=[redacted:key]&b=1"),
-    "npmrc": ("//registry.npmjs.org/:_authToken=abc123def", "//registry.npmjs.org/:_authToken=[redacted:token]"),
+    "npmrc": ("//registry.example.org/:_authToken=abc123def", "//registry.example.org/:_authToken=[redacted:token]"),
     "netrc": ("machine h login me password hunter2", "machine h login me password [redacted:password]"),
     "webhook": ("https://hooks.slack.com/services/T0/B0/" + LETTERS, "https://hooks.slack.com/services/[redacted:address]"),
     "signature": ("?sv=1&sig=" + LETTERS + "%3D", "?sv=1&sig=[redacted:address]"),
