@@ -9,11 +9,11 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import anyio
 import mcp_types as types
+from anyio.abc import AsyncResource
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
@@ -105,7 +105,7 @@ class LineSink(Protocol):
         ...
 
 
-class MessageLines:
+class MessageLines(AsyncResource):
     """Reads messages; a line that is none is answered with an error, and the next one is read."""
 
     def __init__(
@@ -156,14 +156,6 @@ class MessageLines:
         """Read no more."""
         self._ended = True
         self._ready.clear()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _fill(self) -> None:
         data = await self._read()

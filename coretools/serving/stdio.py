@@ -12,11 +12,10 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import anyio
 import anyio.to_thread
+from anyio.abc import AsyncResource
 from mcp.shared.message import SessionMessage
 
 from coretools.errors import BadSetting
@@ -68,7 +67,7 @@ def standard_streams_claimed() -> Iterator[Wire]:
         os.close(wire.write_fd)
 
 
-class LineWriter:
+class LineWriter(AsyncResource):
     """Takes whole messages and writes them in order, without ever tearing one apart.
 
     A write that was begun goes on even when the sender is cancelled. Senders wait while the client reads too slowly.
@@ -111,14 +110,6 @@ class LineWriter:
         self._broken = True
         self._room.set()
         self._empty.set()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _push(self) -> None:
         try:

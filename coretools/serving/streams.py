@@ -8,11 +8,9 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Self
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream
+from anyio.abc import AsyncResource, ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from coretools.serving.lines import LAST_WRITE_SECONDS, UNSENT_BYTES, MessageLines, as_line
@@ -28,7 +26,7 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 """How a stream says that the other end, or ours, is closed."""
 
 
-class QueueWriter:
+class QueueWriter(AsyncResource):
     """Takes whole messages, and sends them in order from a task of its own.
 
     So a sender that is cancelled tears no message apart. Senders wait while the client reads too slowly.
@@ -77,14 +75,6 @@ class QueueWriter:
                 await self._changed.wait()
         self._break()
         self._pumping.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _send_first(self) -> None:
         try:
