@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -50,37 +50,79 @@ class Outcome:
     error: CoreError | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Underway:
+    """A call from its beginning to its end."""
+
+    command: str
+    principal: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    """What the log knows it by."""
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes already."""
+        return time.monotonic() - self.began
+
+
+class Watcher(Protocol):
+    """Told of every call: counts it, logs it. Is quick, and raises nothing."""
+
+    def began(self, call: Underway) -> None:
+        """A call begins."""
+        ...
+
+    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+        """It is over; without an outcome it was cancelled."""
+        ...
+
+
+class Logging:
+    """The watcher that there is by default: one line for each call, for who debugs."""
+
+    def began(self, call: Underway) -> None:
+        """Nothing is said yet."""
+
+    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+        """Say how it ended."""
+        said = "cancelled" if outcome is None else outcome.error.kind if outcome.error else "ok"
+        logger.debug("%s: %s in %.1f ms", call.command, said, 1000 * call.seconds)
+
+
 class Dispatcher:
     """Runs commands. File work goes to worker threads of its own, `threads` at once."""
 
-    def __init__(self, *, threads: int, services: Services | None = None) -> None:
-        """`services` is what commands share; by default in memory."""
+    def __init__(self, *, threads: int, services: Services | None = None, watcher: Watcher | None = None) -> None:
+        """`services` is what commands share; by default in memory. `watcher` is told of every call."""
+        self._watcher = watcher or Logging()
         self._limiter = anyio.CapacityLimiter(threads)
         self._services = services or MemoryServices()
 
     async def dispatch(self, command: Command, given: Mapping[str, Any], call: Call) -> Outcome:
         """Run one command. Never raises but for cancellation."""
-        started = time.monotonic()
+        underway = Underway(command=command.name, principal=call.principal)
+        self._watcher.began(underway)
+        outcome = None
         try:
-            outcome = _shaped(command, await self._run(command, given, call))
+            outcome = await self._outcome(command, given, call, underway.id)
+        finally:
+            self._watcher.ended(underway, outcome)
+        return outcome
+
+    async def _outcome(self, command: Command, given: Mapping[str, Any], call: Call, call_id: str) -> Outcome:
+        try:
+            return _shaped(command, await self._run(command, given, call))
         except CoreError as error:
-            outcome = _failed(error)
+            return _failed(error)
         except Exception as error:
             foreseen = _foreseen(error)
             if foreseen is None:
-                call_id = uuid.uuid4().hex[:12]
                 logger.exception("call %s: %s failed inside", call_id, command.name)
                 foreseen = InternalFailure(
                     f"{command.name} failed inside the server; its log has the reason (call {call_id})"
                 )
-            outcome = _failed(foreseen)
-        logger.debug(
-            "%s: %s in %.1f ms",
-            command.name,
-            outcome.error.kind if outcome.error else "ok",
-            1000 * (time.monotonic() - started),
-        )
-        return outcome
+            return _failed(foreseen)
 
     async def complete(self, command: Command, parameter: str, text: str, given: Mapping[str, str]) -> list[str]:
         """Values of a parameter that begin with `text`. A source that fails has none: nobody waits for its reason."""

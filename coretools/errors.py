@@ -153,6 +153,13 @@ class Busy(CoreError):
     exit_code = 75  # EX_TEMPFAIL
 
 
+class Unreachable(CoreError):
+    """What the server needs for an answer can't be asked now: another server, or an engine. It may work later."""
+
+    kind = "unreachable"
+    exit_code = 69  # EX_UNAVAILABLE
+
+
 class DeadlinePassed(CoreError):
     """The stated time was over before the work was done, and a part of it is worth nothing."""
 

@@ -23,6 +23,7 @@ from mcp.server.subscriptions import (
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
+    SubscriptionBus,
     ToolsListChanged,
 )
 
@@ -32,7 +33,7 @@ from coretools.errors import CoreError
 from coretools.graph import Graph
 from coretools.process.runs import Run
 from coretools.serving.addresses import found, no_resource
-from coretools.serving.client_call import ClientCall
+from coretools.serving.client_call import principal_of
 from coretools.serving.resources import RunResources
 from coretools.serving.sessions import Handshakes
 
@@ -48,7 +49,7 @@ TOLD_SECONDS = 1.0
 END_SECONDS = 1.0
 """Waited at the end for a look that is under way."""
 
-_EVENTS: dict[Surface, Callable[[], ServerEvent]] = {
+_EVENTS: dict[Surface, type[ToolsListChanged | ResourcesListChanged | PromptsListChanged]] = {
     Surface.TOOL: ToolsListChanged,
     Surface.RESOURCE: ResourcesListChanged,
     Surface.PROMPT: PromptsListChanged,
@@ -74,12 +75,15 @@ class _Watched:
 class Changes:
     """What changes in one server, and the requests of the protocol to be told of it."""
 
-    def __init__(self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None) -> None:
+    def __init__(
+        self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None, bus: SubscriptionBus | None = None
+    ) -> None:
+        """`bus` is what several servers share; by default what changes is told in this one alone."""
         self.handshakes = Handshakes()
         self._graph = graph
         self._dispatcher = dispatcher
         self._runs = runs
-        self._bus = InMemorySubscriptionBus()
+        self._bus: SubscriptionBus = bus or InMemorySubscriptionBus()
         self._listener = ListenHandler(self._bus, max_subscriptions=MOST_LISTENERS)
         self._watched: dict[str, _Watched] = {}
         self._users = 0
@@ -112,7 +116,7 @@ class Changes:
         wanted = dict.fromkeys(params.notifications.resource_subscriptions or ())
         if len(wanted) > MOST_SUBSCRIPTIONS:
             raise _too_many()
-        principal = ClientCall(context).principal
+        principal = principal_of(context)
         with ExitStack() as watched:
             for uri in tuple(wanted):
                 try:
@@ -134,7 +138,7 @@ class Changes:
         if known is None:
             said = "this connection keeps no session, so it can't be told of changes"
             raise MCPError(code=types.INVALID_REQUEST, message=said)
-        release = await self._watch(params.uri, ClientCall(context).principal)
+        release = await self._watch(params.uri, principal_of(context))
         if known.is_followed and len(known.watched) < MOST_SUBSCRIPTIONS:
             known.watched.setdefault(params.uri, release)
         if known.watched.get(params.uri) is not release:
@@ -170,7 +174,11 @@ class Changes:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: self._begin(self._updated(uri)))
 
-        self._stops = [self._graph.listen(self._lists_changed), self._graph.registry.hear(told)]
+        self._stops = [
+            self._graph.listen(self._lists_changed),
+            self._graph.registry.hear(told),
+            self._bus.subscribe(self._note),
+        ]
         self._begin(self._graph.follow())
 
     async def _stop(self) -> None:
@@ -196,13 +204,18 @@ class Changes:
             logger.error("changes are not told any more", exc_info=failure)
 
     async def _lists_changed(self, kinds: frozenset[Surface]) -> None:
-        self.handshakes.note_lists(kinds)
         for kind in kinds:
             await self._bus.publish(_EVENTS[kind]())
 
     async def _updated(self, uri: str) -> None:
-        self.handshakes.note_update(uri)
         await self._bus.publish(ResourceUpdated(uri=uri))
+
+    def _note(self, event: ServerEvent) -> None:
+        """Tell the handshake connections of what anybody published; those who listen have the bus themselves."""
+        if isinstance(event, ResourceUpdated):
+            self.handshakes.note_update(event.uri)
+        else:
+            self.handshakes.note_lists(frozenset(kind for kind, made in _EVENTS.items() if isinstance(event, made)))
 
     async def _watch(self, uri: str, principal: str) -> Release:
         """Watch a resource that this principal can have, until the result is called.

@@ -16,6 +16,17 @@ from coretools.serving.telling import Teller
 
 T = TypeVar("T")
 
+PRINCIPAL_KEY = "coretools.principal"
+"""Where an HTTP server puts the principal of a request: a key of its ASGI scope."""
+
+
+def principal_of(context: ServerRequestContext[Any]) -> str:
+    """Who calls: as the HTTP request says that carried it; everywhere else whoever started the server."""
+    if context.request is None:
+        return LOCAL
+    principal: str = context.request.scope.get(PRINCIPAL_KEY, LOCAL)
+    return principal
+
 
 class ClientCall:
     """One request. Without a progress token from the client no progress is sent."""
@@ -23,7 +34,6 @@ class ClientCall:
     def __init__(
         self,
         context: ServerRequestContext[Any],
-        principal: str = LOCAL,
         *,
         interview: Interview | None = None,
         least: types.LoggingLevel = "info",
@@ -33,7 +43,7 @@ class ClientCall:
         self._make_teller = partial(Teller, context, least)
         self._teller: Teller | None = None
         self._close_stream = context.close_sse_stream
-        self._principal = principal
+        self._principal = principal_of(context)
         self._interview = interview or SilentCall(trusts_answers=False)
 
     @property

@@ -14,7 +14,7 @@ from coretools.errors import UnknownTool
 from coretools.graph import Graph
 from coretools.registry import Command
 from coretools.serving.addresses import SHOWN, no_resource
-from coretools.serving.client_call import ClientCall
+from coretools.serving.client_call import principal_of
 from coretools.serving.resources import TEMPLATE, RunResources
 
 MOST_VALUES = 100
@@ -37,7 +37,7 @@ class Completer:
         Raises:
             MCPError: no such prompt or template, or no such argument of it.
         """
-        principal = ClientCall(context).principal
+        principal = principal_of(context)
         name, typed = params.argument.name, params.argument.value
         given = (params.context.arguments if params.context else None) or {}
         if isinstance(params.ref, types.PromptReference):

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mcp_types as types
 from mcp import MCPError
@@ -36,8 +36,16 @@ MOST_USED = 10_000
 _RESPONSE: TypeAdapter[types.InputResponse] = TypeAdapter(types.InputResponse)
 
 
+class UsedStates(Protocol):
+    """Which states had their confirmation used already."""
+
+    async def take(self, nonce: str, minted: float) -> bool:
+        """Use a state, minted at that time; False when it was used before, or may have been."""
+        ...
+
+
 class Once:
-    """Which states had their confirmation used already. Bounded; when in doubt a state counts as used."""
+    """Used states in the memory of the process. Bounded; when in doubt a state counts as used."""
 
     def __init__(self, *, most: int = MOST_USED, clock: Callable[[], float] = time.time) -> None:
         self._most = most
@@ -45,7 +53,7 @@ class Once:
         self._used: OrderedDict[str, float] = OrderedDict()
         self._floor = 0.0
 
-    def take(self, nonce: str, minted: float) -> bool:
+    async def take(self, nonce: str, minted: float) -> bool:
         """Use a state, minted at that time; False when it was used before, or may have been."""
         self._forget()
         if nonce in self._used or minted <= self._floor:
@@ -104,7 +112,7 @@ class RoundInterview:
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
         asking: Asking,
-        once: Once,
+        once: UsedStates,
     ) -> None:
         self._able = ways_of(context.session)
         self._revision = context.session.protocol_version
@@ -136,7 +144,7 @@ class RoundInterview:
         answers, requests = [], {}
         asked: dict[str, tuple[str, str]] = {}
         for question in questions:
-            found, said = self._found(question)
+            found, said = await self._found(question)
             if isinstance(found, Settled):
                 answers.append(found.answer)
                 continue
@@ -149,7 +157,7 @@ class RoundInterview:
             raise InputNeeded(requests, following.written())
         return tuple(answers)
 
-    def _found(self, question: Question[Any]) -> tuple[Settled[Any] | Way, str]:
+    async def _found(self, question: Question[Any]) -> tuple[Settled[Any] | Way, str]:
         """The answer, or the way to ask on, and what was wrong with the answer that came."""
         digest = digest_of(question)
         # What was answered comes first: a client that can do less by now must not turn a no into the default.
@@ -161,24 +169,24 @@ class RoundInterview:
             self._answers[digest] = [found.value, self._unasked.pop(question.key)]
         way, response = self._answers[digest]
         try:
-            return Settled(question.accept(self._said(question, Way(way), response))), ""
+            return Settled(question.accept(await self._said(question, Way(way), response))), ""
         except (InvalidArguments, ValidationError) as error:
             del self._answers[digest]
             said = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
             return self._ladder.settle(question, self._able), said
 
-    def _said(self, question: Question[Any], way: Way, response: Any) -> Any:
+    async def _said(self, question: Question[Any], way: Way, response: Any) -> Any:
         if isinstance(question, AskConfirmation):
-            self._use()
+            await self._use()
         return answer_in(question, way, _RESPONSE.validate_python(response, by_name=False))
 
-    def _use(self) -> None:
+    async def _use(self) -> None:
         """A state with a confirmation leads on once.
 
         Raises:
             Conflict: it did already.
         """
-        if not self._is_used and not self._once.take(self._state.nonce, self._state.minted):
+        if not self._is_used and not await self._once.take(self._state.nonce, self._state.minted):
             raise Conflict("this confirmation was used already; call again without requestState, to be asked anew")
         self._is_used = True
 
@@ -186,9 +194,10 @@ class RoundInterview:
 class Interviews:
     """Makes the interview of each call; one for a server, because it remembers what was used."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, once: UsedStates | None = None) -> None:
+        """`once` is what several servers share; by default the memory of this one."""
         self._asking = asking
-        self._once = Once()
+        self._once = once or Once()
 
     def of(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> Interview:
         """The interview of a call, as its era has it.

@@ -4,8 +4,9 @@ The lowlevel server and a dispatch of our own: strict arguments, one copy of eac
 (docs/adr/0001). Tools, resources and prompts go through one dispatch; the transport is the entry point's choice.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import mcp_types as types
@@ -15,6 +16,7 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import SubscriptionBus
 
 from coretools import __version__
 from coretools.call import LOCAL
@@ -25,12 +27,12 @@ from coretools.registry import Command
 from coretools.serving.addresses import SHOWN, found, no_resource
 from coretools.serving.blocks import as_contents, as_messages, as_result
 from coretools.serving.changes import Changes
-from coretools.serving.client_call import ClientCall
+from coretools.serving.client_call import ClientCall, principal_of
 from coretools.serving.completer import Completer
 from coretools.serving.extending import extend
 from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
 from coretools.serving.resources import RunResources
-from coretools.serving.rounds import STATE_SECONDS, Interviews, as_questions
+from coretools.serving.rounds import STATE_SECONDS, Interviews, UsedStates, as_questions
 from coretools.serving.sessions import Handshakes
 from coretools.settings import Asking
 
@@ -62,8 +64,32 @@ def build_server(
     Raises:
         BadSetting: an extension can't be attached.
     """
-    changes = Changes(graph, dispatcher, runs)
-    handlers = _Handlers(graph, dispatcher, runs, interviews=Interviews(asking), handshakes=changes.handshakes)
+    return build_shared(graph, dispatcher, identity, Beside(runs=runs, extensions=extensions, asking=asking))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a server has beside its commands."""
+
+    runs: RunResources | None = None
+    extensions: Sequence[Extension] = ()
+    asking: Asking = ASKING
+    used_states: UsedStates | None = None
+    """Shared by replicas, as the next two are; by default each is this server's own."""
+    sealing_keys: Sequence[bytes] = ()
+    bus: SubscriptionBus | None = None
+
+
+def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, beside: Beside) -> Server[Any]:
+    """As `build_server`, of what it may share with others.
+
+    Raises:
+        BadSetting: an extension can't be attached.
+    """
+    runs = beside.runs
+    changes = Changes(graph, dispatcher, runs, beside.bus)
+    interviews = Interviews(beside.asking, beside.used_states)
+    handlers = _Handlers(graph, dispatcher, runs, interviews=interviews, handshakes=changes.handshakes)
     server: Server[Any] = _Announcing(
         identity.name,
         version=identity.version,
@@ -83,13 +109,19 @@ def build_server(
         # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
         get_tool_input_schema=handlers.input_schema,
     )
-    security = RequestStateSecurity.ephemeral(ttl=STATE_SECONDS)
-    server.middleware.append(RequestStateBoundary(security, default_audience=identity.name))
+    server.middleware.append(RequestStateBoundary(_security(beside), default_audience=identity.name))
     # Not as `on_set_logging_level`, which would warn whoever runs this that the handshake era is on its way out.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, changes.handshakes.follow)
-    extend(server, extensions)
+    extend(server, beside.extensions)
     return server
+
+
+def _security(beside: Beside) -> RequestStateSecurity:
+    # Bound to the principal that our own gate found, by the name that everything else knows him by.
+    if not beside.sealing_keys:
+        beside = replace(beside, sealing_keys=(secrets.token_bytes(32),))
+    return RequestStateSecurity(keys=beside.sealing_keys, ttl=STATE_SECONDS, bind_principal=principal_of)
 
 
 class _Announcing(Server[Any]):
@@ -155,7 +187,7 @@ class _Handlers:
     async def list_resources(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        principal = ClientCall(context).principal
+        principal = principal_of(context)
         runs = self._runs.listed(principal) if self._runs else []
         resources, following = page([*self._listing(context).resources, *runs], params.cursor if params else None)
         # Runs change with every call, so nobody keeps a list that has them.
@@ -224,7 +256,7 @@ class _Handlers:
         return ClientCall(context, interview=self._interviews.of(context, params), least=least)
 
     def _listing(self, context: ServerRequestContext[Any]) -> Listing:
-        return self.listings.of(ClientCall(context).principal)
+        return self.listings.of(principal_of(context))
 
     async def _run(self, command: Command, arguments: dict[str, Any], call: ClientCall, **data: object) -> Outcome:
         """Run what is no tool: its failure is the request's, unless it is a question."""

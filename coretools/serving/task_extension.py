@@ -23,7 +23,7 @@ from coretools.errors import CoreError, RequestRefused, UnknownTool
 from coretools.graph import Graph
 from coretools.registry import Command
 from coretools.serving.blocks import as_result
-from coretools.serving.client_call import ClientCall
+from coretools.serving.client_call import principal_of
 from coretools.serving.extending import declared, require
 from coretools.serving.task_call import Asker, TaskCall
 from coretools.serving.tasks import Answer, Task, Tasks
@@ -89,7 +89,7 @@ class TaskExtension(Extension):
         """Answer a long-running tool with a task, unless it is through in a moment."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or declared(ctx, IDENTIFIER) is None:
             return await call_next(ctx)
-        principal = ClientCall(ctx).principal
+        principal = principal_of(ctx)
         command = self._as_task(params.name, principal)
         if command is None:
             return await call_next(ctx)
@@ -150,7 +150,7 @@ class TaskExtension(Extension):
         if header is not None and header.strip() != params.task_id:
             raise MCPError(code=types.HEADER_MISMATCH, message=f"{NAME_HEADER}: names another task than the request")
         try:
-            return self._tasks.get(params.task_id, ClientCall(context).principal)
+            return self._tasks.get(params.task_id, principal_of(context))
         except CoreError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
 

@@ -700,17 +700,17 @@ async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None
         assert text(await client.call_tool("note", {"answers": {"confirm": True}})) == "nothing"
 
 
-def test_what_was_used_is_remembered_within_bounds() -> None:
+async def test_what_was_used_is_remembered_within_bounds() -> None:
     """asking-15: for the ten minutes that a state is good; when there are too many, older ones are refused unseen."""
     now = 1000.0
     once = Once(most=2, clock=lambda: now)
-    assert once.take("a", 1000.0)
-    assert not once.take("a", 1000.0)
-    assert once.take("b", 1001.0)
-    assert once.take("c", 1002.0)
-    assert not once.take("a", 1000.0)
-    assert not once.take("older", 999.0)
-    assert once.take("newer", 1003.0)
+    assert await once.take("a", 1000.0)
+    assert not await once.take("a", 1000.0)
+    assert await once.take("b", 1001.0)
+    assert await once.take("c", 1002.0)
+    assert not await once.take("a", 1000.0)
+    assert not await once.take("older", 999.0)
+    assert await once.take("newer", 1003.0)
     now = 2000.0
-    assert once.take("d", 1999.0)
-    assert not once.take("d", 1999.0)
+    assert await once.take("d", 1999.0)
+    assert not await once.take("d", 1999.0)

@@ -1,0 +1,239 @@
+"""What the operator of the HTTP server decides: a TOML file, variables over it, flags over those.
+
+A key of the file is a variable too: `[server] port` is `CORETOOLS_HTTP_SERVER__PORT`, a list has commas between its
+items. A key or a variable of that prefix that is not known ends the start: a typing error in what guards a server must
+not pass as a wish.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coretools.errors import BadSetting
+
+VARIABLES = "CORETOOLS_HTTP_"
+CONFIG_VARIABLE = "CORETOOLS_HTTP_CONFIG"
+"""Names the file where no flag does."""
+
+LONGEST = 1024 * 1024
+"""Bytes of a file; a longer one is none that a person wrote."""
+
+Positive = Annotated[int, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+LogFormat = Literal["json", "text"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerSection(_Section):
+    """Where it listens, and by which names it is known."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8765, ge=0, le=65535)
+    """0 takes a free one."""
+    hosts: tuple[str, ...] = ()
+    """Values of the Host header; `NAME:*` is any port. Required beyond loopback."""
+    origins: tuple[str, ...] = ()
+    """Origins whose pages may call (CORS), such as `https://console.example.com`."""
+    public_url: str = ""
+    """How clients reach the endpoint, such as `https://coretools.example.com/mcp`; what tokens are issued for."""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies that end TLS before this server; only they may say who a client is."""
+    allow_plain_http: bool = False
+    """Serve beyond loopback without TLS and without a proxy: what is sent can be read on the way."""
+    drain_seconds: Seconds = 10.0
+    """Between SIGTERM and the end: calls under way may finish."""
+
+
+class LimitsSection(_Section):
+    """What one request, one connection and one session may use. Sizes in bytes, times in seconds."""
+
+    body_bytes: Positive = 4 * 1024 * 1024
+    header_bytes: Positive = 16 * 1024
+    headers: Positive = 64
+    header_seconds: Seconds = 10.0
+    """From the first byte of a request, or from the connection, to the end of its header."""
+    body_seconds: Seconds = 30.0
+    write_seconds: Seconds = 60.0
+    """A client that takes nothing of what it is sent for so long is cut off."""
+    keep_alive_seconds: Seconds = 15.0
+    connections: Positive = 2_048
+    json_depth: Positive = 64
+    sessions: Positive = 1_024
+    """Of the handshake era, all principals together."""
+    sessions_per_principal: int = Field(default=0, ge=0)
+    """0 is a sixteenth of `sessions`, at least one."""
+    session_idle_seconds: float = Field(default=300.0, ge=0)
+    """A session without a request under way for so long is ended; 0: never."""
+    events: Positive = 1_024
+    """Kept for one session, for clients that come back; the oldest go first."""
+    event_bytes: Positive = 4 * 1024 * 1024
+    failures_per_minute: Positive = 30
+    """Wrong tokens from one address before it must wait."""
+
+
+class JwtSection(_Section):
+    """Tokens of an authorization server."""
+
+    issuer: str
+    jwks_url: str = ""
+    """Where its keys are; by default as its metadata say."""
+    audience: str = ""
+    """By default the server's `public_url`."""
+    algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
+    leeway_seconds: float = Field(default=30.0, ge=0)
+    scopes: tuple[str, ...] = ()
+    """Which a token must have."""
+    role_claim: str = ""
+    """The claim that names the role; without one everybody has the default role."""
+    roles: dict[str, str] = {}
+    """Role by value of that claim. A value that is not here is nobody's."""
+
+
+class AuthSection(_Section):
+    """Who may call. Without tokens and without an issuer: everybody, which is for loopback only."""
+
+    tokens: str = ""
+    """File of hashed bearer tokens, as `coretools token` writes it; reread when it changes."""
+    jwt: JwtSection | None = None
+
+
+class RoleSection(_Section):
+    """What principals of one role may do."""
+
+    roots: tuple[str, ...] = ()
+    """Directories, `PATH:ro` for reading only; by default those of the flags."""
+    profile: str = ""
+    read_only: bool = False
+    deny: tuple[str, ...] = ()
+    requests_per_second: float = Field(default=50.0, ge=0)
+    """0 is no limit."""
+    burst: Positive = 100
+    concurrent: Positive = 64
+
+
+class ConsoleSection(_Section):
+    """The operator's page at `/console`; off without a token file of its own."""
+
+    tokens: str = ""
+    """File of hashed tokens that open it; those of `[auth]` do not."""
+
+
+class MetricsSection(_Section):
+    """`/metrics`, for Prometheus."""
+
+    enabled: bool = True
+    tokens: str = ""
+    """File of hashed tokens that may read it; beyond loopback it is off without one."""
+
+
+class RedisSection(_Section):
+    """The engine that replicas share; without a URL everything is in the memory of the process."""
+
+    url: str = ""
+    """Such as `redis://host:6379/0`, `rediss://` with TLS, or `unix:///path`."""
+    prefix: str = "coretools:"
+    """Of every key."""
+    replica: str = ""
+    """Name of this replica; by default a random one."""
+    timeout_seconds: Seconds = 2.0
+
+
+class TelemetrySection(_Section):
+    """Traces, by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT and the like)."""
+
+    traces: bool = False
+
+
+class LogSection(_Section):
+    """On standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: LogFormat = "json"
+
+
+class Config(_Section):
+    """The whole file."""
+
+    server: ServerSection = ServerSection()
+    limits: LimitsSection = LimitsSection()
+    auth: AuthSection = AuthSection()
+    roles: dict[str, RoleSection] = {}
+    """By name; `default` is that of whoever has none named."""
+    console: ConsoleSection = ConsoleSection()
+    metrics: MetricsSection = MetricsSection()
+    redis: RedisSection = RedisSection()
+    telemetry: TelemetrySection = TelemetrySection()
+    log: LogSection = LogSection()
+
+
+def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
+    """The configuration in a file, if one is named, with what variables and flags change of it.
+
+    `flags` are values by dotted key (`server.port`).
+
+    Raises:
+        BadSetting: no such file, no TOML, a key that is not known, or a value that can't be used; names each.
+    """
+    path = path or environment.get(CONFIG_VARIABLE) or None
+    found: dict[str, Any] = _parsed(path) if path else {}
+    for name, text in sorted(environment.items()):
+        if name.startswith(VARIABLES) and name != CONFIG_VARIABLE:
+            _put(found, name.removeprefix(VARIABLES).lower().split("__"), text, name)
+    for key, value in flags.items():
+        _put(found, key.split("."), value, key)
+    try:
+        return Config.model_validate(found)
+    except ValidationError as error:
+        raise BadSetting("; ".join(_sentence(one, path) for one in error.errors())) from error
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(LONGEST + 1)
+    except OSError as error:
+        raise BadSetting(f"{path}: {os.strerror(error.errno or 0)}") from error
+    if len(text) > LONGEST:
+        raise BadSetting(f"{path}: over {LONGEST} bytes; that is no configuration")
+    try:
+        return tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadSetting(f"{path}: no TOML: {error or 'nested too deeply'}") from error
+
+
+def _put(found: dict[str, Any], keys: list[str], value: Any, name: str) -> None:
+    at: Any = found
+    for key in keys[:-1]:
+        at = at.setdefault(key, {})
+        if not isinstance(at, dict):
+            raise BadSetting(f"{name}: {key} is no table")
+    at[keys[-1]] = _items(keys, value)
+
+
+def _items(keys: list[str], value: Any) -> Any:
+    """A list in a variable has commas between its items."""
+    if not isinstance(value, str):
+        return value
+    model: Any = Config
+    for key in keys:
+        field = model.model_fields.get(key) if hasattr(model, "model_fields") else None
+        if field is None:
+            return value
+        model = field.annotation
+    return tuple(item.strip() for item in value.split(",") if item.strip()) if model == tuple[str, ...] else value
+
+
+def _sentence(error: Any, path: str | None) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{path or 'configuration'}: {where}: not known"
+    return f"{path or 'configuration'}: {where}: {error['msg'][:200]}"
