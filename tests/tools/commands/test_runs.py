@@ -1,5 +1,6 @@
 """The run tools with real children: what a call may do with a command that is still running (docs/specs/runs.md)."""
 
+import sys
 from pathlib import Path
 
 import anyio
@@ -103,14 +104,19 @@ async def test_a_wait_ends_with_silence_or_with_the_time(tmp_path: Path) -> None
 
 
 async def test_a_program_that_goes_on_printing_is_not_quiet(tmp_path: Path) -> None:
-    """runs-14: the last output counts."""
+    """runs-14: the last output counts: what was called quiet was silent so long, by the program's own clock."""
+    each = "print(time.monotonic(), flush=True) or time.sleep(0.05)"
+    program = f"{sys.executable} -c 'import time; [{each} for _ in range(20)]; input()'"
     async with commands_in(tmp_path) as commands:
-        run = await started(
-            commands, "sh -c 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.05; done; echo all; read a'", stdin=""
-        )
-        result = await commands.wait_run(run, seconds=LONG, quiet_seconds=0.6)
-        assert result.facts()["kind"] == "quiet"
-        assert (await commands.read_run(run, tail=1)).text().split("\n")[1] == "all"
+        run = await started(commands, program, stdin="")
+        assert (await commands.wait_run(run, seconds=LONG, pattern="[0-9]")).facts()["kind"] == "pattern"
+        assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.5)).facts()["kind"] == "quiet"
+        seen = (await commands.read_run(run, tail=1)).text().split("\n")[1]
+        await commands.write_run(run, "\n")
+        assert (await commands.wait_run(run, seconds=LONG)).facts()["kind"] == "exit"
+        times = (await commands.read_run(run, head=20)).text().split("\n")[1:21]
+        after = times[times.index(seen) + 1 :]
+        assert not after or float(after[0]) - float(seen) > 0.4
 
 
 async def test_a_pattern_is_found_across_pieces_and_once_for_each_line(tmp_path: Path) -> None:
