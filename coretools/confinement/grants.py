@@ -24,10 +24,16 @@ SECRET_CONFIGURATION = frozenset(
         *("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "security", "krb5.keytab", "wireguard"),
         *("kubernetes", "rancher", "docker", "containerd", "NetworkManager", "wpa_supplicant", "ppp", "openvpn"),
         *("ssh", "letsencrypt", "ipsec.secrets", "ipsec.d", "swanctl", "cups", "cron.d", "crontab", "environment"),
+        *("coretools", "haproxy", "caddy", "traefik", "grafana", "prometheus", "vault"),
         *("mysql", "postgresql", "redis", "rabbitmq", "ansible", "puppet", "chef", "vault.d", "consul.d", "nomad.d"),
     }
 )
 """Entries of /etc that are not granted: a server of user 0 would read them without capabilities too, as their owner."""
+
+WITH_PRIVATE = ("ssl", "pki", "pki/tls")
+"""Directories of /etc that hold public certificates, and private keys in a directory of that name."""
+
+PRIVATE = "private"
 
 HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
     "CARGO_HOME": (".cargo", "bin", "registry", "git"),
@@ -78,16 +84,35 @@ def system_grants() -> list[Grant]:
 
 def configuration_grants() -> list[Grant]:
     """What may be read in /etc: each entry for itself, since what is granted above can't be taken back below."""
-    found = [Grant(CONFIGURATION, READ_DIRECTORY)]
-    try:
-        names = os.listdir(CONFIGURATION)
-    except OSError:
-        return []
-    found += [Grant(f"{CONFIGURATION}/{name}", READ) for name in names if name not in SECRET_CONFIGURATION]
+    found = _granted_in("")
     outer = os.path.realpath(f"{CONFIGURATION}/resolv.conf")
     if not outer.startswith(f"{CONFIGURATION}/") and os.path.isfile(outer):
         found.append(Grant(outer, READ))
     return found
+
+
+def _granted_in(directory: str) -> list[Grant]:
+    """What may be read in a directory of /etc that holds secrets too."""
+    above = os.path.join(CONFIGURATION, directory) if directory else CONFIGURATION
+    try:
+        names = os.listdir(above)
+    except OSError:
+        return []
+    found = [Grant(above, READ_DIRECTORY)]
+    for name in names:
+        inner = os.path.join(directory, name)
+        if inner in WITH_PRIVATE and not os.path.islink(os.path.join(above, name)):
+            found += _granted_in(inner)
+        elif name not in ((PRIVATE,) if directory else SECRET_CONFIGURATION):
+            found.append(Grant(os.path.join(above, name), READ))
+    return found
+
+
+def is_granted(path: str) -> bool:
+    """Whether every command may read a file: it lies in a part of the system that is granted."""
+    real = os.path.realpath(path)
+    granted = [*system_grants(), *configuration_grants()]
+    return any(real == one.path or real.startswith(f"{one.path}/") for one in granted if one.rights != READ_DIRECTORY)
 
 
 def tool_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence[str]) -> list[Grant]:
