@@ -4,9 +4,7 @@ A flag wins over its variable, a variable over the default. What can't be used i
 """
 
 import argparse
-import logging
 import os
-import select
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -15,7 +13,6 @@ from typing import TypeVar
 from coretools.errors import BadSetting
 from coretools.operator_policy import ACCESSES, TIERS, OperatorPolicy
 from coretools.policy_file import policy_path, read_policy
-from coretools.redact import Redactor, secret_values
 from coretools.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
 
 TRUE = frozenset({"1", "true", "yes", "on"})
@@ -115,66 +112,6 @@ def policy_from(
         ),
         redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),
     )
-
-
-def configure_logging(level: str, environment: Mapping[str, str]) -> None:
-    """Send the log to stderr, one line a record, whatever the text of a record holds, and without credentials.
-
-    `environment` is the server's own: what is secret in it by its name is known by its value too.
-    """
-    handler = _StandardError()
-    handler.setFormatter(_OneLine(Redactor(secret_values(environment))))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-
-
-class _StandardError(logging.Handler):
-    """Writes to fd 2 what its reader takes at once; what it does not take is dropped and counted.
-
-    A client may give a server a pipe for its log and never read it. A write that waits would stop every call: 575
-    refused lines filled a pipe of 64 KiB.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lost = 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        lost = f"\n[{self._lost} records of the log were lost: nobody read it]\n" if self._lost else ""
-        try:
-            is_whole = _taken_at_once(f"{lost}{self.format(record)}\n".encode("utf-8", "backslashreplace"))
-        except (OSError, TypeError, ValueError):  # nobody reads any more, or a record that can't be formatted
-            is_whole = False
-        self._lost = 0 if is_whole else self._lost + 1
-
-
-def _taken_at_once(data: bytes) -> bool:
-    """Write to fd 2 without waiting; False when not all of it was taken."""
-    for start in range(0, len(data), select.PIPE_BUF):
-        # A pipe that select(2) calls writable takes so many bytes without a wait (pipe(7)). The descriptor is not made
-        # non-blocking instead: the flag would hold for whoever shares it, a shell on its terminal too.
-        if not select.select([], [2], [], 0)[1]:
-            return False
-        os.write(2, data[start : start + select.PIPE_BUF])
-    return True
-
-
-class _OneLine(logging.Formatter):
-    """Shows control characters escaped: a file name must not forge a log line or drive a terminal.
-
-    Credentials are taken out of the whole record, its traceback included (docs/specs/secrets.md).
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._redactor = redactor
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = self._redactor.text(super().format(record))
-        return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
-        record.message = record.message.replace("\n", "\\n")
-        return super().formatMessage(record)
 
 
 def _default_root(directory: str, environment: Mapping[str, str]) -> str:

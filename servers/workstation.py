@@ -12,7 +12,8 @@ import sys
 
 from coretools import __version__
 from coretools.errors import CoreError
-from coretools.options import add_options, configure_logging, settings_from
+from coretools.log_lines import configure_logging
+from coretools.options import add_options, settings_from
 from coretools.settings import Settings
 from coretools.standard_streams import have_standard_error, require_wire
 

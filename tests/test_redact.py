@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from coretools.excerpt import Excerpt, Excerpter
-from coretools.options import _OneLine
+from coretools.log_lines import TextLines
 from coretools.redact import Redactor, secret_values, whole_lines
 from coretools.redact_argv import MOST_OF_LINE, MOST_OF_WORD, command_line
 from coretools.redact_stream import MOST_HELD, StreamRedactor
@@ -443,7 +443,7 @@ def test_a_record_of_the_log_is_redacted_with_its_traceback() -> None:
         found = (type(error), error, error.__traceback__)
     message = "got %s\nand %s"
     record = logging.LogRecord("x", logging.ERROR, "f", 1, message, (SHAPES["github"], KEY), found)
-    text = _OneLine(KNOWING).format(record)
+    text = TextLines(KNOWING).format(record)
     first, *rest = text.split("\n")
     assert "got [redacted:github]\\nand [redacted:private-key]" in first
     assert "bad [redacted:environment]" in text

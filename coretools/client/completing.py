@@ -13,7 +13,11 @@ from coretools.documentation import CommandPage, ParameterPage, page_of
 from coretools.registry import Command
 from coretools.route import VARIABLE
 
-_BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {("completion",): SHELLS, ("policy",): ("explain", "check")}
+_BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("completion",): SHELLS,
+    ("policy",): ("explain", "check"),
+    ("token",): ("create", "list", "revoke"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@
     coretools doctor                       check this machine, and a real server on it
     coretools policy explain -- ARGV       which rule decides about a command, and why
     coretools policy check [FILE]          whether the operator's file can be used
+    coretools token create|list|revoke     bearer tokens of an HTTP server
     coretools completion bash|zsh|fish     a script that completes commands in a shell
 
 Exit codes: 0 done; 1 the thing that was run failed (a test, a command); 64 wrong arguments or no such tool; 65 the data
@@ -24,16 +25,18 @@ from collections.abc import Sequence
 
 from coretools.client.output import complain
 from coretools.client.own_options import Parser, add_own, add_with, divided, option_names, own_parser
-from coretools.client.serve import add_serve, load, serve
+from coretools.client.serve import add_serve, serve
 from coretools.client.shells import SHELLS, script
 from coretools.errors import CoreError
-from coretools.options import add_policy_options, configure_logging, policy_from, settings_from
+from coretools.loading import load
+from coretools.log_lines import configure_logging
+from coretools.options import add_policy_options, policy_from, settings_from
 from coretools.settings import Settings
 
 COMPLETE = "__complete"
 """What the scripts of `coretools completion` call; in no help."""
 
-BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "repl", "completion")
+BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
 """First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
 
 
@@ -82,6 +85,10 @@ def _built_in(words: list[str]) -> int:
     options = _parser().parse_args(before)
     if options.command == "policy":
         return _policy(options, argv)
+    if options.command == "token":
+        from coretools.client.tokens import token  # imported late: only this command needs it
+
+        return token(options, os.environ)
     if options.command == "completion":
         sys.stdout.write(script(options.shell))
         return 0
@@ -162,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     completion = commands.add_parser("completion", help="print a script that completes commands in a shell")
     completion.add_argument("shell", choices=SHELLS)
     _add_policy(commands.add_parser("policy", help="what the operator's file says of a command"))
+    _add_token(commands.add_parser("token", help="bearer tokens of an HTTP server: create, list, revoke"))
     for command in (repl, docs):
         add_with(command)
     for command in (call, tools, doctor, repl, docs):
@@ -181,6 +189,20 @@ def _add_policy(policy: argparse.ArgumentParser) -> None:
     for action in (explain, check):
         action.add_argument("--root", action="append", metavar="DIRECTORY", help="a root that must not hold the file")
         action.set_defaults(redact_output=None)
+
+
+def _add_token(token: argparse.ArgumentParser) -> None:
+    actions = token.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make a token and print it, this once")
+    create.add_argument("--name", required=True, help="whose it is; several tokens may be of one")
+    create.add_argument("--role", default="default", help="what he may do: a [roles.NAME] of the server [default]")
+    create.add_argument("--expires", metavar="DURATION", help="such as 12h, 90d or 8w [never]")
+    listing = actions.add_parser("list", help="show whose tokens there are; a token itself can't be shown again")
+    listing.add_argument("--json", action="store_true", help="print them as JSON")
+    revoke = actions.add_parser("revoke", help="take tokens out: they are refused from the next request on")
+    revoke.add_argument("which", metavar="ID|NAME", help="one token, or all of a name")
+    for action in (create, listing, revoke):
+        action.add_argument("--file", metavar="FILE", help="the token file [CORETOOLS_HTTP_AUTH__TOKENS]")
 
 
 if __name__ == "__main__":

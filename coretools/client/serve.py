@@ -6,19 +6,17 @@ it runs through our own tools, with `--own`, is confined like theirs.
 
 import argparse
 import contextlib
-import importlib
-import importlib.util
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coretools.client.own_options import Parser, add_own
 from coretools.errors import BadSetting
-from coretools.options import configure_logging, settings_from
+from coretools.loading import load
+from coretools.log_lines import configure_logging
+from coretools.options import settings_from
 from coretools.settings import Settings
-from coretools.standard_streams import have_standard_error, put_aside, require_wire
+from coretools.standard_streams import have_standard_error, require_wire
 
 if TYPE_CHECKING:  # pydantic, which `coretools --help` should not cost
     from coretools.registry import Registry
@@ -37,22 +35,6 @@ _OWN_ONLY = (
     "allow_unconfined",
 )
 """Options that say what our own tools may do."""
-
-_BROKEN = (
-    ImportError,
-    SyntaxError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SystemExit,
-    TypeError,
-    ValueError,
-)
-"""What a module that is wrong raises when it is imported."""
 
 
 def add_serve(commands: "argparse._SubParsersAction[Parser]") -> None:
@@ -129,59 +111,6 @@ def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     separator = separators.pop() if len(separators) == 1 else Registry().separator
     # The operator's file may name tools of ours too, which are not here.
     return serve_stdio(join(Registry(separator=separator, policy=settings.policy.tools), found), options=options)
-
-
-def load(text: str) -> "Registry":
-    """The registry that `MODULE:NAME` or `FILE.py:NAME` names.
-
-    Raises:
-        BadSetting: says what is wrong with it.
-    """
-    from coretools.registry import Registry  # imported late: see above
-
-    place, colon, name = text.rpartition(":")
-    if not (colon and place and name):
-        raise BadSetting(f"--with {text}: write MODULE:NAME or FILE.py:NAME, such as mytools.server:registry")
-    try:
-        module = _module(place)
-    except _BROKEN as error:
-        why = f"{place} can't be imported: {type(error).__name__}: {error}{_hint(error, place, name)}"
-        raise BadSetting(f"--with {text}: {why}") from error
-    found: Any = module
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, Registry):
-        return found
-    there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
-    what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}, not a coretools Registry"
-    raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(there) or 'none'}")
-
-
-def _module(place: str) -> ModuleType:
-    # What it prints when it is imported must not reach the wire, and what it reads must not come from there: not by a
-    # child of it either. A stream that it keeps for later is standard error.
-    with put_aside(), contextlib.redirect_stdout(sys.stderr):
-        return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
-
-
-def _hint(error: BaseException, place: str, name: str) -> str:
-    """What would work where the module stands in this directory, in which an installed program does not look."""
-    file = f"./{place.replace('.', '/')}.py"
-    is_missing = isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]
-    if not (is_missing and Path(file).is_file()):
-        return ""
-    return f"; Python does not look in this directory: write {file}:{name}, or set PYTHONPATH=."
-
-
-def _from_file(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"no Python file: {path}")
-    module = importlib.util.module_from_spec(spec)
-    # Before it runs: dataclasses and type hints look their module up.
-    sys.modules.setdefault(spec.name, module)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _require_no_own(options: argparse.Namespace) -> None:

@@ -10,12 +10,13 @@ from coretools.client.manual import WIDTH, overview
 from coretools.client.output import complain, put
 from coretools.client.own_options import Parser, add_with, divided, option_names, own_parser
 from coretools.client.routes import Routes, options_at
-from coretools.client.serve import load
 from coretools.client.terminal import Screen, escaped
 from coretools.client.typed import Bench, Desk, Line, read_stdin
 from coretools.errors import CoreError
+from coretools.loading import load
+from coretools.log_lines import configure_logging
 from coretools.offer import Selection
-from coretools.options import configure_logging, settings_from
+from coretools.options import settings_from
 from coretools.process.runs import Runs
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled

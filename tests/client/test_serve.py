@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coretools.client.serve import load
 from coretools.errors import BadSetting
+from coretools.loading import load
 from coretools.registry import Registry
 from tests.serving.peer import ANSWER_SECONDS, HANDSHAKE, TREE, Peer
 
