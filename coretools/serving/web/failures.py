@@ -1,0 +1,61 @@
+"""How many wrong tokens came from an address within a minute, so that one who tries them out must wait.
+
+A token counts once, however often it comes: a program that goes on with an old one does not lock out who shares its
+address. What is kept is bounded, in addresses and for each of them.
+"""
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+WINDOW_SECONDS = 60.0
+MOST_ADDRESSES = 2_048
+"""Of more, the one that failed longest ago is forgotten."""
+
+NETWORK_BITS = 64
+"""Of IPv6: everybody has as many addresses of his own (RFC 4291, 2.5.4)."""
+
+
+class Failures:
+    """The wrong tokens of the last minute."""
+
+    def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute = per_minute
+        self._clock = clock
+        self._seen: OrderedDict[str, dict[int, float]] = OrderedDict()
+
+    def wait_seconds(self, address: str) -> float:
+        """How long an address must wait; 0.0 when it need not."""
+        seen = self._within(group_of(address))
+        if len(seen) < self._per_minute:
+            return 0.0
+        return min(seen.values()) + WINDOW_SECONDS - self._clock()
+
+    def note(self, address: str, token: str) -> None:
+        """Count a wrong token. It is not kept."""
+        group = group_of(address)
+        seen = self._within(group)
+        # Hashes of text differ in each process and can't be foreseen (PYTHONHASHSEED).
+        seen.setdefault(hash(token), self._clock())
+        self._seen[group] = seen
+        self._seen.move_to_end(group)
+        while len(self._seen) > MOST_ADDRESSES:
+            self._seen.popitem(last=False)
+
+    def _within(self, group: str) -> dict[int, float]:
+        begin = self._clock() - WINDOW_SECONDS
+        return {digest: at for digest, at in self._seen.get(group, {}).items() if at > begin}
+
+
+def group_of(address: str) -> str:
+    """Which addresses are counted together: one of IPv4, a network of IPv6. What is no address stands for itself."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, NETWORK_BITS), strict=False))
