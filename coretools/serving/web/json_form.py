@@ -1,0 +1,159 @@
+"""What is wrong with the JSON of a request, before the protocol reads it.
+
+Forms that parsers read in different ways, shapes that cost far more than their bytes, and words that an answer would
+send back.
+
+The shape is looked at before the parser sees it, in the text without its strings, where there are brackets or commas
+enough for it to be wrong; the parser then finds the rest. For a small call both cost a few hundredths of what it costs.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, NoReturn
+
+MOST_VALUES = 100_000
+"""In one message. 4 MB of `[]` are a million lists, a hundred megabytes and seconds for whoever validates them."""
+
+LONGEST_WORD = 256
+"""Characters of an id, a method, a progress token or a name: what an answer, an error or a log repeats."""
+
+LONGEST_KEY = 1024
+"""Characters of a key: an error may name it."""
+
+LARGEST_ID = 2**63
+
+_ECHOED = ("name", "protocolVersion", "level", "taskId", "requestId", "progressToken", "clientInfo", "ref", "argument")
+_SURROGATES = (b"\\ud", b"\\uD")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEPS = tuple(1 if byte in b"[{" else -1 for byte in range(256))
+
+
+class BadJson(Exception):
+    """It is not to be read. The text is for the client, and holds nothing of what it sent."""
+
+
+class Malformed(BadJson):
+    """It is no JSON at all, or not in UTF-8."""
+
+
+def check_message(body: bytes, *, depth: int) -> Any:
+    """The one JSON-RPC message in a body, parsed.
+
+    Raises:
+        Malformed: no JSON in UTF-8.
+        BadJson: JSON of a kind that is refused; says which.
+    """
+    _check_shape(body, depth)
+    message = parse(body)
+    if not isinstance(message, dict):
+        raise BadJson("send one JSON-RPC message, an object; there are no batches")
+    _check_envelope(message)
+    for word in _words(message):
+        _check_word(word)
+    return message
+
+
+def parse(body: bytes) -> Any:
+    """JSON that every parser reads in the same way.
+
+    Raises:
+        Malformed: no JSON in UTF-8.
+        BadJson: a key twice, or a number or a character that is none.
+    """
+    try:
+        message = _DECODER.decode(body.decode("utf-8"))
+        if b"\\u" in body and any(escape in body for escape in _SURROGATES):
+            json.dumps(message, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BadJson("half of a surrogate pair is no character") from error
+    except (ValueError, RecursionError) as error:
+        # Integers of more than 4,300 digits are a ValueError too, and a nesting of about a thousand a RecursionError.
+        raise Malformed("the body is no JSON in UTF-8") from error
+    return message
+
+
+def _check_shape(body: bytes, depth: int) -> None:
+    opened = body.count(b"[") + body.count(b"{")
+    if opened <= depth and body.count(b",") + opened < MOST_VALUES:
+        return
+    bare = _STRING.sub(b"", body)
+    if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > MOST_VALUES:
+        raise BadJson(f"there are more than {MOST_VALUES} values in the message")
+    if max(accumulate(map(_STEPS.__getitem__, bare.translate(None, _NO_BRACKETS))), default=0) > depth:
+        raise BadJson(f"arrays and objects are nested more than {depth} deep")
+
+
+def _check_envelope(message: dict[str, Any]) -> None:
+    """The SDK answers what is no message in the words of its validator, with the message in them."""
+    is_known = _is_request(message) if "method" in message else _is_outcome(message)
+    if message.get("jsonrpc") != "2.0" or not is_known:
+        raise BadJson("this is no request, notification or answer of JSON-RPC 2.0")
+
+
+def _is_request(message: dict[str, Any]) -> bool:
+    return (
+        isinstance(message["method"], str)
+        and _is_id(message.get("id", 0))
+        and isinstance(message.get("params", {}), dict)
+    )
+
+
+def _is_outcome(message: dict[str, Any]) -> bool:
+    """Whether it holds a result or an error; that of a request which could not be read has no id."""
+    if "error" not in message:
+        return _is_id(message.get("id")) and isinstance(message.get("result"), dict)
+    error = message["error"]
+    is_error = isinstance(error, dict) and isinstance(error.get("message"), str) and type(error.get("code")) is int
+    return is_error and "result" not in message and (message.get("id") is None or _is_id(message["id"]))
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) or type(value) is int
+
+
+def _words(message: dict[str, Any]) -> Iterator[Any]:
+    """What comes back to the client, or goes into a log, where it is wrong."""
+    yield from (message.get("id"), message.get("method"), message.get("jsonrpc"))
+    params = message.get("params")
+    if isinstance(params, dict):
+        meta = params.get("_meta")
+        for holder in (params, meta):
+            if isinstance(holder, dict):
+                yield from (value for key, value in holder.items() if key in _ECHOED or "/protocolVersion" in key)
+
+
+def _check_word(word: Any) -> None:
+    if isinstance(word, str) and len(word) > LONGEST_WORD:
+        raise BadJson(f"an id, a method or a name is longer than {LONGEST_WORD} characters")
+    if isinstance(word, int) and not -LARGEST_ID <= word < LARGEST_ID:
+        raise BadJson("an id does not fit into 64 bits")
+    if isinstance(word, dict):
+        for inner in word.values():
+            _check_word(inner)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise BadJson("an object has a key twice")
+    if max(map(len, found), default=0) > LONGEST_KEY:
+        raise BadJson(f"a key is longer than {LONGEST_KEY} characters")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise BadJson("a number is too large")
+    return number
+
+
+def _no_number(text: str) -> NoReturn:
+    raise BadJson(f"{text} is no JSON")  # NaN, Infinity or -Infinity
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_number)

@@ -1,0 +1,107 @@
+"""The way out of one connection: how much a client takes of what it is sent, and how the connection is closed."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+_AT_ONCE = struct.pack("ii", 1, 0)  # socket(7): linger, for no time
+
+
+class Outgoing(asyncio.Transport):
+    """A transport that cuts off a client which takes nothing for `seconds` while something waits for it.
+
+    A client that takes a little lives on. Whoever closes it asks `closing` how.
+    """
+
+    def __init__(self, transport: asyncio.Transport, seconds: float, closing: Callable[[], None]) -> None:
+        super().__init__()
+        self._transport = transport
+        self._seconds = seconds
+        self._closing = closing
+        self._is_closing = False
+        self._written = 0
+        self._taken = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send, and look after a while whether it was taken."""
+        self._transport.write(data)
+        self._written += len(data)
+        if self._timer is None and self._transport.get_write_buffer_size():
+            self._wait()
+
+    def close(self) -> None:
+        """Close in the way that the connection needs."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._closing()
+
+    def really_close(self) -> None:
+        """Close once everything is taken."""
+        self._is_closing = True
+        self._transport.close()
+
+    def half_close(self) -> None:
+        """Say that nothing more comes, and go on reading."""
+        self._is_closing = True
+        self._transport.resume_reading()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def abort(self) -> None:
+        """Close now; what was not taken is lost."""
+        self._is_closing = True
+        self._transport.abort()
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self._is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def is_closing(self) -> bool:
+        """Whether nothing more is to be sent."""
+        return self._is_closing or self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As the transport says."""
+        return self._transport.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that wait here for the client."""
+        return self._transport.get_write_buffer_size()
+
+    def is_reading(self) -> bool:
+        """Whether what comes is taken."""
+        return self._transport.is_reading()
+
+    def pause_reading(self) -> None:
+        """Take nothing more."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take what comes."""
+        self._transport.resume_reading()
+
+    def _wait(self) -> None:
+        self._taken = self._written - self._transport.get_write_buffer_size()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        waiting = self._transport.get_write_buffer_size()
+        if not waiting:
+            return
+        if self._written - waiting > self._taken:
+            self._wait()
+        else:
+            self._reset()
+
+    def _reset(self) -> None:
+        """Close now, the kernel's part too: it would go on trying, with some megabytes, for minutes."""
+        connection = self._transport.get_extra_info("socket")
+        if connection is not None and connection.family != getattr(socket, "AF_UNIX", None):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.abort()

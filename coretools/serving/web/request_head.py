@@ -1,0 +1,65 @@
+"""What is wrong with the header of a request, told from its bytes: h11 takes some forms that proxies read otherwise.
+
+Two readers of one header that find different requests in it are how a request is smuggled past the first of them. h11
+joins folded lines, takes a line feed alone for the end of a line and equal lengths for one; here all of it is refused.
+"""
+
+from dataclasses import dataclass
+
+_END = b"\r\n\r\n"
+_LENGTH = b"\r\ncontent-length:"
+_ALLOWED = bytes(byte for byte in range(256) if (byte >= 0x20 and byte != 0x7F) or byte in b"\t\r\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a request is not read: what the answer to it holds."""
+
+    status: int
+    kind: str
+    message: str
+
+
+TOO_LONG = Fault(431, "header-too-long", "the header is too long: send fewer or shorter fields")
+LINES = Fault(400, "bad-request", "a line of the header ends in something other than CR LF")
+FOLDED = Fault(400, "bad-request", "a line of the header is folded; put each field on one line (RFC 9112, 5.2)")
+CONTROL = Fault(400, "bad-request", "the header has control characters")
+VERSION = Fault(505, "bad-request", "the versions of HTTP here are 1.1 and 1.0")
+LENGTH = Fault(400, "bad-request", "there must be one Content-Length, a decimal number")
+
+
+def fault_in(received: bytes, *, most_bytes: int, most_fields: int) -> Fault | None:
+    """What is wrong with a header, or with as much of it as was received. None: nothing so far.
+
+    `received` begins with the request line and may hold more than the header.
+    """
+    end = received.find(_END, 0, most_bytes + len(_END))
+    head = received if end < 0 else received[: end + 2]
+    if len(head) > most_bytes:
+        return TOO_LONG
+    if head.endswith(b"\r"):  # its line feed is still to come
+        head = head[:-1]
+    if head.count(b"\r\n") > most_fields + 1:
+        return TOO_LONG
+    first = head[: head.find(b"\r\n")]
+    if end >= 0 and b" HTTP/" in first and not first.endswith((b" HTTP/1.1", b" HTTP/1.0")):
+        return VERSION
+    return _fault_in_lines(head) or _fault_in_length(head.lower())
+
+
+def _fault_in_lines(head: bytes) -> Fault | None:
+    if not head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r"):
+        return LINES
+    if b"\r\n " in head or b"\r\n\t" in head:
+        return FOLDED
+    return CONTROL if head.translate(None, _ALLOWED) else None
+
+
+def _fault_in_length(head: bytes) -> Fault | None:
+    at = head.find(_LENGTH)
+    if at < 0:
+        return None
+    value, end, rest = head[at + len(_LENGTH) :].partition(b"\r\n")
+    if end and not value.strip(b" \t").isdigit():
+        return LENGTH
+    return LENGTH if _LENGTH in end + rest else None

@@ -1,0 +1,30 @@
+"""TLS as the server speaks it: a certificate of the operator, versions 1.2 and 1.3, HTTP/1.1."""
+
+import ssl
+
+from coretools.errors import BadSetting
+from coretools.serving.web.config import ServerSection
+
+
+def tls_context(server: ServerSection) -> ssl.SSLContext | None:
+    """What connections are wrapped in; None where the server has no certificate.
+
+    Raises:
+        BadSetting: certificate or key can't be used.
+    """
+    if not server.tls_certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(server.tls_certificate, server.tls_key or None, password=_no_password)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not usable"
+        raise BadSetting(f"server.tls_certificate {server.tls_certificate} and its key: {reason}") from error
+    return context
+
+
+def _no_password() -> str:
+    """OpenSSL would ask at a terminal."""
+    raise ValueError("the key has a password")
