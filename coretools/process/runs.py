@@ -7,7 +7,6 @@ runner's; here is only what lives between the calls.
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Protocol, Self
 import anyio
 
 from coretools.errors import Busy, CoreError, NotFound, Unsupported
+from coretools.handles import HERE, Handles
 from coretools.process.output_store import Disk, OutputStore
 from coretools.process.runner import Completed, Order, Runner
 from coretools.process.screen import Screen
@@ -37,6 +37,10 @@ FULL_OUTPUTS = 16
 
 FULL_OUTPUTS_KEPT = 4
 """The same for the finished runs of one principal; the oldest are dropped."""
+
+
+SHOWN = 60
+"""Characters of an id that is of no run, in what is said of it."""
 
 
 class Filter(Protocol):
@@ -142,11 +146,13 @@ class Runs:
         *,
         clock: Callable[[], float] = time.monotonic,
         make_filter: Callable[[], Filter] | None = None,
+        handles: Handles = HERE,
     ) -> None:
         self._runner = runner
         self._limits = limits
         self._clock = clock
         self._make_filter = make_filter
+        self._handles = handles
         self._disk = Disk(FULL_OUTPUTS * limits.run_output_bytes)
         self._runs: dict[str, Run] = {}
         """Oldest first."""
@@ -245,13 +251,20 @@ class Runs:
         """
         run = self._runs.get(run_id)
         if run is None or run.principal != principal:
-            raise NotFound(f"{run_id[:40]!r}: no such run; list_runs names those that there are", run=run_id[:40])
+            shown = run_id[:SHOWN]
+            said = self._handles.elsewhere(run_id) or "no such run; list_runs names those that there are"
+            raise NotFound(f"{shown!r}: {said}", run=shown)
         run.touched = self._clock()
         return run
 
     def of(self, principal: str) -> list[Run]:
         """The runs of a principal, oldest first."""
         return [run for run in self._runs.values() if run.principal == principal]
+
+    @property
+    def alive(self) -> int:
+        """Runs of everybody that have not ended."""
+        return sum(run.is_alive for run in self._runs.values())
 
     def touch(self, run: Run) -> None:
         """A call is through with it."""
@@ -278,7 +291,7 @@ class Runs:
 
     def _new(self, argv: Sequence[str], principal: str, order: Order) -> Run:
         # 32 bits, because a model copies them: it is the principal that keeps others out, not the id.
-        run_id = next(found for found in iter(lambda: f"run-{secrets.token_hex(4)}", "") if found not in self._runs)
+        run_id = next(found for found in iter(lambda: self._handles.draw("run", 4), "") if found not in self._runs)
         output = OutputStore(self._disk, file_bytes=self._limits.run_output_bytes)
         run = Run(run_id, argv, principal=principal, order=order, output=output)
         if self._make_filter is not None:
