@@ -167,6 +167,10 @@ class Changes:
             known.level = params.level
         return types.EmptyResult()
 
+    def close(self) -> None:
+        """Tell those who listen that nothing more comes: their requests are answered."""
+        self._listener.close()
+
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
 

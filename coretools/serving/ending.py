@@ -22,14 +22,16 @@ Its children end all the same: the guard sees the server go."""
 class Ending:
     """Why the process ends. `exit_code` is 0, or 128 and the number of the signal, as a shell counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = END_SECONDS) -> None:
+        """`seconds` is how long the end may take."""
         self.exit_code = 0
+        self._seconds = seconds
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
         """The end has begun: from now on it is bounded."""
         if self._timer is None:
-            self._timer = threading.Timer(END_SECONDS, self._overdue)
+            self._timer = threading.Timer(self._seconds, self._overdue)
             self._timer.daemon = True
             self._timer.start()
 
@@ -46,7 +48,7 @@ class Ending:
         self.begin()
 
     def _overdue(self) -> None:
-        logger.error("something did not stop within %s s; ending without it", END_SECONDS)
+        logger.error("something did not stop within %s s; ending without it", self._seconds)
         leave(self.exit_code)
 
 

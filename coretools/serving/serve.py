@@ -144,25 +144,18 @@ def http_app(
         BadSetting: the commands can't be offered.
     """
     # Imported late: a server on stdio needs none of it.
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    from coretools.serving.events import RETRY_MILLISECONDS, EventsBySession, Resumable
+    from coretools.serving.web.open_app import OpenOptions, open_app
+    from coretools.serving.web.session_manager import SessionLimits
 
     http = http or HttpOptions()
-    server = _server(served, options or ServeOptions())
-    return Resumable(
-        server.streamable_http_app(
-            streamable_http_path=http.path,
-            event_store=EventsBySession(),
-            retry_interval=RETRY_MILLISECONDS,
-            max_request_body_size=http.body_bytes,
-            session_idle_timeout=http.idle_seconds,
-            max_sessions=http.sessions,
-            transport_security=TransportSecuritySettings(
-                enable_dns_rebinding_protection=True, allowed_hosts=[*http.hosts], allowed_origins=[*http.origins]
-            ),
-        )
+    limits = SessionLimits(
+        sessions=http.sessions,
+        per_principal=http.sessions,  # everybody is one
+        idle_seconds=http.idle_seconds,
+        body_bytes=http.body_bytes,
     )
+    shape = OpenOptions(path=http.path, limits=limits, hosts=http.hosts, origins=http.origins)
+    return open_app(_server(served, options or ServeOptions()), shape)
 
 
 async def _on_stdio(registry: Registry, options: ServeOptions, ending: Ending) -> None:

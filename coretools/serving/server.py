@@ -29,6 +29,7 @@ from coretools.serving.blocks import as_contents, as_messages, as_result
 from coretools.serving.changes import Changes
 from coretools.serving.client_call import ClientCall, principal_of
 from coretools.serving.completer import Completer
+from coretools.serving.draining import Draining
 from coretools.serving.extending import extend
 from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
 from coretools.serving.resources import RunResources
@@ -78,6 +79,8 @@ class Beside:
     """Shared by replicas, as the next two are; by default each is this server's own."""
     sealing_keys: Sequence[bytes] = ()
     bus: SubscriptionBus | None = None
+    draining: Draining | None = None
+    """Says when the server ends, so that clients who listen are told."""
 
 
 def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, beside: Beside) -> Server[Any]:
@@ -88,6 +91,8 @@ def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, besid
     """
     runs = beside.runs
     changes = Changes(graph, dispatcher, runs, beside.bus)
+    if beside.draining is not None:
+        beside.draining.hear(changes.close)
     interviews = Interviews(beside.asking, beside.used_states)
     handlers = _Handlers(graph, dispatcher, runs, interviews=interviews, handshakes=changes.handshakes)
     server: Server[Any] = _Announcing(

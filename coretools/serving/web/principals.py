@@ -10,6 +10,7 @@ from typing import Protocol
 from starlette.types import Scope
 
 from coretools.call import LOCAL
+from coretools.errors import CoreError
 from coretools.serving.client_call import PRINCIPAL_KEY
 from coretools.settings import Settings
 
@@ -29,7 +30,7 @@ class Rates:
     burst: int = 100
     """Requests at once after a quiet time."""
     concurrent: int = 64
-    """Requests of his that are being answered at once; streams of GET and of `subscriptions/listen` count too."""
+    """Requests of his that are being answered at once; `subscriptions/listen` counts too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,18 @@ class Principal:
     """When the credential ends, in seconds since the epoch; None where it does not."""
 
 
+class NotEntitled(CoreError):
+    """A token is good, but not for what is here: scopes are missing, or there is no role for its owner."""
+
+    kind = "not-entitled"
+    exit_code = 77  # EX_NOPERM
+
+    def __init__(self, message: str, *, scopes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.scopes = scopes
+        """Which a token needs; empty where another token of the same owner would not help."""
+
+
 class Verifier(Protocol):
     """Tells whose a bearer token is."""
 
@@ -61,6 +74,7 @@ class Verifier(Protocol):
 
         Raises:
             Unreachable: it can't be told now, because what would tell it can't be asked.
+            NotEntitled: it is somebody's who may not call here.
         """
         ...
 

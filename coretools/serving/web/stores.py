@@ -5,6 +5,7 @@ Every operation of an engine that can't be reached raises `Unreachable`: a reque
 an answer without its store could be a wrong one.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -38,8 +39,9 @@ class EventLog(Protocol):
         """What came after an event on its stream. None when the event is not kept, or not of this session."""
         ...
 
-    async def changed(self) -> None:
-        """Wait for the next event. Waiting begins when this is called: the coroutine must be made before `after`."""
+    @property
+    def news(self) -> asyncio.Event:
+        """Set with the next event that this replica adds; another one takes its place then. Take it before `after`."""
         ...
 
     async def clear(self) -> None:
@@ -56,13 +58,26 @@ class Ownership:
     replica: str
     is_alive: bool = True
     """Whether that replica still says that it is."""
+    alive_seconds: float = 0.0
+    """For how long it counts as alive if it does not say so again; one that was killed is gone after that."""
 
 
 class SessionIndex(Protocol):
     """Which replica has which session."""
 
     async def claim(self, session: str, *, principal: str, role: str) -> None:
-        """Say that this replica serves it from now on; said again by the store until it is released."""
+        """Say that this replica serves it from now on; said again by the store until it is released.
+
+        Raises:
+            Conflict: it is another replica's.
+        """
+        ...
+
+    def holds(self, session: str) -> bool:
+        """Whether this replica may serve it: it claimed it, and no other one could take it for gone since.
+
+        Asked before each request of a session. One that is not held is ended here, whatever is left of it.
+        """
         ...
 
     async def owner(self, session: str) -> Ownership | None:
@@ -108,6 +123,10 @@ class Stores(Protocol):
     @property
     def sealing_keys(self) -> Sequence[bytes]:
         """What request states are sealed with, 32 bytes each; the first seals, all open."""
+        ...
+
+    def is_alive(self, replica: str) -> bool:
+        """Whether a replica of that name said a moment ago that it is."""
         ...
 
     def events(self, session: str) -> EventLog:

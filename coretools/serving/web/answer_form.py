@@ -1,0 +1,132 @@
+"""The form of an answer in the handshake era: JSON where nothing streams, an event stream where something does.
+
+The SDK answers every request of that era with a stream, or every one with JSON, which loses progress and questions.
+Here the beginning of a stream is held back for a moment: a response that comes first goes out as JSON; anything else,
+or a call that takes longer, as the stream it is, with the event id from which a client can resume it.
+"""
+
+import asyncio
+import re
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HELD_SECONDS = 0.5
+"""A call that is not through by then streams: its client learns an event id to come back with."""
+
+_RESPONSE = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"(?:result|error)":')
+"""How a response begins as the SDK writes it; a request or a notification has its method there."""
+
+_DATA = b"data: "
+_RETRY = re.compile(rb"retry: \d+")
+"""Stands behind the data of a stream's first event, for clients of revision 2025-11-25 on."""
+
+
+class AnswerForm:
+    """Holds back the beginning of each answer of the handshake era to a POST."""
+
+    def __init__(self, app: ASGIApp, *, held_seconds: float = HELD_SECONDS) -> None:
+        self._app = app
+        self._held_seconds = held_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        held = _Held(send, self._held_seconds)
+        try:
+            await self._app(scope, receive, held.send)
+        finally:
+            held.stop()
+
+
+class _Held:
+    """The answer to one request."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._waiting: list[Message] = []
+        self._is_open = False
+        """Whether messages go straight through."""
+        self._is_done = False
+        """Whether the answer is out, as JSON, and nothing more may follow."""
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._release: asyncio.Task[None] | None = None
+
+    async def send(self, message: Message) -> None:
+        """One message of the app."""
+        async with self._lock:
+            if self._is_done:
+                return
+            if self._is_open:
+                await self._send(message)
+            elif message["type"] == "http.response.start":
+                await self._begin(message)
+            else:
+                await self._hold(message)
+
+    def stop(self) -> None:
+        """The request is over."""
+        for running in (self._timer, self._release):
+            if running is not None:
+                running.cancel()
+
+    async def _begin(self, message: Message) -> None:
+        if not _streams(message):
+            self._is_open = True
+            await self._send(message)
+            return
+        self._waiting.append(message)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._time_is_over)
+
+    async def _hold(self, message: Message) -> None:
+        self._waiting.append(message)
+        data = _data_of(message.get("body", b""))
+        if data is None or not _RESPONSE.match(data):
+            # The first event is empty: it only carries the id. Whatever else comes makes it a stream.
+            if data or data is None or not message.get("more_body", False):
+                await self._open()
+            return
+        self._is_done = True
+        start = self._waiting[0]
+        kept = [(name, value) for name, value in start["headers"] if name not in _OF_STREAMS]
+        headers = [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+        await self._send({**start, "headers": headers})
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    def _time_is_over(self) -> None:
+        self._release = asyncio.get_running_loop().create_task(self._open_late())
+
+    async def _open_late(self) -> None:
+        async with self._lock:
+            if not self._is_done:
+                await self._open()
+
+    async def _open(self) -> None:
+        self._is_open = True
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            await self._send(message)
+
+
+_OF_STREAMS = (b"content-type", b"content-length", b"x-accel-buffering", b"connection", b"cache-control")
+
+
+def _streams(message: Message) -> bool:
+    headers = dict(message.get("headers", ()))
+    kind: bytes = headers.get(b"content-type", b"")
+    return message["status"] == 200 and kind.startswith(b"text/event-stream")
+
+
+def _data_of(body: bytes) -> bytes | None:
+    """The data of the one event in a chunk, as one line; None when it is no such chunk."""
+    at = body.find(_DATA)
+    if at < 0 or (at and body[at - 1 : at] != b"\n"):
+        return None if body.strip() else b""
+    end = body.find(b"\r\n", at)
+    rest = body[end:].strip(b"\r\n") if end >= 0 else b""
+    if rest and not _RETRY.fullmatch(rest):
+        return None
+    return body[at + len(_DATA) : end if end >= 0 else None]

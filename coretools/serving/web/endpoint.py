@@ -1,0 +1,219 @@
+"""The MCP endpoint of one role: both protocol eras on one path, for principals that the gate has told.
+
+A session that this replica does not have may be another's: what its client missed can be read here once that replica
+is gone; the session itself is not taken over, and its client is told to start anew.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.errors import Unreachable
+from coretools.serving.draining import Draining
+from coretools.serving.web.answer_form import AnswerForm
+from coretools.serving.web.answers import refusal
+from coretools.serving.web.principals import name_in
+from coretools.serving.web.session_manager import Admission, SessionManager, SessionWatcher, as_user
+from coretools.serving.web.stores import Missed, Stores
+
+_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
+_LAST_EVENT = LAST_EVENT_ID_HEADER.encode("ascii")
+_REVISION = b"mcp-protocol-version"
+_HANDSHAKE = frozenset(version.encode("ascii") for version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+LONGEST_ID = 128
+"""Bytes of a session id or an event id; ours have 32 and less than 40."""
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether the replica of a session is gone, for a client that came back for what it missed."""
+
+RETRY_SECONDS = "5"
+
+
+class Endpoint:
+    """One role's server over HTTP. Its lifespan is `running`."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        *,
+        role: str,
+        stores: Stores,
+        admission: Admission,
+        watcher: SessionWatcher | None = None,
+        draining: Draining | None = None,
+    ) -> None:
+        self.manager = SessionManager(server, stores, admission, role=role, watcher=watcher)
+        self._draining = draining or Draining()
+        self._role = role
+        self._stores = stores
+        self._admission = admission
+        self._handshake: ASGIApp = AnswerForm(self.manager.handle_request)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve until the end of the block; every session is ended then."""
+        async with self.manager.run():
+            try:
+                yield
+            finally:
+                self.manager.is_closing = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of a principal of this role."""
+        scope = {**scope, "user": as_user(name_in(scope))}
+        headers = dict(scope["headers"])
+        revision = headers.get(_REVISION)
+        if revision is not None and revision not in _HANDSHAKE:
+            await self.manager.handle_request(scope, receive, send)
+            return
+        session = headers.get(_SESSION)
+        if session is None:
+            await self._open(scope, receive, send)
+            return
+        known = self.manager.sessions.get(session.decode("latin-1"))
+        if known is None or known.principal != name_in(scope):
+            await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
+            return
+        if not self._stores.sessions.holds(known.id):
+            # Others took this replica for gone, and may have told the client to start anew.
+            await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
+            await self.manager.end(known.id)
+            return
+        known.touch()
+        if scope["method"] == "GET":
+            await self._stream(scope, receive, send)
+        else:
+            await self._handshake(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a stream that has no end of its own, until the server ends."""
+        has_begun = is_over = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun, is_over
+            has_begun = True
+            is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        with anyio.CancelScope() as streaming:
+            stop = self._draining.hear(streaming.cancel)
+            try:
+                await self._handshake(scope, receive, noting)
+            finally:
+                stop()
+        if streaming.cancelled_caught and has_begun and not is_over:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that has no session: only one that opens one can succeed."""
+        limits = self._admission.limits
+        principal = name_in(scope)
+        if self._admission.is_full:
+            said = f"{limits.sessions} sessions are open, which is all there are; try again later"
+            await _refused(503, said)(scope, receive, send)
+        elif not self._admission.has_room(principal):
+            said = f"you have {limits.share} sessions open, which is your share; end one (DELETE) or try again later"
+            await _refused(429, said)(scope, receive, send)
+        else:
+            opening = _Opening(self, principal, send)
+            await self._handshake(scope, receive, opening.send)
+            if opening.has_failed:
+                await _unreachable()(scope, receive, send)
+
+    async def claim(self, session: str, principal: str) -> None:
+        """Tell the other replicas of a new session.
+
+        Raises:
+            Unreachable: they can't be told.
+        """
+        await self._stores.sessions.claim(session, principal=principal, role=self._role)
+
+    async def _elsewhere(
+        self, session: bytes, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer for a session that is not here: what was missed on a replica that is gone, else start anew."""
+        try:
+            missed = await self._missed(session, last_event, scope)
+        except Unreachable:
+            await _unreachable()(scope, receive, send)
+            return
+        if missed is None or not missed.events:
+            said = "no such session: it is ended, or another server has it; initialize a new one"
+            await refusal(404, said, kind="unknown-session")(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        for event in missed.events:
+            data = event.message.model_dump_json(by_alias=True, exclude_none=True)
+            frame = f"id: {event.event_id}\r\nevent: message\r\ndata: {data}\r\n\r\n"
+            await send({"type": "http.response.body", "body": frame.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _missed(self, session: bytes, last_event: bytes | None, scope: Scope) -> Missed | None:
+        if scope["method"] != "GET" or last_event is None or max(len(session), len(last_event)) > LONGEST_ID:
+            return None
+        found = session.decode("latin-1")
+        owner = await self._stores.sessions.owner(found)
+        while owner is not None:
+            if (owner.principal, owner.role) != (name_in(scope), self._role):
+                return None
+            if not owner.is_alive:
+                break
+            # A replica that was killed seems alive until its sign of life expires; one that lives renews it meanwhile.
+            await anyio.sleep(min(LOOK_SECONDS, owner.alive_seconds))
+            again = await self._stores.sessions.owner(found)
+            if again is not None and again.alive_seconds >= owner.alive_seconds:
+                return None
+            owner = again
+        if owner is None:
+            return None
+        return await self._stores.events(found).after(last_event.decode("latin-1"))
+
+
+class _Opening:
+    """The answer to a request that may open a session: nobody learns its id before the replicas know it."""
+
+    def __init__(self, endpoint: Endpoint, principal: str, send: Send) -> None:
+        self._endpoint = endpoint
+        self._principal = principal
+        self._send = send
+        self.has_failed = False
+
+    async def send(self, message: Message) -> None:
+        """One message of the app."""
+        if message["type"] == "http.response.start" and message["status"] < 400:
+            opened = dict(message.get("headers", ())).get(_SESSION)
+            if opened is not None:
+                await self._claim(opened.decode("ascii"))
+        if not self.has_failed:
+            await self._send(message)
+
+    async def _claim(self, session: str) -> None:
+        try:
+            await self._endpoint.claim(session, self._principal)
+        except Unreachable:
+            self.has_failed = True
+            await self._endpoint.manager.end(session)
+
+
+def _refused(status: int, said: str) -> Response:
+    return refusal(status, said, kind="too-many-sessions", headers={"Retry-After": RETRY_SECONDS})
+
+
+def _unreachable() -> Response:
+    said = "what the replicas share can't be reached now; try again later"
+    return refusal(503, said, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
+
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]

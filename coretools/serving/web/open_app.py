@@ -1,0 +1,45 @@
+"""The ASGI application of a server that asks nobody who he is: for a loopback address, or behind a gate of others."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from coretools.serving.web.endpoint import Endpoint
+from coretools.serving.web.memory_stores import MemoryStores
+from coretools.serving.web.principals import DEFAULT_ROLE
+from coretools.serving.web.session_manager import Admission, SessionLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """How it is served, with the checks of `Host` and `Origin` that the SDK has."""
+
+    path: str
+    limits: SessionLimits
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+
+
+def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
+    """Serve everybody who reaches it, as one principal. Its lifespan must be run."""
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[*options.hosts],
+        allowed_origins=[*options.origins],
+    )
+    stores = MemoryStores()
+    endpoint = Endpoint(server, role=DEFAULT_ROLE, stores=stores, admission=Admission(options.limits))
+    endpoint.manager.security_settings = security
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:  # noqa: ARG001  # starlette's form of a lifespan
+        async with stores.running(), endpoint.running():
+            yield
+
+    return Starlette(routes=[Route(options.path, endpoint=endpoint)], lifespan=lifespan)

@@ -1,0 +1,211 @@
+"""Sessions of the handshake era: counted for each principal, with events of their own, known to the other replicas.
+
+The SDK's manager has one cap for everybody and one event store for all. What it leaves out is added by overriding two
+of its methods (docs/adr/0024); a test fails when it has them no more.
+"""
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
+from mcp.server.auth.provider import AccessToken
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from coretools.call import LOCAL
+from coretools.errors import Unreachable
+from coretools.serving.web.replay import SessionEvents
+from coretools.serving.web.stores import Stores
+
+RETRY_MILLISECONDS = 500
+"""When a client that was sent away should come back."""
+
+SHARE = 16
+"""One principal gets this part of all sessions, unless the operator says another number."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """What sessions may use. Times in seconds, sizes in bytes."""
+
+    sessions: int = 64
+    per_principal: int = 0
+    """0 is a sixteenth of `sessions`, at least one."""
+    idle_seconds: float = 300.0
+    """0: never ended for being idle."""
+    body_bytes: int = 4 * 1024 * 1024
+
+    @property
+    def share(self) -> int:
+        """Sessions of one principal."""
+        return self.per_principal or max(1, self.sessions // SHARE)
+
+
+@dataclass(slots=True, eq=False)
+class OpenSession:
+    """One session, as an operator looks at it."""
+
+    id: str
+    principal: str
+    events: SessionEvents
+    opened: float = field(default_factory=time.monotonic)
+    used: float = field(default_factory=time.monotonic)
+    """When its last request came."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Since it was opened."""
+        return time.monotonic() - self.opened
+
+    @property
+    def idle_seconds(self) -> float:
+        """Since its last request."""
+        return time.monotonic() - self.used
+
+    def touch(self) -> None:
+        """A request came."""
+        self.used = time.monotonic()
+
+
+class Admission:
+    """How many sessions are open, over all roles of a server."""
+
+    def __init__(self, limits: SessionLimits) -> None:
+        self.limits = limits
+        self._by_principal: Counter[str] = Counter()
+        self.opened = 0
+        """Since the start."""
+
+    @property
+    def open(self) -> int:
+        """Sessions now."""
+        return self._by_principal.total()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody gets one more."""
+        return self.open >= self.limits.sessions
+
+    def has_room(self, principal: str) -> bool:
+        """Whether this principal gets one more."""
+        return not self.is_full and self._by_principal[principal] < self.limits.share
+
+    def enter(self, principal: str) -> bool:
+        """Count one more; False when there is no room for it."""
+        if not self.has_room(principal):
+            return False
+        self._by_principal[principal] += 1
+        self.opened += 1
+        return True
+
+    def leave(self, principal: str) -> None:
+        """One is ended."""
+        self._by_principal[principal] -= 1
+        if not self._by_principal[principal]:
+            del self._by_principal[principal]
+
+
+def as_user(principal: str) -> AuthenticatedUser:
+    """How the SDK knows a principal: it binds sessions to it."""
+    return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
+
+
+class SessionWatcher(Protocol):
+    """Told of sessions. Is quick, and raises nothing."""
+
+    def session_opened(self, role: str) -> None:
+        """One more."""
+        ...
+
+    def session_ended(self, role: str, reason: str) -> None:
+        """One less: `deleted`, `idle`, or `closed` where the server ended it."""
+        ...
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def session_opened(self, role: str) -> None:
+        """One more."""
+
+    def session_ended(self, role: str, reason: str) -> None:
+        """One less."""
+
+
+class SessionManager(StreamableHTTPSessionManager):
+    """The SDK's manager, with a share for each principal and an event store for each session."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        stores: Stores,
+        admission: Admission,
+        *,
+        role: str,
+        watcher: SessionWatcher | None = None,
+    ) -> None:
+        limits = admission.limits
+        super().__init__(
+            server,
+            retry_interval=RETRY_MILLISECONDS,
+            session_idle_timeout=limits.idle_seconds or None,
+            max_request_body_size=limits.body_bytes,
+            max_sessions=None,  # counted over all roles, by `admission`
+        )
+        self.sessions: dict[str, OpenSession] = {}
+        self.is_closing = False
+        """The server ends: what its sessions missed is left to the other replicas."""
+        self._stores = stores
+        self._admission = admission
+        self._role = role
+        self._watcher = watcher or Unwatched()
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        principal = LOCAL if requestor is None else requestor["client_id"]
+        if not self._admission.enter(principal):
+            return None  # taken since the endpoint looked
+        events = SessionEvents(self._stores)
+        self.event_store = events  # what the next transport takes; made and taken in one step, without a wait
+        transport = super()._admit_session(requestor)
+        session = transport.mcp_session_id if transport is not None else None
+        if session is None:
+            self._admission.leave(principal)
+            return None
+        events.open(session)
+        self.sessions[session] = OpenSession(session, principal, events)
+        self._watcher.session_opened(self._role)
+        return transport
+
+    async def end(self, session_id: str) -> None:
+        """End a session now, if there is such a one."""
+        transport = self._server_instances.get(session_id)
+        if transport is not None:
+            await self._discard_session(session_id, transport)
+
+    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            self._admission.leave(session.principal)
+            self._watcher.session_ended(self._role, _reason(transport))
+        await super()._discard_session(session_id, transport)
+        if session is not None and not self.is_closing:
+            await self._forget(session)
+
+    async def _forget(self, session: OpenSession) -> None:
+        try:
+            await session.events.log.clear()
+            await self._stores.sessions.release(session.id)
+        except Unreachable:
+            logger.warning("the end of a session is not told to the other replicas: the store can't be reached")
+
+
+def _reason(transport: StreamableHTTPServerTransport) -> str:
+    if transport.is_terminated:
+        return "deleted"
+    return "idle" if transport.idle_scope is not None and transport.idle_scope.cancel_called else "closed"
