@@ -1,0 +1,65 @@
+# coretools in a container: `http` (the default) serves a team over the network, `workstation` one client over stdio.
+# How to run them, and what holds inside them: docs/deploy/containers.md.
+#
+#     docker build -t coretools-http .
+#     docker build -t coretools-workstation --target workstation .
+#
+# BASE is any image with Debian's packages and CPython 3.11 or newer. A tag moves: pin it by digest for a release
+# (docker buildx imagetools inspect python:3.13-slim-trixie shows it), --build-arg BASE=python@sha256:...
+ARG BASE=docker.io/library/python:3.13-slim-trixie
+
+FROM ${BASE} AS build
+WORKDIR /build
+# Every package is fetched by the hash that constraints.txt has for it, and nothing is fetched after that: coretools and
+# what it needs at run time are installed from these files alone, its build backend too.
+COPY constraints.txt ./
+RUN python3 -m pip download --quiet --no-cache-dir --disable-pip-version-check --require-hashes --no-deps \
+        --dest wheels --requirement constraints.txt
+RUN python3 -m venv --without-pip /opt/coretools
+COPY pyproject.toml README.md LICENSE ./
+COPY coretools coretools
+COPY servers servers
+# Unchecked hashes: the files never change, so no start looks whether they did, and times play no part.
+RUN python3 -m pip --python /opt/coretools/bin/python install --quiet --no-cache-dir --disable-pip-version-check \
+        --no-index --find-links wheels --no-compile '.[redis,telemetry]' \
+    && /opt/coretools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/coretools/lib
+
+FROM ${BASE} AS runtime
+# tini: process 1 has to wait for processes whose parents are gone. The server waits for its own children only.
+RUN apt-get update --quiet=2 \
+    && DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
+        ca-certificates git ripgrep tini \
+    && python3 -m pip uninstall --quiet --yes --root-user-action ignore pip \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log \
+        /usr/share/doc-base /usr/share/info /usr/share/locale /usr/share/man \
+    && groupadd --gid 10001 coretools \
+    && useradd --uid 10001 --gid 10001 --no-log-init --home-dir /home/coretools --shell /usr/sbin/nologin coretools \
+    && install --directory --owner root --group root --mode 0755 /home/coretools \
+    && install --directory --owner 10001 --group 10001 --mode 0755 /work
+COPY --from=build /opt/coretools /opt/coretools
+# The home belongs to root: whoever could write there could write the operator's policy.
+ENV PATH=/opt/coretools/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 \
+    HOME=/home/coretools \
+    TMPDIR=/tmp \
+    PYTHONDONTWRITEBYTECODE=1 \
+    CORETOOLS_ROOTS=/work
+WORKDIR /work
+USER 10001:10001
+STOPSIGNAL SIGTERM
+LABEL org.opencontainers.image.title="coretools" \
+    org.opencontainers.image.description="Developer tools for agents over the Model Context Protocol" \
+    org.opencontainers.image.licenses="MIT"
+
+FROM runtime AS workstation
+HEALTHCHECK NONE
+ENTRYPOINT ["/usr/bin/tini", "--", "coretools-workstation"]
+
+FROM runtime AS http
+# It refuses to start so without tokens or an issuer, and without names to be called by.
+ENV CORETOOLS_HTTP_SERVER__HOST=0.0.0.0 \
+    CORETOOLS_HTTP_SERVER__PORT=8765
+EXPOSE 8765
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-m", "servers.healthcheck"]
+ENTRYPOINT ["/usr/bin/tini", "--", "coretools-http"]

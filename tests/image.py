@@ -1,0 +1,79 @@
+"""The Dockerfile as its builder reads it, by BuildKit's own parser; the compose file and the Kubernetes manifest."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TREE = Path(__file__).parent.parent
+DOCKERFILE = TREE / "Dockerfile"
+COMPOSE = TREE / "docs" / "deploy" / "compose.yaml"
+KUBERNETES = TREE / "docs" / "deploy" / "kubernetes.yaml"
+
+
+@dataclass
+class Stage:
+    name: str
+    base: str
+    steps: list[Any] = field(default_factory=list)
+    """As the parser has them: `cmd`, `value`, `flags`, and `json` for a list of words."""
+
+    def values(self, command: str) -> list[tuple[str, ...]]:
+        return [step.value for step in self.steps if step.cmd == command]
+
+
+def stages() -> list[Stage]:
+    parser = pytest.importorskip("dockerfile", reason="BuildKit's parser of Dockerfiles is not installed")
+    found: list[Stage] = []
+    for step in parser.parse_file(str(DOCKERFILE)):
+        if step.cmd == "FROM":
+            base, _, name = step.value
+            found.append(Stage(name, base))
+        elif found:
+            found[-1].steps.append(step)
+    return found
+
+
+def lineage(target: str) -> list[Stage]:
+    """The stages that a target is made of, the first one first."""
+    by_name = {stage.name: stage for stage in stages()}
+    stage = by_name.get(target)
+    line: list[Stage] = []
+    while stage is not None:
+        line.insert(0, stage)
+        stage = by_name.get(stage.base)
+    return line
+
+
+def steps_of(target: str) -> list[Any]:
+    return [step for stage in lineage(target) for step in stage.steps]
+
+
+def environment_of(target: str) -> dict[str, str]:
+    words = [word for step in steps_of(target) if step.cmd == "ENV" for word in step.value]
+    return {name: value.strip('"') for name, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def last(target: str, command: str) -> Any:
+    return [step for step in steps_of(target) if step.cmd == command][-1]
+
+
+def compose() -> dict[str, Any]:
+    """The compose file with the defaults of its variables in their places."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def manifests() -> dict[str, Any]:
+    """What the manifest holds, by kind."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    return {one["kind"]: one for one in yaml.safe_load_all(KUBERNETES.read_text())}
+
+
+def pod() -> dict[str, Any]:
+    found: dict[str, Any] = manifests()["Deployment"]["spec"]["template"]["spec"]
+    return found

@@ -1,0 +1,344 @@
+"""The image and its manifests, as files: what they say, and that they say the same (docs/specs/containers.md).
+
+What an image of them does is in test_container_start.py.
+"""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coretools.confinement import grants
+from coretools.redact import secret_values
+from coretools.serving.web.config import VARIABLES, Config, read_config
+from coretools.serving.web.exposure import require_safe
+from coretools.serving.web.hashed_tokens import create_token, read_tokens
+from coretools.serving.web.service import END_SECONDS
+from tests.image import (
+    COMPOSE,
+    DOCKERFILE,
+    KUBERNETES,
+    TREE,
+    compose,
+    environment_of,
+    last,
+    lineage,
+    manifests,
+    pod,
+    stages,
+    steps_of,
+)
+
+TARGETS = {"http": "coretools-http", "workstation": "coretools-workstation"}
+OURS = ("http", "replica-1", "replica-2", "replica-3")
+EXCEPTIONS = [line[1:] for line in (TREE / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+
+
+def copied() -> list[str]:
+    """What comes from the directory that is built."""
+    steps = [step for stage in stages() for step in stage.steps if step.cmd == "COPY"]
+    return [source for step in steps if not step.flags for source in step.value[:-1]]
+
+
+def seconds(text: str) -> float:
+    return float(text.removesuffix("s"))
+
+
+def config_of(variables: Mapping[str, str]) -> Config:
+    return read_config(None, {**environment_of("http"), **variables}, {})
+
+
+def config_of_pod(directory: Path) -> Config:
+    """The configuration that the server in a pod finds, by the variable and the mount that name it."""
+    container = pod()["containers"][0]
+    variables = {one["name"]: one["value"] for one in container["env"]}
+    path = Path(variables["CORETOOLS_HTTP_CONFIG"])
+    mount = next(one for one in container["volumeMounts"] if one["mountPath"] == str(path.parent))
+    volume = next(one for one in pod()["volumes"] if one["name"] == mount["name"])
+    assert volume["configMap"]["name"] == manifests()["ConfigMap"]["metadata"]["name"]
+    file = directory / path.name
+    file.write_text(manifests()["ConfigMap"]["data"][path.name])
+    return read_config(str(file), {**environment_of("http"), **variables, "CORETOOLS_HTTP_CONFIG": str(file)}, {})
+
+
+def test_there_are_two_targets_and_the_last_stage_is_the_http_server() -> None:
+    """container-1."""
+    assert stages()[-1].name == "http"
+    programs = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["scripts"]
+    for target, program in TARGETS.items():
+        entry = last(target, "ENTRYPOINT")
+        assert entry.json, "a shell would stand between the signals and the server"
+        assert entry.value == ("/usr/bin/tini", "--", program)
+        assert program in programs
+        assert [step for step in steps_of(target) if step.cmd == "CMD"] == []
+    assert {stage.name for stage in lineage("http")} & {stage.name for stage in lineage("workstation")} == {"runtime"}
+
+
+def test_what_is_copied_is_there_and_nothing_else_reaches_the_builder() -> None:
+    """container-2: the builder gets what is listed, not what happens to lie in the directory."""
+    assert copied()
+    assert [source for source in copied() if not (TREE / source).exists()] == []
+    assert (TREE / ".dockerignore").read_text().splitlines()[1] == "*"
+    assert sorted(copied()) == sorted(EXCEPTIONS)
+    assert [step for stage in stages() for step in stage.steps if step.cmd == "ADD"] == []
+
+
+def test_packages_come_by_hash_and_nothing_is_fetched_after_that() -> None:
+    """container-3."""
+    build = stages()[0]
+    installs = [text for (text,) in build.values("RUN") if re.search(r"\bpip\b.*\b(install|download)\b", text)]
+    assert len(installs) == 2
+    download, install = installs
+    assert "--require-hashes" in download
+    assert "--no-deps" in download
+    assert "constraints.txt" in download
+    assert "--no-index" in install
+    later = [part for stage in stages()[1:] for (text,) in stage.values("RUN") for part in text.split("&&")]
+    assert any("pip uninstall" in part for part in later)
+    assert any("-perm /6000" in part and "chmod a-s" in part for part in later)
+    assert [part for part in later if re.search(r"\bpip\b.* (install|download)\b|\bcurl\b|\bwget\b", part)] == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_user_is_a_number_and_not_root(target: str) -> None:
+    """container-4: Kubernetes can't tell that a name is not root (runAsNonRoot)."""
+    users = [step.value[0] for step in steps_of(target) if step.cmd == "USER"]
+    assert users == ["10001:10001"]
+    assert last(target, "WORKDIR").value == ("/work",)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_secret_is_in_the_image(target: str) -> None:
+    """container-5."""
+    assert secret_values(environment_of(target)) == secret_values({})
+    assert [step.value[0].partition("=")[0] for step in steps_of(target) if step.cmd == "ARG"] == []
+
+
+def test_the_check_and_the_signal_are_those_of_the_server() -> None:
+    """container-6."""
+    check = last("http", "HEALTHCHECK")
+    assert check.json
+    command, *words = check.value
+    assert command == "CMD"
+    assert words[:2] == ["python", "-m"]
+    assert importlib.util.find_spec(words[2]) is not None
+    healthcheck = importlib.import_module(words[2])
+    flags = dict(flag.removeprefix("--").split("=") for flag in check.flags)
+    assert seconds(flags["timeout"]) > healthcheck.ANSWER_SECONDS
+    assert last("workstation", "HEALTHCHECK").value == ("NONE",)
+    assert last("http", "STOPSIGNAL").value == ("SIGTERM",)
+
+
+def test_the_port_is_the_same_everywhere() -> None:
+    """container-7."""
+    (port,) = last("http", "EXPOSE").value
+    assert config_of({}).server.port == int(port)
+    assert compose()["services"]["http"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    container = pod()["containers"][0]
+    assert [one["containerPort"] for one in container["ports"]] == [int(port)]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
+
+
+def test_an_image_that_is_told_nothing_does_not_serve() -> None:
+    """container-8: it listens for other machines, so it wants tokens, names and TLS."""
+    server = config_of({}).server
+    assert server.host == "0.0.0.0"
+    with pytest.raises(Exception, match=r"auth\.tokens.*server\.hosts.*plain text"):
+        require_safe(config_of({}), has_auth=False)
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_what_compose_says_is_understood_and_safe(service: str) -> None:
+    """container-9: every variable is a key of the configuration, and the server would start."""
+    variables = compose()["services"][service]["environment"]
+    assert all(name.startswith(VARIABLES) for name in variables)
+    config = config_of(variables)
+    assert config.auth.tokens
+    require_safe(config, has_auth=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_variables_of_the_image_are_known_ones(target: str) -> None:
+    """container-9."""
+    known = (TREE / "coretools" / "options.py").read_text()
+    ours = {name for name in environment_of(target) if name.startswith("CORETOOLS_")}
+    assert {name for name in ours if not name.startswith(VARIABLES) and f'"{name}"' not in known} == set()
+    assert "CORETOOLS_ROOTS" in known or target == "http"
+
+
+def test_what_the_manifest_says_is_understood_and_safe(tmp_path: Path) -> None:
+    """container-9: and the probes call the server by a name that it has."""
+    config = config_of_pod(tmp_path)
+    require_safe(config, has_auth=True)
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        (header,) = pod()["containers"][0][probe]["httpGet"]["httpHeaders"]
+        assert header["name"] == "Host"
+        assert header["value"] in config.server.hosts
+
+
+@pytest.mark.parametrize("service", ["http", "replica-1", "redis", "haproxy"])
+def test_containers_of_compose_may_nothing_that_they_need_not(service: str) -> None:
+    """container-10."""
+    found = compose()["services"][service]
+    assert found["read_only"] is True
+    assert found["cap_drop"] == ["ALL"]
+    assert found["security_opt"] == ["no-new-privileges:true"]
+    assert found["pids_limit"] > 0
+    assert found["mem_limit"]
+    assert "privileged" not in found
+    assert "docker.sock" not in str(found)
+    if service in OURS:
+        assert found["user"] == last("http", "USER").value[0]
+        (tmpfs,) = found["tmpfs"]
+        assert tmpfs.partition(":")[0] == environment_of("http")["TMPDIR"]
+        assert {"exec", "mode=1777"} <= set(tmpfs.partition(":")[2].split(","))
+
+
+def test_the_pod_may_nothing_that_it_needs_not() -> None:
+    """container-10."""
+    user, group = (int(one) for one in last("http", "USER").value[0].split(":"))
+    security = pod()["securityContext"]
+    assert security["runAsNonRoot"] is True
+    assert (security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (user, group, group)
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod()["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["limits"]["memory"]
+    assert pod()["automountServiceAccountToken"] is False
+    assert pod()["enableServiceLinks"] is False
+    for shared in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
+        assert shared not in pod()
+    assert "namespace" not in {key for one in manifests().values() for key in one["metadata"]}
+
+
+def test_secrets_lie_where_no_command_can_read() -> None:
+    """container-11: commands may read `/etc` and the programs of the system."""
+    read = [*grants.SYSTEM, *grants.KERNEL, grants.CONFIGURATION, "/work", environment_of("http")["TMPDIR"]]
+    targets = [one["target"] for service in OURS for one in compose()["services"][service]["volumes"]]
+    mounts = [one["mountPath"] for one in pod()["containers"][0]["volumeMounts"] if one["name"] in ("tokens", "config")]
+    secret = [target for target in targets if "secrets" in target] + mounts
+    assert len(secret) == len(OURS) + 2
+    assert [path for path in secret if any(f"{path}/".startswith(f"{one}/") for one in read)] == []
+
+
+def test_token_files_lie_in_what_is_mounted_as_a_directory(tmp_path: Path) -> None:
+    """container-11: a mount of the file alone would go on showing tokens that are revoked since."""
+    for service in OURS:
+        found = compose()["services"][service]
+        path = Path(config_of(found["environment"]).auth.tokens)
+        mount = next(one for one in found["volumes"] if one["target"] == str(path.parent))
+        assert mount["read_only"] is True
+    path = Path(config_of_pod(tmp_path).auth.tokens)
+    mount = next(one for one in pod()["containers"][0]["volumeMounts"] if one["mountPath"] == str(path.parent))
+    assert "subPath" not in mount
+    volume = next(one for one in pod()["volumes"] if one["name"] == mount["name"])
+    assert volume["secret"]["defaultMode"] == 0o440
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a secret in a pod is a file of root")
+def test_a_token_file_as_a_pod_has_it_is_taken(tmp_path: Path) -> None:
+    """container-11: a link to a link to a file of root, in directories that the kubelet made; also after an update."""
+    group = int(last("http", "USER").value[0].partition(":")[2])
+    for version, name in enumerate(("ada", "bob")):
+        directory = tmp_path / f"..{version}"
+        directory.mkdir()
+        create_token(str(directory / "tokens"), name=name, role="default")
+        os.chown(directory / "tokens", 0, group)
+        (directory / "tokens").chmod(0o440)
+        os.chown(directory, 0, group)
+        directory.chmod(0o2755)
+        (tmp_path / "..data").unlink(missing_ok=True)
+        (tmp_path / "..data").symlink_to(directory.name)
+        if not version:
+            (tmp_path / "tokens").symlink_to("..data/tokens")
+            os.chown(tmp_path, 0, group)
+            tmp_path.chmod(0o3777)
+        entries, _ = read_tokens(str(tmp_path / "tokens"))
+        assert [entry.name for entry in entries] == [name]
+
+
+def test_there_is_time_to_end(tmp_path: Path) -> None:
+    """container-12: between the first word of the end and KILL, calls under way may finish and be cleaned up."""
+    for service in OURS:
+        found = compose()["services"][service]
+        needed = config_of(found["environment"]).server.drain_seconds + END_SECONDS
+        assert seconds(found["stop_grace_period"]) > needed
+    ahead = pod()["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    needed = ahead + config_of_pod(tmp_path).server.drain_seconds + END_SECONDS
+    assert pod()["terminationGracePeriodSeconds"] > needed
+
+
+def test_replicas_believe_the_balancer_and_nobody_reaches_redis() -> None:
+    """container-13."""
+    services = compose()["services"]
+    balanced = (COMPOSE.parent / "haproxy.cfg").read_text()
+    for service in OURS[1:]:
+        config = config_of(services[service]["environment"])
+        assert config.server.proxies == (services["haproxy"]["networks"]["front"]["ipv4_address"],)
+        assert config.redis.url.startswith("redis://redis:")
+        assert "ports" not in services[service]
+        at = f"{services[service]['networks']['front']['ipv4_address']}:{config.server.port}"
+        assert re.search(rf"^ +server \w+ {re.escape(at)}$", balanced, re.MULTILINE)
+        (checked,) = re.findall(r"hdr Host (\S+)", balanced)
+        assert checked in config.server.hosts
+    assert services["redis"]["networks"] == ["back"]
+    assert "ports" not in services["redis"]
+    assert compose()["networks"]["back"]["internal"] is True
+    assert set(services["haproxy"]["depends_on"]) == set(OURS[1:])
+    mounted = {one["target"] for one in services["haproxy"]["volumes"]}
+    assert set(re.findall(r"\bcrt (\S+)", balanced)) <= mounted
+
+
+def test_files_that_compose_mounts_are_here() -> None:
+    """container-13: those that the operator has to make are named by variables."""
+    named = re.findall(r"^\s+source: (\./.*)$", COMPOSE.read_text(), re.MULTILINE)
+    assert named
+    assert [path for path in named if not (COMPOSE.parent / path).is_file()] == []
+
+
+def test_the_compose_file_fits_the_schema_of_its_specification() -> None:
+    """container-14."""
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema, which has the schema, is not installed")
+    words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_manifest_fits_the_schema_of_kubernetes() -> None:
+    """container-14: strictly, so that a misspelt key is found, which a server would ignore."""
+    schemas = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate, which has it, is not installed")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    found: list[Any] = list(yaml.safe_load_all(KUBERNETES.read_text()))
+    for one in found:
+        schemas.validate(one, schemas.latest_version(), strict=True)
+    selector = manifests()["Deployment"]["spec"]["selector"]["matchLabels"]
+    assert manifests()["Service"]["spec"]["selector"] == selector
+    assert manifests()["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == selector
+    assert manifests()["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == selector
+
+
+def test_the_page_shows_the_commands_that_the_files_are_made_for() -> None:
+    """container-1: targets and files that docs/deploy/containers.md names are there."""
+    text = (COMPOSE.parent / "containers.md").read_text()
+    assert set(re.findall(r"--target (\w+)", text)) <= {stage.name for stage in stages()}
+    for name in set(re.findall(r"docs/deploy/[\w.-]+", text)):
+        assert (TREE / name).is_file(), name
+    assert str(DOCKERFILE.name) in text
+    (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    words = json.loads(example)["mcpServers"]["coretools"]["args"]
+    assert words[words.index("-v") + 1].endswith(f":{words[-1]}")
+    assert words[-2:] == ["coretools-workstation", environment_of("workstation")["CORETOOLS_ROOTS"]]
+    assert words[words.index("--tmpfs") + 1].startswith(f"{environment_of('workstation')['TMPDIR']}:exec,")
