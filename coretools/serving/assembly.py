@@ -4,7 +4,7 @@ Imports the SDK only where a server is built of it: the command line runs comman
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from coretools.call import LOCAL
 from coretools.confinement.domain import Domains
-from coretools.dispatch import Dispatcher
+from coretools.dispatch import Dispatcher, Watcher
 from coretools.graph import Graph
+from coretools.handles import HERE, Handles
 from coretools.joining import join
 from coretools.offer import Selection, require_known, selection_of, surfaces_of
 from coretools.process.environment import child_environment
@@ -102,11 +103,18 @@ def _rights(writable: bool) -> str:
 
 @asynccontextmanager
 async def assembled(
-    settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()
+    settings: Settings,
+    environment: Mapping[str, str],
+    others: Sequence[Registry] = (),
+    *,
+    watching: Callable[[Graph], Watcher] | None = None,
+    is_same_for_all: bool = True,
+    handles: Handles = HERE,
 ) -> AsyncIterator[Assembly]:
     """Open the roots and build what serves them; at the end every child is gone and every handle closed.
 
-    `others` are registries of other people; their commands stand behind ours.
+    `others` are registries of other people; their commands stand behind ours. `watching` makes what is told of calls.
+    `is_same_for_all` says whether everybody who can reach the server may see its lists. `handles` names runs and tasks.
 
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
@@ -120,17 +128,17 @@ async def assembled(
         runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
         redactor = output_redactor(settings, environment)
         make_filter = partial(StreamRedactor, redactor) if redactor else None
-        async with Runs(runner, settings.limits, make_filter=make_filter) as runs:
-            tasks = Tasks()
+        async with Runs(runner, settings.limits, make_filter=make_filter, handles=handles) as runs:
+            tasks = Tasks(handles=handles)
             try:
                 registry = registry_of(roots, runner, runs, settings, domains=domains, redactor=redactor)
                 join(registry, others)
                 registry.require_known()
                 selection = selection_of(settings)
                 require_known(registry, selection)
-                graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=True)
+                graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
                 graph.offer(LOCAL)  # what can't be offered ends the start
-                dispatcher = Dispatcher(threads=settings.limits.threads)
+                dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
                 yield Assembly(
                     roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks
                 )

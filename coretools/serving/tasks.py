@@ -7,7 +7,6 @@ time is over, cancelled, and its answer kept until then. Knows nothing of the pr
 import asyncio
 import json
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,10 +16,14 @@ from typing import Any, Literal, Self
 import anyio
 
 from coretools.errors import NotFound, TooLarge
+from coretools.handles import HERE, Handles
 
 logger = logging.getLogger(__name__)
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+SHOWN = 80
+"""Characters of an id that is of no task, in what is said of it."""
 
 INTERNAL_ERROR = -32603
 """JSON-RPC 2.0, section 5.1."""
@@ -84,9 +87,9 @@ class Asked:
 class Task:
     """One task. Only `Tasks` makes and ends it."""
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, principal: str, handles: Handles = HERE) -> None:
         # 128 bits: whoever knows the id of a principal's task and may speak for him can have its result.
-        self.id = f"task-{secrets.token_hex(16)}"
+        self.id = handles.draw("task", 16)
         self.principal = principal
         self.scope = anyio.CancelScope()
         self.created = self.updated = _now()
@@ -161,8 +164,9 @@ Work = Callable[[Task], Awaitable[Answer]]
 class Tasks:
     """All tasks of a server. An asynchronous context; what starts children must be closed after it."""
 
-    def __init__(self, limits: TaskLimits | None = None) -> None:
+    def __init__(self, limits: TaskLimits | None = None, handles: Handles = HERE) -> None:
         self.limits = limits or TaskLimits()
+        self._handles = handles
         self._tasks: dict[str, Task] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
@@ -194,7 +198,7 @@ class Tasks:
 
     def start(self, principal: str, work: Work) -> Task:
         """Begin one. It can be asked for from now on."""
-        task = Task(principal)
+        task = Task(principal, self._handles)
         self._tasks[task.id] = task
         loop = asyncio.get_running_loop()
         self._timers[task.id] = loop.call_later(self.limits.ttl_seconds, self.forget, task)
@@ -211,7 +215,8 @@ class Tasks:
         """
         task = self._tasks.get(task_id)
         if task is None or task.principal != principal:
-            raise NotFound(f"{task_id[:60]!r}: no such task, or its time is over")
+            said = self._handles.elsewhere(task_id) or "no such task, or its time is over"
+            raise NotFound(f"{task_id[:SHOWN]!r}: {said}")
         return task
 
     def cancel(self, task: Task) -> None:

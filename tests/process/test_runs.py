@@ -10,7 +10,7 @@ import pytest
 
 from coretools.errors import Busy, CannotStart, NotFound, Unsupported
 from coretools.process.runner import Order, Runner
-from coretools.process.runs import Run, Runs
+from coretools.process.runs import SHOWN, Run, Runs
 from coretools.process.streams import Feed, TerminalSize
 from coretools.sandbox.deny import DenyRules
 from coretools.sandbox.reading import Directory, open_directory
@@ -126,7 +126,7 @@ async def test_a_run_of_another_is_as_unknown_as_none(tmp_path: Path) -> None:
         for run_id, principal in ((run.id, "somebody else"), ("run-00000000", ME), ("x" * 1000, ME)):
             with pytest.raises(NotFound) as refused:
                 here.runs.get(run_id, principal)
-            refusals.append(str(refused.value).replace(repr(run_id[:40]), "ID"))
+            refusals.append(str(refused.value).replace(repr(run_id[:SHOWN]), "ID"))
         assert len(set(refusals)) == 1
         assert here.runs.of("somebody else") == []
 

@@ -15,7 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coretools.errors import Unreachable
+from coretools.errors import Conflict, Unreachable
 from coretools.serving.draining import Draining
 from coretools.serving.web.answer_form import AnswerForm
 from coretools.serving.web.answers import refusal
@@ -198,7 +198,7 @@ class _Opening:
     async def _claim(self, session: str) -> None:
         try:
             await self._endpoint.claim(session, self._principal)
-        except Unreachable:
+        except (Conflict, Unreachable):
             self.has_failed = True
             await self._endpoint.manager.end(session)
 

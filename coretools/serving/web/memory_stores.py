@@ -42,7 +42,10 @@ class MemoryEvents:
 
     async def add(self, stream: str, message: JSONRPCMessage | None) -> str:
         """Keep an event, and get its id."""
-        size = 0 if message is None else len(message.model_dump_json(by_alias=True, exclude_none=True))
+        # The name counts too: it is the id of a request, as long as its client likes.
+        size = len(stream)
+        if message is not None:
+            size += len(message.model_dump_json(by_alias=True, exclude_none=True))
         self._kept.append(_Event(stream, message, size))
         self._bytes += size
         number = self._first + len(self._kept) - 1

@@ -1,0 +1,79 @@
+"""A real Redis, a child on a socket in a folder of its own, which can be killed, stopped and started again."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+from tests.clients.conftest import without
+
+PROGRAM = "redis-server"
+
+WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
+"""Before the words of a child: it ends with the tests, however these end."""
+
+CHECKPOINTS = 5
+"""Until a loop has read the end of its connections."""
+
+
+class RedisServer:
+    """One redis-server without persistence: what it knew is gone when it was killed."""
+
+    def __init__(self, *words: str) -> None:
+        if shutil.which(PROGRAM) is None:
+            without(f"no {PROGRAM}: apt-get install redis-server")
+        self._folder = tempfile.mkdtemp(prefix="redis-")
+        self._words = words
+        self.socket = Path(self._folder) / "socket"
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def start(self) -> None:
+        """Returns once it can be asked."""
+        where = ("--port", "0", "--unixsocket", str(self.socket), "--dir", self._folder)
+        self._process = subprocess.Popen(
+            [*WITH_ITS_PARENT, PROGRAM, *where, "--save", "", "--appendonly", "no", *self._words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert self._process.stdout is not None
+        said = b""
+        for line in self._process.stdout:
+            said += line
+            if b"eady to accept connections" in line:
+                return
+        raise AssertionError(said.decode())
+
+    def kill(self) -> None:
+        """As when the machine is gone."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self.socket.unlink(missing_ok=True)
+
+    async def restart(self) -> None:
+        """Between the two, whoever is connected has the time to see its end."""
+        self.kill()
+        for _ in range(CHECKPOINTS):
+            await anyio.lowlevel.checkpoint()
+        self.start()
+
+    def hold(self) -> None:
+        """It takes what it is sent and answers nothing."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self._folder)
