@@ -64,6 +64,21 @@ def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence
     return policy
 
 
+def require_out_of_reach(path: str, roots: Sequence[str]) -> None:
+    """Refuse a file of the operator's that lies beneath a root, or is reached through one: tools read what is there.
+
+    Raises:
+        BadSetting: it does, or it can't be found.
+    """
+    at = os.path.abspath(path)
+    places = _places(at)
+    for directory in roots:
+        above = os.path.realpath(directory)
+        for place in places:
+            if os.path.commonpath((above, os.path.realpath(os.path.dirname(place)))) == above:
+                raise BadSetting(f"{path}: lies beneath the root {directory}, so tools could reach it; move it out")
+
+
 def parse_policy(text: str, path: str, environment: Mapping[str, str]) -> OperatorPolicy:
     """The policy in the text of a file; `path` is for the sentences.
 
@@ -252,13 +267,13 @@ def _places(path: str) -> list[str]:
             is_link = stat.S_ISLNK(os.lstat(place).st_mode)
             target = os.readlink(place) if is_link else ""
         except OSError as error:
-            raise BadSetting(f"{path}: the policy file can't be read: {error.strerror} ({place})") from error
+            raise BadSetting(f"{path}: can't be read: {error.strerror} ({place})") from error
         if not is_link:
             at = place
             continue
         links += 1
         if links > MOST_LINKS:
-            raise BadSetting(f"{path}: the policy file can't be read: its links go round")
+            raise BadSetting(f"{path}: can't be read: its links go round")
         at = "/" if target.startswith("/") else at
         waiting += target.split("/")[::-1]
     return places
@@ -302,7 +317,7 @@ def _text(path: str, place: str) -> str:
                 raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise BadSetting(f"{path}: the policy file can't be read: {error.strerror}") from error
+        raise BadSetting(f"{path}: can't be read: {error.strerror}") from error
     if len(data) > LONGEST:
         raise BadSetting(f"{path}: the policy file has more than {LONGEST} bytes")
     try:

@@ -45,7 +45,7 @@ def tool_table(documentation: Documentation) -> str:
     for tool_set, commands in documentation.tool_sets.items():
         names = " ".join(f"`{command.name}`" for command in commands if _is_tool(command))
         if names:
-            lines.append(f"| {_cell(tool_set)} | {names} |")
+            lines.append(f"| {cell(tool_set)} | {names} |")
     return "\n".join(lines)
 
 
@@ -68,8 +68,8 @@ def _index(documentation: Documentation) -> str:
     for tool_set, commands in documentation.tool_sets.items():
         page = page_name(tool_set)
         for command in commands:
-            words = f"[`{_cell(command.words)}`]({page}#{command.name})"
-            said = _cell(_prose(_sentence(command.summary)))
+            words = f"[`{cell(command.words)}`]({page}#{command.name})"
+            said = cell(_prose(_sentence(command.summary)))
             lines.append(f"| {words} | `{command.name}` | {_EFFECTS[command.effect]} | {said} |")
     for context in documentation.contexts:
         if context.summary:
@@ -141,7 +141,7 @@ def _rows(parameters: Iterable[ParameterPage], prefix: str) -> list[str]:
     rows = []
     for one in parameters:
         default = "required" if one.is_required else f"`{json.dumps(one.default, ensure_ascii=False)}`"
-        rows.append(f"| `{prefix}{one.name}` | {_cell(one.type)} | {_cell(default)} | {_cell(_prose(said_of(one)))} |")
+        rows.append(f"| `{prefix}{one.name}` | {cell(one.type)} | {cell(default)} | {cell(_prose(said_of(one)))} |")
         rows += _rows(one.fields, f"{prefix}{one.name}{'[]' if one.type.startswith('list') else ''}.")
     return rows
 
@@ -161,5 +161,6 @@ def _prose(text: str) -> str:
     return "`".join(part if at % 2 else part.replace("*", "\\*") for at, part in enumerate(parts))
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """A text as one cell of a table."""
     return " ".join(text.replace("|", "\\|").split())

@@ -28,6 +28,7 @@ from coretools.errors import BadSetting
 from coretools.reference import TABLE_END, TABLE_START, pages, tool_table, usage, with_table
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
+from coretools.serving.web.config_page import NAME, config_page
 from coretools.settings import Settings
 
 TREE = Path(__file__).parent.parent
@@ -215,7 +216,7 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
     """client-10: what is in docs/reference is what the declarations say."""
-    made = pages(ours)
+    made = {**pages(ours), NAME: config_page()}
     there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
     assert stale == [], MEND

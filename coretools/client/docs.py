@@ -13,6 +13,7 @@ from coretools.offer import for_people
 from coretools.reference import WRITTEN_BY, pages, tool_table, with_table
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
+from coretools.serving.web.config_page import NAME, config_page
 from coretools.settings import Settings
 
 
@@ -36,7 +37,7 @@ async def docs(settings: Settings, others: Sequence[Registry], wanted: Wanted) -
         found = documentation_of(for_people(registry, assembly.selection), registry.contexts)
         # Built while the tool sets are open: a signature may name what they hold.
         text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if wanted.as_json else tool_table(found)
-        written = pages(found) if wanted.directory else {}
+        written = {**pages(found), NAME: config_page()} if wanted.directory else {}
     try:
         if wanted.directory:
             _write(Path(wanted.directory), written)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -118,6 +119,11 @@ def peer(
             with suppress(BrokenPipeError):
                 pipe.close()
         process.wait()
+
+
+def marker() -> str:
+    """A number of seconds that no other process sleeps: what a test's children are found by."""
+    return f"3{uuid.uuid4().int % 10**12:012d}.5"
 
 
 def processes_with(marker: str) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.peer import ENVELOPE, TREE, Peer, peer, processes_with, wait_until_none, wait_until_some
+from tests.serving.peer import ENVELOPE, TREE, Peer, marker, peer, processes_with, wait_until_none, wait_until_some
 
 NETWORK = {"CORETOOLS_NETWORK": "allow"}
 """What the operator grants to the server whose command opens a port."""
@@ -38,11 +38,6 @@ def text(result: dict[str, Any]) -> str:
 def facts(result: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = result["_meta"]["coretools/facts"]
     return found
-
-
-def marker() -> str:
-    """A number of seconds that no other process sleeps."""
-    return f"4{uuid.uuid4().int % 10**12:012d}.5"
 
 
 def test_a_development_server_is_started_used_and_stopped(client: Peer, tmp_path: Path) -> None:

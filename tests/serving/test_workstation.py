@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.serving.peer import (
     HANDSHAKE,
     TREE,
     Peer,
+    marker,
     peer,
     processes_with,
     stop,
@@ -39,11 +39,6 @@ def project(tmp_path: Path) -> Path:
 def text(result: dict[str, Any]) -> str:
     said: str = result["content"][0]["text"]
     return said
-
-
-def marker() -> str:
-    """A number of seconds that no other process sleeps: what a test's children are found by."""
-    return f"3{uuid.uuid4().int % 10**12:012d}.5"
 
 
 def test_the_handshake_era_is_served(project: Path) -> None:

@@ -9,11 +9,12 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coretools.errors import BadSetting
+from coretools.log_lines import LogFormat
 
 VARIABLES = "CORETOOLS_HTTP_"
 CONFIG_VARIABLE = "CORETOOLS_HTTP_CONFIG"
@@ -24,17 +25,17 @@ LONGEST = 1024 * 1024
 
 Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
-LogFormat = Literal["json", "text"]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class ServerSection(_Section):
     """Where it listens, and by which names it is known."""
 
     host: str = "127.0.0.1"
+    """Address or name to listen on; `0.0.0.0` is every one."""
     port: int = Field(default=8765, ge=0, le=65535)
     """0 takes a free one."""
     hosts: tuple[str, ...] = ()
@@ -44,7 +45,9 @@ class ServerSection(_Section):
     public_url: str = ""
     """How clients reach the endpoint, such as `https://coretools.example.com/mcp`; what tokens are issued for."""
     tls_certificate: str = ""
+    """File with the certificate and what signed it (PEM)."""
     tls_key: str = ""
+    """File with its key (PEM)."""
     proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies that end TLS before this server; only they may say who a client is."""
     allow_plain_http: bool = False
@@ -57,16 +60,25 @@ class LimitsSection(_Section):
     """What one request, one connection and one session may use. Sizes in bytes, times in seconds."""
 
     body_bytes: Positive = 4 * 1024 * 1024
+    """Of one request."""
+    bodies_bytes: Positive = 128 * 1024 * 1024
+    """Of all requests that are under way; one principal's hold a quarter of it at most, and one body at least."""
     header_bytes: Positive = 16 * 1024
+    """Of one request, with its first line."""
     headers: Positive = 64
+    """Of one request."""
     header_seconds: Seconds = 10.0
     """From the first byte of a request, or from the connection, to the end of its header."""
     body_seconds: Seconds = 30.0
+    """From the end of the header to the end of the body."""
     write_seconds: Seconds = 60.0
     """A client that takes nothing of what it is sent for so long is cut off."""
     keep_alive_seconds: Seconds = 15.0
+    """A connection without a request is closed then."""
     connections: Positive = 2_048
+    """At once."""
     json_depth: Positive = 64
+    """Levels of brackets in a body."""
     sessions: Positive = 1_024
     """Of the handshake era, all principals together."""
     sessions_per_principal: int = Field(default=0, ge=0)
@@ -76,6 +88,7 @@ class LimitsSection(_Section):
     events: Positive = 1_024
     """Kept for one session, for clients that come back; the oldest go first."""
     event_bytes: Positive = 4 * 1024 * 1024
+    """The same in bytes."""
     failures_per_minute: Positive = 30
     """Wrong tokens from one address before it must wait."""
 
@@ -84,14 +97,18 @@ class JwtSection(_Section):
     """Tokens of an authorization server."""
 
     issuer: str
+    """Its URL, as its tokens have it in `iss`."""
     jwks_url: str = ""
     """Where its keys are; by default as its metadata say."""
     audience: str = ""
     """By default the server's `public_url`."""
     algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
     leeway_seconds: float = Field(default=30.0, ge=0)
+    """For clocks that differ."""
     scopes: tuple[str, ...] = ()
     """Which a token must have."""
+    token_types: tuple[str, ...] = ("at+jwt",)
+    """Values of the `typ` header (RFC 9068). Add `JWT` for a server that marks its access tokens so, or not at all."""
     role_claim: str = ""
     """The claim that names the role; without one everybody has the default role."""
     roles: dict[str, str] = {}
@@ -112,12 +129,17 @@ class RoleSection(_Section):
     roots: tuple[str, ...] = ()
     """Directories, `PATH:ro` for reading only; by default those of the flags."""
     profile: str = ""
+    """`read`, `dev`, `ci` or `all`; by default that of the flags."""
     read_only: bool = False
+    """Nothing that changes anything, whatever the profile and the roots say."""
     deny: tuple[str, ...] = ()
+    """Globs of paths to deny beside those of the flags."""
     requests_per_second: float = Field(default=50.0, ge=0)
-    """0 is no limit."""
+    """Of one principal, on average; 0 is no limit."""
     burst: Positive = 100
+    """Requests at once after a quiet time."""
     concurrent: Positive = 64
+    """Calls of one principal that are worked on at once."""
 
 
 class ConsoleSection(_Section):
@@ -138,13 +160,15 @@ class MetricsSection(_Section):
 class RedisSection(_Section):
     """The engine that replicas share; without a URL everything is in the memory of the process."""
 
-    url: str = ""
+    url: str = Field(default="", repr=False)
     """Such as `redis://host:6379/0`, `rediss://` with TLS, or `unix:///path`."""
     prefix: str = "coretools:"
     """Of every key."""
     replica: str = ""
     """Name of this replica; by default a random one."""
     timeout_seconds: Seconds = 2.0
+    lease_seconds: Seconds = 15.0
+    """A replica that did not say for so long that it is alive is gone: its sessions are ended."""
 
 
 class TelemetrySection(_Section):
@@ -223,13 +247,22 @@ def _items(keys: list[str], value: Any) -> Any:
     """A list in a variable has commas between its items."""
     if not isinstance(value, str):
         return value
-    model: Any = Config
+    kind: Any = Config
     for key in keys:
-        field = model.model_fields.get(key) if hasattr(model, "model_fields") else None
-        if field is None:
-            return value
-        model = field.annotation
-    return tuple(item.strip() for item in value.split(",") if item.strip()) if model == tuple[str, ...] else value
+        kind = _kind_of(kind, key)
+    return tuple(item.strip() for item in value.split(",") if item.strip()) if kind == tuple[str, ...] else value
+
+
+def _kind_of(kind: Any, key: str) -> Any:
+    """The type of a key in a table; of a table by name it is that of every key."""
+    if get_origin(kind) is dict:
+        return get_args(kind)[1]
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(key)
+        kind = None if field is None else field.annotation
+        inner = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
+        return inner[0] if inner and get_origin(kind) is not dict else kind
+    return None
 
 
 def _sentence(error: Any, path: str | None) -> str:

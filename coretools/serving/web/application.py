@@ -1,0 +1,78 @@
+"""The parts of the HTTP server, one inside the other: what a request passes on its way to a command, and back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coretools.serving.web.answers import refusal
+from coretools.serving.web.bodies import Bodies
+from coretools.serving.web.config import Config
+from coretools.serving.web.exposure import allowed_hosts
+from coretools.serving.web.failures import Failures
+from coretools.serving.web.gate import Gate
+from coretools.serving.web.guard import Guard
+from coretools.serving.web.principals import Rates, Verifier, role_in
+from coretools.serving.web.request_ids import RequestIds
+from coretools.serving.web.resource_metadata import metadata_routes, metadata_url
+from coretools.serving.web.stores import Stores
+from coretools.serving.web.throttle import Slots, Throttle
+from coretools.serving.web.workplaces import Workplace
+
+PATH = "/mcp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the server is made of."""
+
+    config: Config
+    port: int
+    verifier: Verifier | None
+    stores: Stores
+    workplaces: Mapping[str, Workplace]
+    pages: Sequence[Route]
+    """What is beside the endpoint: health, metrics, console."""
+
+
+def application(parts: Parts) -> ASGIApp:
+    """What serves one request."""
+    config = parts.config
+    routes = [Route(PATH, endpoint=_gated(parts)), *metadata_routes(config), *parts.pages]
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+    hosts = allowed_hosts(config, parts.port)
+    return Guard(router, hosts=hosts, server=config.server, limits=config.limits, endpoint=PATH)
+
+
+class ByRole:
+    """Leads a request to the workplace of its principal's role."""
+
+    def __init__(self, endpoints: Mapping[str, ASGIApp]) -> None:
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        endpoint = self._endpoints.get(role_in(scope))
+        if endpoint is None:
+            endpoint = refusal(403, "your role is not served here", kind="no-role")
+        await endpoint(scope, receive, send)
+
+
+def _gated(parts: Parts) -> ASGIApp:
+    """The endpoint, behind everything that refuses: the later a check, the more it costs."""
+    roles = {name: workplace.role for name, workplace in parts.workplaces.items()}
+
+    def rates_of(role: str) -> Rates:
+        return roles[role].rates if role in roles else Rates()
+
+    config = parts.config
+    by_role = ByRole({name: workplace.endpoint for name, workplace in parts.workplaces.items()})
+    bodies = Bodies(Slots(RequestIds(by_role), rates_of=rates_of), config.limits)
+    throttle = Throttle(bodies, rates_of=rates_of, limiter=parts.stores.rates)
+    failures = Failures(config.limits.failures_per_minute)
+    return Gate(throttle, parts.verifier, failures=failures, metadata_url=metadata_url(config))
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    await refusal(404, f"nothing is here; the endpoint is {PATH}", kind="not-found")(scope, receive, send)

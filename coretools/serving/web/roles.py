@@ -1,0 +1,72 @@
+"""What each role may do, from the operator's configuration and the flags that every entry point has."""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from coretools.confinement.grants import is_granted
+from coretools.errors import BadSetting
+from coretools.options import policy_from, settings_from
+from coretools.policy_file import require_out_of_reach
+from coretools.serving.web.config import CONFIG_VARIABLE, Config, RoleSection
+from coretools.serving.web.principals import DEFAULT_ROLE, Rates, Role
+from coretools.settings import PROFILES, Settings
+
+
+def roles_of(
+    config: Config, options: argparse.Namespace, environment: Mapping[str, str], directory: str
+) -> dict[str, Role]:
+    """Every role by its name. Without any in the configuration there is the default one, of what the flags say.
+
+    `directory` is its root where none is named at all.
+
+    Raises:
+        BadSetting: a role without a root, a profile that there is not, or what the flags say can't be used.
+    """
+    sections = config.roles or {DEFAULT_ROLE: RoleSection()}
+    base = settings_from(options, options.root or (), environment, None if config.roles else directory)
+    roots = {name: section.roots or base.roots for name, section in sections.items()}
+    # The operator's own file of rules must lie where no role can write.
+    writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
+    base = replace(base, policy=policy_from(options, environment, writable))
+    for path in _of_the_operator(config, options, environment):
+        _require_out_of_reach(path, _all(roots, sections))
+    return {name: _role(name, section, roots[name], base) for name, section in sections.items()}
+
+
+def _all(roots: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(root for name in names for root in roots[name])
+
+
+def _require_out_of_reach(path: str, roots: Sequence[str]) -> None:
+    require_out_of_reach(path, [root.removesuffix(":ro").removesuffix(":rw") for root in roots])
+    if is_granted(path):
+        raise BadSetting(f"{path}: commands may read what is there; move it out, for instance to /etc/coretools")
+
+
+def _of_the_operator(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+    named = (
+        options.config or environment.get(CONFIG_VARIABLE),
+        config.auth.tokens,
+        config.console.tokens,
+        config.metrics.tokens,
+        config.server.tls_key,
+    )
+    return [path for path in named if path]
+
+
+def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings) -> Role:
+    if not roots:
+        raise BadSetting(f"role {name}: no root; name one in [roles.{name}] roots, or with --root")
+    profile = section.profile or base.profile
+    if profile not in PROFILES:
+        raise BadSetting(f"role {name}: profile {profile!r}: there are {', '.join(PROFILES)}")
+    settings = replace(
+        base,
+        roots=roots,
+        profile=profile,
+        read_only=base.read_only or section.read_only,
+        deny=(*base.deny, *section.deny),
+    )
+    rates = Rates(requests_per_second=section.requests_per_second, burst=section.burst, concurrent=section.concurrent)
+    return Role(name=name, settings=settings, rates=rates)

@@ -1,0 +1,207 @@
+"""The HTTP server from its first socket to its clean end: opens what it serves, listens, drains, and leaves nothing."""
+
+import logging
+import math
+import signal
+import socket
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import anyio
+import uvicorn
+from anyio.abc import TaskStatus
+from starlette.types import ASGIApp
+
+from coretools.dispatch import Watcher
+from coretools.errors import BadSetting
+from coretools.graph import Graph
+from coretools.registry import Registry
+from coretools.serving.draining import Draining
+from coretools.serving.ending import Ending
+from coretools.serving.web.application import PATH, Parts, application
+from coretools.serving.web.config import Config
+from coretools.serving.web.deadlines import protocol_of
+from coretools.serving.web.descriptors import places_for
+from coretools.serving.web.engines import stores_of
+from coretools.serving.web.exposure import require_safe
+from coretools.serving.web.overseer import Overseer, Standing
+from coretools.serving.web.principals import Role
+from coretools.serving.web.session_manager import Admission, SessionLimits
+from coretools.serving.web.tls import tls_context
+from coretools.serving.web.tracing import Tracing, exported
+from coretools.serving.web.verifiers import verifier_of
+from coretools.serving.web.workplaces import Surroundings, workplaces
+
+BACKLOG = 2_048
+
+END_SECONDS = 5.0
+"""After the drain: for what was cancelled to be gone."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is served: everything that the operator decided."""
+
+    config: Config
+    roles: Mapping[str, Role]
+    others: Sequence[Registry] = ()
+    environment: Mapping[str, str]
+
+
+async def serve(plan: Plan) -> int:
+    """Listen until SIGTERM or SIGINT comes and everything under way is answered, or its time is over.
+
+    Returns:
+        The exit code of the process: 128 and the number of the signal.
+
+    Raises:
+        BadSetting: something can't be used, or would be open to strangers; before anything listens.
+        Unconfined: commands can't be held as the operator requires.
+    """
+    config = plan.config
+    ending = Ending(config.server.drain_seconds + END_SECONDS)
+    draining = Draining()
+    with ExitStack() as sockets:
+        listening = _bound(config, sockets)
+        async with served(plan, listening[0].getsockname()[1], draining) as app:
+            server = _Server(_uvicorn(config, app))
+            async with anyio.create_task_group() as watching:
+                await watching.start(_ended_by_signal, server, ending, draining)
+                _say_where(config, listening)
+                await server.serve(sockets=listening)
+                watching.cancel_scope.cancel()
+    ending.over()
+    return ending.exit_code
+
+
+@asynccontextmanager
+async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[ASGIApp]:
+    """The application, with all that stands behind it, until the end of the block.
+
+    Raises:
+        BadSetting: something can't be used, or would be open to strangers.
+        Unconfined: commands can't be held as the operator requires.
+    """
+    config = plan.config
+    verifier = verifier_of(config)
+    require_safe(config, has_auth=verifier is not None)
+    stores = stores_of(config.redis, config.limits)
+    async with stores.running():
+        standing = Standing(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
+        tools: set[str] = set()
+        with _tracing(config, stores.replica, tools) as tracing:
+            overseer = Overseer(config, standing, plan.environment, tracing)
+
+            def watching(role: str, graph: Graph) -> Watcher:
+                tools.update(command.name for command in graph.registry)
+                return overseer.watcher(role, graph)
+
+            around = Surroundings(
+                environment=plan.environment,
+                others=plan.others,
+                stores=stores,
+                admission=Admission(_session_limits(config)),
+                watching=watching,
+                sessions=overseer.metrics,
+                draining=draining,
+                is_same_for_all=len(plan.roles) == 1 and verifier is None,
+            )
+            async with workplaces(plan.roles, around) as opened:
+                standing.opened = opened
+                parts = Parts(
+                    config=config,
+                    port=port,
+                    verifier=verifier,
+                    stores=stores,
+                    workplaces=opened,
+                    pages=overseer.routes(),
+                )
+                yield overseer.observed(application(parts), PATH)
+
+
+def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
+    """`tools` are the names that a span may say; filled once they are known."""
+    return exported(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
+
+
+def _session_limits(config: Config) -> SessionLimits:
+    limits = config.limits
+    return SessionLimits(
+        sessions=limits.sessions,
+        per_principal=limits.sessions_per_principal,
+        idle_seconds=limits.session_idle_seconds,
+        body_bytes=limits.body_bytes,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: it would raise them again at its end, and the process would not end as it should."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _uvicorn(config: Config, app: ASGIApp) -> uvicorn.Config:
+    server = config.server
+    limits = config.limits.model_copy(update={"connections": places_for(config.limits.connections)})
+    return uvicorn.Config(
+        app,
+        http=protocol_of(limits, proxies=server.proxies, tls=tls_context(server)),
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=bool(server.proxies),
+        forwarded_allow_ips=list(server.proxies),
+        timeout_graceful_shutdown=math.ceil(server.drain_seconds),
+        timeout_keep_alive=math.ceil(config.limits.keep_alive_seconds),
+    )
+
+
+async def _ended_by_signal(
+    server: uvicorn.Server, ending: Ending, draining: Draining, *, task_status: TaskStatus[None]
+) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignores it hands that on; exit codes are lost then
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("ending: %s", number.name)
+            ending.by_signal(number)
+            draining.begin()
+            server.should_exit = True
+
+
+def _bound(config: Config, sockets: ExitStack) -> list[socket.socket]:
+    """Sockets on every address of the host, all on one port."""
+    host, port = config.server.host, config.server.port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        bound: list[socket.socket] = []
+        for family, _, _, _, address in dict.fromkeys(found):
+            # With the protocol's number: asyncio sets TCP_NODELAY only where it stands, and without that an answer in
+            # two parts waits 40 ms for the client's acknowledgement of the first.
+            one = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+            one.bind((address[0], bound[0].getsockname()[1] if bound else port))
+            one.listen(BACKLOG)
+            bound.append(one)
+    except OSError as error:
+        raise BadSetting(f"server.host {host}, port {port}: can't listen there: {error.strerror or error}") from error
+    return bound
+
+
+def _say_where(config: Config, listening: Sequence[socket.socket]) -> None:
+    scheme = "https" if config.server.tls_certificate else "http"
+    for one in listening:
+        host, port = one.getsockname()[:2]
+        shown = f"[{host}]" if one.family == socket.AF_INET6 else host
+        logger.info("listening on %s://%s:%s%s", scheme, shown, port, PATH)

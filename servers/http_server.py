@@ -1,0 +1,117 @@
+"""The HTTP server: many principals, both protocol eras on one endpoint, Streamable HTTP.
+
+    coretools-http [--root DIR ...] [--host H] [--port P] [--config FILE] [--check]
+
+Ends with 128 and the signal's number on SIGTERM and SIGINT, once everything under way is answered; no child stays.
+"""
+
+import argparse
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from coretools import __version__
+from coretools.errors import CoreError
+from coretools.loading import load
+from coretools.log_lines import configure_logging
+from coretools.options import add_options
+from coretools.standard_streams import have_standard_error
+
+if TYPE_CHECKING:  # pydantic and the web stack, which a bad flag should not cost
+    from coretools.serving.web.service import Plan
+
+_FLAGS = {"host": "server.host", "port": "server.port", "log_level": "log.level"}
+
+
+def main() -> None:
+    """Entry point of `coretools-http`."""
+    options = _parser().parse_args()
+    if sys.platform == "win32":
+        sys.exit("coretools-http: Windows is not supported yet; it runs in WSL")
+    have_standard_error()
+    try:
+        plan = _plan(options)
+        if options.check:
+            check(plan)
+            return
+        run(plan)
+    except CoreError as error:
+        print(f"coretools-http: {error}", file=sys.stderr)  # noqa: T201  # no server runs yet
+        sys.exit(error.exit_code)
+
+
+def run(plan: "Plan") -> None:
+    """Serve until a signal ends it; does not return."""
+    # Imported late: as below.
+    import anyio
+
+    from coretools.serving.ending import leave
+    from coretools.serving.web.service import serve
+
+    gc.collect()
+    gc.freeze()
+    leave(anyio.run(serve, plan))
+
+
+def check(plan: "Plan") -> None:
+    """Open everything that the server would, listen nowhere, and say what would be served.
+
+    Raises:
+        BadSetting: what would end the start.
+    """
+    import anyio  # imported late: as below
+
+    from coretools.serving.web.checking import checked
+
+    for line in anyio.run(checked, plan):
+        print(line)  # noqa: T201  # what was asked for
+
+
+def _plan(options: argparse.Namespace) -> "Plan":
+    # Imported late: the SDK and the web stack take a second, which a bad flag should not cost.
+    from coretools.serving.web.config import read_config
+    from coretools.serving.web.roles import roles_of
+    from coretools.serving.web.service import Plan
+
+    environment = dict(os.environ)
+    given = {key: getattr(options, name) for name, key in _FLAGS.items()}
+    flags: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    config = read_config(options.config, environment, flags)
+    configure_logging(config.log.level, environment, config.log.format)
+    roles = roles_of(config, options, environment, os.getcwd())
+    return Plan(
+        config=config,
+        roles=roles,
+        others=tuple(load(text) for text in options.registries),
+        environment=environment,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="coretools-http",
+        description="MCP server over HTTP: filesystem, search, git and CI tools beneath the given directories.",
+        epilog="Every key of the configuration file has a variable too, as CORETOOLS_HTTP_SERVER__PORT for [server] "
+        "port; every other flag has one as coretools-workstation has it.",
+    )
+    parser.add_argument("--root", action="append", metavar="DIR", help="directory, or DIR:ro [the current directory]")
+    parser.add_argument("--host", help="address to listen on [127.0.0.1]")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one [8765]")
+    parser.add_argument("--config", metavar="FILE", help="TOML file: hosts, tokens, roles, limits and more")
+    parser.add_argument("--check", action="store_true", help="say whether this would start, and what it would serve")
+    parser.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="registries",
+        metavar="MODULE:NAME",
+        help="also serve a coretools Registry of a module, or FILE.py:NAME; its code is not confined (repeatable)",
+    )
+    parser.add_argument("--version", action="version", version=f"coretools {__version__}")
+    add_options(parser, profile="dev", log_level="info")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

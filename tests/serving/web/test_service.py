@@ -1,0 +1,167 @@
+"""A `coretools-http` process from its start to its end (docs/specs/http.md)."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from tests.process.tree import until
+from tests.serving.peer import marker, wait_until_none, wait_until_some
+from tests.serving.web.by_hand import Hand, messages_in
+from tests.serving.web.http_server_peer import TREE, http_server
+
+SECONDS = 30.0
+
+
+def ran(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The server, where it ends by itself."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CORETOOLS_")}
+    return subprocess.run(
+        [sys.executable, "-m", "servers.http_server", *map(str, words)],
+        cwd=cwd,
+        env={**kept, "PYTHONPATH": str(TREE), **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = tmp_path / "project"
+    found.mkdir()
+    (found / "a.txt").write_text("in the project\n")
+    return found
+
+
+def test_the_check_says_what_would_be_served_and_listens_nowhere(root: Path) -> None:
+    """http-16: with the exit code of the start that it stands for."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = ran("--check", "--root", f"{root}:ro", "--port", port, "--profile", "read", cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert f"127.0.0.1:{port}/mcp, for this machine only" in done.stdout
+    assert f"role default: {root}:ro; profile read" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--check", "--host", "0.0.0.0"), ["auth.tokens", "server.hosts", "tls_certificate"]),
+        (("--root", "/no/such/place"), ["/no/such/place"]),
+        (("--host", "192.0.2.7", "--port", "1"), ["192.0.2.7"]),
+        (("--with", "no_such_module:registry"), ["no_such_module"]),
+    ],
+)
+def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...], said: list[str]) -> None:
+    """http-15, http-16, http-19: with 78 and one sentence that says all of it; nothing ever listened."""
+    done = ran(*words, cwd=root)
+    assert done.returncode == 78
+    assert all(one in done.stderr for one in said), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "listening on" not in done.stderr
+
+
+def test_a_port_that_is_taken_ends_the_start(root: Path) -> None:
+    """http-19: and the server that has it goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = ran("--port", str(port), cwd=root)
+        assert (done.returncode, f"port {port}" in done.stderr) == (78, True)
+        with socket.create_connection(("127.0.0.1", port)):
+            taken.accept()[0].close()
+
+
+async def test_a_call_under_way_is_answered_before_the_end(tmp_path: Path, root: Path) -> None:
+    """http-18: a new connection is not taken meanwhile, and the exit code says which signal it was."""
+    with http_server(tmp_path, "--root", root) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            await hand.initialize()
+            answers: list[httpx2.Response] = []
+
+            async def call() -> None:
+                answers.append(await hand.call("run_command", command="sh -c 'echo > up; sleep 1.5; echo finished'"))
+
+            with anyio.fail_after(SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call)
+                    await until((root / "up").exists)
+                    server.process.send_signal(signal.SIGTERM)
+            (message,) = messages_in(answers[0])
+            assert message["result"]["content"][0]["text"] == "finished"
+        assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
+        assert [line["message"] for line in server.lines if line["level"] == "error"] == []
+
+
+STUBBORN = "sh -c 'trap \"\" TERM; setsid sleep {0} & nohup sleep {0} & sleep {0}; wait'"
+
+
+@pytest.mark.parametrize("how", ["TERM", "INT", "twice", "KILL"])
+async def test_no_child_stays(tmp_path: Path, root: Path, how: str) -> None:
+    """http-18: of a call that does not end in time, whichever way the server ends."""
+    seconds = marker()
+    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5", "CORETOOLS_LIMITS": "grace_seconds=0.3"}
+    with http_server(tmp_path, "--root", root, environment=short) as server:
+        threading.Thread(target=_call_and_lose, args=(server.url, STUBBORN.format(seconds)), daemon=True).start()
+        wait_until_some(f"sleep {seconds}", 3)
+        first = signal.SIGKILL if how == "KILL" else signal.SIGINT if how == "INT" else signal.SIGTERM
+        server.process.send_signal(first)
+        if how == "twice":
+            server.process.send_signal(signal.SIGTERM)
+        code = server.process.wait(SECONDS)
+        assert code == (-first if how == "KILL" else 128 + first)
+    assert wait_until_none(f"sleep {seconds}") == []
+
+
+def _call_and_lose(url: str, command: str) -> None:
+    async def call() -> None:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, url)
+            await hand.initialize()
+            try:
+                await hand.call("run_command", command=command)
+            except httpx2.TransportError:
+                return
+
+    anyio.run(call)
+
+
+REGISTRY = '''
+from coretools.declare import Effect, tool
+from coretools.registry import Registry
+
+@tool(Effect.READ)
+def shout(text: str) -> str:
+    """Shout."""
+    return text.upper()
+
+registry = Registry()
+registry.add(shout)
+'''
+
+
+async def test_registries_of_others_stand_beside_our_tools_in_every_role(tmp_path: Path, root: Path) -> None:
+    """http-17, http-11: and the roots of a role are there for nobody else."""
+    module, config = tmp_path / "tools.py", tmp_path / "http.toml"
+    module.write_text(REGISTRY)
+    config.write_text(f"[roles.default]\nroots = ['{root}:ro']\nprofile = 'all'\n[log]\nformat = 'json'\n")
+    with http_server(tmp_path, "--config", config, "--with", f"{module}:registry") as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            await hand.initialize()
+            (said,) = messages_in(await hand.call("shout", text="who calls"))
+            assert said["result"]["content"][0]["text"] == "WHO CALLS"
+            (read,) = messages_in(await hand.call("read_file", path="a.txt"))
+            assert read["result"]["content"][0]["text"] == "in the project\n"
+            answer = await hand.stateless("server/discover")
+            assert answer.status_code == 200
+        assert server.end() == 128 + signal.SIGTERM
