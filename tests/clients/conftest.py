@@ -34,7 +34,12 @@ def git(directory: Path, *words: str) -> None:
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A clone of a small project, four commits deep."""
-    origin = tmp_path / "origin"
+    return cloned(tmp_path)
+
+
+def cloned(folder: Path) -> Path:
+    """A clone of a small project, in a folder of its own beside its origin."""
+    origin = folder / "origin"
     origin.mkdir()
     git(origin, "init")
     for subject, files in COMMITS:
@@ -42,8 +47,8 @@ def clone(tmp_path: Path) -> Path:
             (origin / name).write_text(text)
         git(origin, "add", "--all")
         git(origin, "commit", "-m", subject)
-    git(tmp_path, "clone", str(origin), "clone")
-    return tmp_path / "clone"
+    git(folder, "clone", str(origin), "clone")
+    return folder / "clone"
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The fixture server on a socket, with a journal of what was run, and the suite's own Node.js."""
+"""The fixture behind a running `coretools-http`, whose log says what was run, and the suite's own Node.js."""
 
 import subprocess
 import sys
@@ -11,52 +11,73 @@ import pytest
 
 from tests.clients.conftest import without
 from tests.conformance.suite import NODE_FOLDER
+from tests.serving.web.http_server_peer import TREE, HttpServer, http_server
 
-TREE = Path(__file__).parent.parent.parent
+FIXTURE = "tests.conformance.fixture:FIXTURE"
+
+POLICY = """[offer]
+only = ["test_*", "*_tool", "*_prompt", "static_*", "template_data", "watched_resource"]
+"""
+"""The fixture and nothing else: the suite calls the first tool that is listed."""
+
+CONFIGURATION = """[limits]
+sessions_per_principal = 1024
+
+[roles.default]
+requests_per_second = 0
+"""
+"""The suite ends few of the sessions that it opens, and everybody is one principal."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A server of the fixture."""
+    """The server of the fixture."""
 
-    url: str
-    journal: Path
+    server: HttpServer
+
+    @property
+    def url(self) -> str:
+        return self.server.url
 
     def mark(self) -> int:
-        """Where the journal ends now."""
-        return len(self.journal.read_text().splitlines())
+        """How many calls are over now."""
+        return len(self.server.calls)
 
     def since(self, mark: int) -> dict[str, set[str]]:
         """Commands that were run since, and how they ended."""
         found: dict[str, set[str]] = {}
-        for line in self.journal.read_text().splitlines()[mark:]:
-            name, _, how = line.partition(": ")
-            found.setdefault(name, set()).add(how.partition(" ")[0])
+        for name, how in self.server.calls[mark:]:
+            found.setdefault(name, set()).add(how)
         return found
-
-
-@contextmanager
-def serving(folder: Path, *words: str) -> Iterator[Served]:
-    """A process that serves a fixture."""
-    journal = folder / "journal"
-    line = [sys.executable, "-m", "tests.conformance.server", "--journal", str(journal), *words]
-    process = subprocess.Popen(line, cwd=TREE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        url = process.stdout.readline().strip()
-        assert url.startswith("http://127.0.0.1:"), url
-        yield Served(url, journal)
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The fixture of the revisions."""
-    with serving(tmp_path_factory.mktemp("conformance")) as one:
-        yield one
+    folder = tmp_path_factory.mktemp("conformance")
+    root, policy, configuration = folder / "root", folder / "policy.toml", folder / "http.toml"
+    root.mkdir()
+    policy.write_text(POLICY)
+    configuration.write_text(CONFIGURATION)
+    words = ("--root", root, "--profile", "all", "--ask", "sampling", "--policy", policy, "--config", configuration)
+    with http_server(folder, *words, "--with", FIXTURE) as server:
+        yield Served(server)
+
+
+@contextmanager
+def serving_tasks() -> Iterator[str]:
+    """The URL of a process that serves the fixture of the tasks extension."""
+    line = [sys.executable, "-m", "tests.conformance.server"]
+    process = subprocess.Popen(line, cwd=TREE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:"), url
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stdout.close()
 
 
 @pytest.fixture(scope="session")

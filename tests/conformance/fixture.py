@@ -414,3 +414,7 @@ def registry() -> Registry:
     for holder in (Contents(), Conversation(), InputRequired(), Resources(), Prompts(), Changes(commands)):
         commands.add_set(type(holder).__name__.lower(), holder)
     return commands
+
+
+FIXTURE = registry()
+"""What `coretools-http --with tests.conformance.fixture:FIXTURE` serves."""

@@ -1,4 +1,4 @@
-"""The official conformance suite against the fixture (docs/specs/interoperability.md)."""
+"""The official conformance suite against a running `coretools-http` (docs/specs/interoperability.md)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import Served, serving
+from tests.conformance.conftest import Served, serving_tasks
 from tests.conformance.fixture import registry
 from tests.conformance.suite import (
     EXCUSED,
@@ -99,9 +99,9 @@ def test_the_scenarios_of_the_tasks_extension_pass(node: Path, tmp_path: Path) -
     run = RUNS[-1]
     extensions = set(listed(node, run, everything=True)).difference(*(listed(node, one) for one in RUNS))
     assert extensions == {*TASKS, *NOT_TASKS}
-    with serving(tmp_path, "--tasks") as served, ThreadPoolExecutor(2) as workers:
+    with serving_tasks() as url, ThreadPoolExecutor(2) as workers:
         folders = [tmp_path / scenario for scenario in TASKS]
-        found = workers.map(partial(extension, node, run, served.url), TASKS, folders)
+        found = workers.map(partial(extension, node, run, url), TASKS, folders)
         assert [list(faults(run, one)) for one in found] == [[]] * len(TASKS)
 
 
