@@ -51,7 +51,7 @@ class Peer:
             [sys.executable, "-m", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(bytecode),
+            env=environment_with(bytecode),
             bufsize=0,
         )
         assert self._process.stdin is not None
@@ -157,7 +157,7 @@ class Peer:
         return lines
 
 
-def _environment(bytecode: str) -> dict[str, str]:
+def environment_with(bytecode: str) -> dict[str, str]:
     """Ours, with bytecode kept in a directory of the run; the warm-up fills it."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPATH": str(TREE), "PYTHONPYCACHEPREFIX": bytecode}

@@ -13,6 +13,16 @@ OWN_TRANSPORT = "bare echo, our transport"
 BARE_FLOOD = f"{BARE_ECHO} x{IN_FLIGHT}"
 OWN_FLOOD = f"{OWN_TRANSPORT} x{IN_FLIGHT}"
 REGISTRY_ECHO = "echo of a registry"
+HTTP_IN_FLIGHT = 16
+MANY_SESSIONS = 500
+MANY_IN_FLIGHT = 2000
+
+FORMS = ("json", "stream")
+"""Of an answer over HTTP."""
+
+LEAST_THROUGHPUT = 0.85
+"""Of the bare app's, with ours."""
+
 LONG_LIST = "tools/list of 100"
 SHORT_LIST = "tools/list of 1"
 
@@ -72,7 +82,54 @@ CONFINEMENT = (
     Row(name="confinement/supervised/many", subject="200 true, supervised", baseline="200 true, run"),
 )
 
-ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT)
+
+PARTS = ("p50", "p99", "processor")
+"""Of a figure over HTTP: latency, and processor time of the server, which other work hardly moves."""
+
+
+def _over_http(era: str, form: str) -> tuple[Row, ...]:
+    """What a call costs over HTTP in one era and one form of answers, with 16 in flight."""
+    name, own, bare = f"http/{era}/{form}", f"{era} {form}", f"bare {era} {form}"
+    rows = [Row(name=name, subject=own, baseline=bare, bar=round(1 / LEAST_THROUGHPUT, 3))]
+    rows += [Row(name=f"{name}/{part}", subject=f"{own} {part}", baseline=f"{bare} {part}") for part in PARTS]
+    if form == "json":
+        constant = f"bare echo, {own}"
+        rows += [
+            Row(name=f"{name}/echo", subject=own, baseline=constant),
+            Row(name=f"{name}/echo/processor", subject=f"{own} processor", baseline=f"{constant} processor"),
+        ]
+    return tuple(rows)
+
+
+HTTP = (
+    *(row for era in ("handshake", "stateless") for form in FORMS for row in _over_http(era, form)),
+    # Of the fastest of all: its client must not be what the others wait for.
+    Row(name="http/client", subject="bare echo, stateless json client", baseline="bare echo, stateless json", bar=0.5),
+)
+
+CROWD = (
+    Row(name="crowd/sessions", subject="own sessions", baseline="bare sessions"),
+    Row(name="crowd/sessions/p99", subject="own sessions p99", baseline="bare sessions p99"),
+    Row(name="crowd/in-flight", subject="own in flight", baseline="bare in flight"),
+    Row(name="crowd/in-flight/p99", subject="own in flight p99", baseline="bare in flight p99"),
+    Row(name="crowd/idle-session", subject="own idle session", baseline="bare idle session", unit="KB", most=100.0),
+)
+
+SOAKED = ("memory", "descriptors", "children", "sessions", "threads")
+"""What is looked at during the soak."""
+
+SOAK = tuple(
+    Row(
+        name=f"soak/{figure}",
+        subject=f"{figure}, last third",
+        baseline=f"{figure}, first third",
+        unit="MB" if figure == "memory" else "",
+        bar=1.1 if figure == "memory" else 1.25,
+    )
+    for figure in SOAKED
+)
+
+ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT, *HTTP, *CROWD, *SOAK)
 
 
 def selected(text: str) -> tuple[Row, ...]:

@@ -2,15 +2,23 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import tomllib
+from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from benchmarks.failure import NotMeasured
+from benchmarks.http_client import Load
+from benchmarks.http_load import CONFIGURATION
+from benchmarks.http_soak import Soaked
 from benchmarks.interleaved import Contender, Sample, measured
 from benchmarks.report import Measured
-from benchmarks.rows import ROWS, Row, selected
+from benchmarks.rows import ROWS, SOAKED, Row, selected
 
 TREE = Path(__file__).parent.parent
 
@@ -68,6 +76,10 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
         "handshake/git_status": (1.5, None),
         "stateless/git_status": (1.5, None),
         "confinement/thread": (2.0, None),
+        **{f"http/{era}/{form}": (1.176, None) for era in ("handshake", "stateless") for form in ("json", "stream")},
+        "http/client": (0.5, None),
+        "soak/memory": (1.1, None),
+        **{f"soak/{figure}": (1.25, None) for figure in ("descriptors", "children", "sessions", "threads")},
     }
     assert {row.name: row.most_more for row in ROWS if row.most_more is not None} == {
         "confinement/thread": 0.4,
@@ -78,6 +90,7 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
     assert {row.name: row.most for row in ROWS if row.most is not None} == {
         "handshake/tools-list": 3.0,
         "stateless/tools-list": 3.0,
+        "crowd/idle-session": 100.0,
     }
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert selected("") == ROWS
@@ -100,6 +113,76 @@ def test_every_bar_of_a_row_must_hold(row: Row, subject: float, is_met: bool | N
     many, one = Sample((subject, subject)), Sample((subject,))
     assert Measured(row, many, Sample((2.0, 2.0))).meets_bar is is_met
     assert Measured(row, one, Sample((2.0,))).meets_bar is None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"], [{}]),
+        ([b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r", b"\n", b"{", b"}"], [{}]),
+        (
+            [
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+                b'e\r\ndata: {"a":1}\n\r\n',
+                b'e\r\ndata: {"a":2}\n\r\n0\r',
+                b"\n\r\n",
+            ],
+            [{"a": 1}, {"a": 2}],
+        ),
+        ([b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"], []),
+    ],
+    ids=["whole", "in pieces", "chunked", "empty"],
+)
+def test_the_client_of_the_load_knows_where_an_answer_ends(told: list[bytes], expected: list[object]) -> None:
+    """benchmarks-8: answers in pieces, in chunks and without a body."""
+    with socket.create_server(("127.0.0.1", 0)) as accepting, closing(Load(accepting.getsockname(), 2)) as load:
+        ends = [accepting.accept()[0] for _ in range(2)]
+
+        def answer(end: socket.socket) -> None:
+            for _ in range(2):
+                end.recv(100)
+                for part in told:
+                    end.sendall(part)
+
+        threads = [Thread(target=answer, args=(end,)) for end in ends]
+        for thread in threads:
+            thread.start()
+        answers = load.run([b"one", b"two", b"three", b"four"])
+        for thread, end in zip(threads, ends, strict=True):
+            thread.join()
+            end.close()
+    assert [one.messages() for one in answers] == [expected] * 4
+    assert load.own_seconds > 0
+
+
+@pytest.mark.parametrize("told", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"], ids=["none", "half"])
+def test_an_answer_that_is_lost_ends_the_run(told: bytes) -> None:
+    """benchmarks-8: a connection that is closed before its answer is whole."""
+    with socket.create_server(("127.0.0.1", 0)) as accepting, closing(Load(accepting.getsockname(), 1)) as load:
+        end, _ = accepting.accept()
+        end.sendall(told)
+        end.shutdown(socket.SHUT_WR)
+        with pytest.raises(NotMeasured, match="closed"):
+            load.run([b"one"])
+        end.close()
+
+
+def test_only_what_one_principal_may_have_is_lifted_from_our_server() -> None:
+    """benchmarks-9: everything else is as it comes: guard, log, metrics, events."""
+    assert tomllib.loads(CONFIGURATION) == {
+        "limits": {"sessions": 8192, "sessions_per_principal": 8192, "connections": 4096, "session_idle_seconds": 3600},
+        "roles": {"default": {"requests_per_second": 0, "concurrent": 4096}},
+    }
+
+
+def test_the_soak_compares_the_last_third_with_the_first() -> None:
+    """benchmarks-10: what grows shows."""
+    looks = [dict.fromkeys(SOAKED, float(number)) for number in range(9)]
+    thirds = Soaked(samples=looks).thirds()
+    assert thirds["memory, first third"].values == (0.0, 1.0, 2.0)
+    assert thirds["memory, last third"].values == (6.0, 7.0, 8.0)
+    (row,) = [row for row in ROWS if row.name == "soak/memory"]
+    assert Measured(row, thirds[row.subject], thirds[row.baseline]).meets_bar is False
 
 
 def test_what_is_compared_is_measured_in_turns_after_one_that_does_not_count() -> None:

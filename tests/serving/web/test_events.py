@@ -18,7 +18,7 @@ from coretools.call import Call
 from coretools.declare import Effect, tool
 from coretools.registry import Registry
 from coretools.serving.serve import http_app
-from coretools.serving.web.memory_stores import MemoryEvents, MemoryStores
+from coretools.serving.web.memory_stores import MemoryStores
 from coretools.serving.web.replay import SessionEvents
 from tests.serving.http_peer import listening
 
@@ -49,56 +49,6 @@ def store() -> SessionEvents:
 
 def message(text: str) -> JSONRPCNotification:
     return JSONRPCNotification(jsonrpc="2.0", method="notifications/message", params={"data": text})
-
-
-async def data(events: MemoryEvents, event_id: str) -> list[str] | None:
-    found = await events.after(event_id)
-    if found is None:
-        return None
-    kept = [event.message for event in found.events]
-    return [one.params["data"] for one in kept if isinstance(one, JSONRPCNotification) and one.params]
-
-
-async def test_what_came_after_an_event_comes_back_and_the_beginning_of_a_stream_does_not() -> None:
-    """interoperability-8: of the same stream only, in its order, with ids to go on from."""
-    events = MemoryEvents()
-    first = await events.add("1", None)
-    await events.add("2", message("other"))
-    await events.add("1", message("a"))
-    await events.add("1", None)
-    await events.add("1", message("b"))
-    assert await data(events, first) == ["a", "b"]
-    found = await events.after(first)
-    assert found is not None
-    assert (found.stream, found.is_all) == ("1", False)
-    assert [await data(events, event.event_id or "") for event in found.events] == [["b"], []]
-
-
-async def test_the_oldest_events_go_when_there_are_too_many() -> None:
-    """interoperability-8: nothing is replayed from an event that is gone, rather than with a hole."""
-    events = MemoryEvents(most_events=3)
-    ids = [await events.add("1", message(str(number))) for number in range(5)]
-    assert [await data(events, one) for one in ids] == [None, None, ["3", "4"], ["4"], []]
-
-
-async def test_the_oldest_events_go_when_they_are_too_large() -> None:
-    """interoperability-8: bounded in bytes, whatever is sent."""
-    events = MemoryEvents(most_bytes=10_000)
-    ids = [await events.add("1", message("x" * 4_000)) for _ in range(4)]
-    assert [await data(events, one) is None for one in ids] == [True, True, False, False]
-    assert await data(events, await events.add("1", message("x" * 20_000))) is None
-
-
-@pytest.mark.parametrize("mangle", [lambda _: "", lambda _: "-", lambda _: "0", lambda own: f"{own}9" * 9])
-async def test_an_id_that_was_not_given_out_is_of_no_event(mangle: Any) -> None:
-    """interoperability-8: whatever a client sends."""
-    events = MemoryEvents()
-    assert await events.after(mangle(await events.add("1", message("a")))) is None
-
-
-async def test_an_id_of_another_session_is_of_no_event() -> None:
-    """interoperability-8: though both count alike."""
-    assert await MemoryEvents().after(await MemoryEvents().add("1", message("a"))) is None
 
 
 ANSWER = JSONRPCResponse(jsonrpc="2.0", id=1, result={})
