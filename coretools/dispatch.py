@@ -6,8 +6,8 @@ and the caller gets the id. Knows nothing of any protocol.
 
 import functools
 import logging
+import secrets
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -56,7 +56,7 @@ class Underway:
 
     command: str
     principal: str
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    id: str = field(default_factory=lambda: secrets.token_hex(6))
     """What the log knows it by."""
     began: float = field(default_factory=time.monotonic)
 

@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 from pydantic.errors import PydanticUserError
 
 from coretools import address
+from coretools.call import Call
 from coretools.confirmation import CONFIRM
 from coretools.declare import Declaration, Decorator, Effect, Function, Surface, declaration_of, tool
 from coretools.errors import BadSetting
@@ -77,6 +78,13 @@ class Command:
             unlisted=declared.unlisted_asks,
             raw=declared.input_schema,
         )
+
+    @cached_property
+    def is_silent(self) -> bool:
+        """Whether nothing but its result can come of a call: it waits for nobody, tells nothing and asks nothing."""
+        declared = self.declaration
+        has_call = Call in self.arguments.injected.values()
+        return not (self.is_async or has_call or declared.asks or declared.asks_first)
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:

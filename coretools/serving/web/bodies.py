@@ -13,6 +13,7 @@ from coretools.serving.web.answers import refusal
 from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.json_form import BadJson, Malformed, check_message
 from coretools.serving.web.principals import name_in
+from coretools.serving.web.quiet import MESSAGE_KEY
 from coretools.serving.web.request_ids import REQUEST_ID_KEY
 
 PARSE_ERROR = -32700
@@ -102,6 +103,7 @@ class Bodies:
         scope[IS_CALL_KEY] = "id" in message and "method" in message
         if scope[IS_CALL_KEY]:
             scope[REQUEST_ID_KEY] = str(message["id"])
+            scope[MESSAGE_KEY] = message
         return None
 
 

@@ -4,6 +4,7 @@ from coretools.serving.draining import Draining
 from coretools.serving.web.application import PATH
 from coretools.serving.web.exposure import allowed_hosts, is_exposed
 from coretools.serving.web.service import Plan, served
+from coretools.serving.web.tls import tls_context
 
 
 async def checked(plan: Plan) -> list[str]:
@@ -14,6 +15,7 @@ async def checked(plan: Plan) -> list[str]:
         Unconfined: commands can't be held as the operator requires.
     """
     server = plan.config.server
+    tls_context(server)
     async with served(plan, server.port, Draining()):
         pass
     reach = "other machines" if is_exposed(plan.config) else "this machine only"

@@ -7,7 +7,8 @@ not pass as a wish.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -39,7 +40,8 @@ class ServerSection(_Section):
     port: int = Field(default=8765, ge=0, le=65535)
     """0 takes a free one."""
     hosts: tuple[str, ...] = ()
-    """Values of the Host header; `NAME:*` is any port. Required beyond loopback."""
+    """Values of the Host header, with the port where it is not 443 (without TLS: 80); `NAME:*` is any port. Required
+    beyond loopback."""
     origins: tuple[str, ...] = ()
     """Origins whose pages may call (CORS), such as `https://console.example.com`."""
     public_url: str = ""
@@ -209,15 +211,19 @@ def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping
     """
     path = path or environment.get(CONFIG_VARIABLE) or None
     found: dict[str, Any] = _parsed(path) if path else {}
+    variables: dict[str, str] = {}
     for name, text in sorted(environment.items()):
         if name.startswith(VARIABLES) and name != CONFIG_VARIABLE:
-            _put(found, name.removeprefix(VARIABLES).lower().split("__"), text, name)
+            keys = name.removeprefix(VARIABLES).lower().split("__")
+            _put(found, keys, text, name)
+            variables[".".join(keys)] = name
     for key, value in flags.items():
         _put(found, key.split("."), value, key)
+        variables.pop(key, None)
     try:
         return Config.model_validate(found)
     except ValidationError as error:
-        raise BadSetting("; ".join(_sentence(one, path) for one in error.errors())) from error
+        raise BadSetting("; ".join(_sentence(one, path, variables) for one in error.errors())) from error
 
 
 def _parsed(path: str) -> dict[str, Any]:
@@ -265,8 +271,42 @@ def _kind_of(kind: Any, key: str) -> Any:
     return None
 
 
-def _sentence(error: Any, path: str | None) -> str:
-    where = ".".join(str(part) for part in error["loc"])
+def _sentence(error: Any, path: str | None, variables: Mapping[str, str]) -> str:
+    """What is wrong, and where the operator wrote it; never the value, which may be a password."""
+    key = ".".join(str(part) for part in error["loc"])
+    written = next((one for one in variables if one == key or one.startswith(f"{key}.")), None)
+    where = variables[written] if written else f"{path or 'configuration'}: {key}"
     if error["type"] == "extra_forbidden":
-        return f"{path or 'configuration'}: {where}: not known"
-    return f"{path or 'configuration'}: {where}: {error['msg'][:200]}"
+        meant = _meant(written or key)
+        if meant and written:
+            meant = VARIABLES + meant.upper().replace(".", "__")
+        return f"{where}: not known{f'; did you mean {meant}?' if meant else ''}"
+    if error["type"] == "tuple_type":
+        return f'{where}: a list is wanted, such as ["a", "b"]'
+    return f"{where}: {error['msg'][:200]}"
+
+
+def _meant(key: str) -> str:
+    """What a key that is not known is a slip of: a letter, no section, one underscore in a variable; or nothing."""
+    above, _, last = key.rpartition(".")
+    known = list(_keys_beneath(Config, ""))
+    homes = [one for one in known if one.endswith(f".{key}")]
+    if len(homes) == 1:
+        return homes[0]
+    if near := get_close_matches(key, known, n=1, cutoff=0.8):
+        return near[0]
+    kind: Any = Config
+    for part in above.split(".") if above else ():
+        kind = _kind_of(kind, part)
+    is_table = isinstance(kind, type) and issubclass(kind, BaseModel)
+    beside = get_close_matches(last, kind.model_fields, n=1) if is_table else []
+    return ".".join(filter(None, (above, *beside))) if beside else ""
+
+
+def _keys_beneath(kind: Any, prefix: str) -> Iterator[str]:
+    for name in kind.model_fields:
+        inner = _kind_of(kind, name)
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _keys_beneath(inner, f"{prefix}{name}.")
+        elif get_origin(inner) is not dict:
+            yield f"{prefix}{name}"

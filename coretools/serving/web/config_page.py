@@ -16,7 +16,7 @@ _INTRODUCTION = (
     "Keys of the TOML file of `coretools-http --config FILE`. Each is a variable too:\n"
     f"`[server] port` is `{VARIABLES}SERVER__PORT`, `[roles.dev] roots` is `{VARIABLES}ROLES__DEV__ROOTS`.\n"
     "A list has commas between its items. A flag wins over a variable, a variable over the file; unknown keys end the\n"
-    "start."
+    "start. Relative paths begin where the server is started, wherever the file lies."
 )
 
 

@@ -6,6 +6,7 @@ behind a request before its answer is dropped, and the answer is the last one th
 """
 
 import asyncio
+import logging
 import ssl
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,11 @@ _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\ncache-control: no-store\r\n"
     b"connection: close\r\n\r\n"
 )
+_logger = logging.getLogger("uvicorn.error.connections")
+_logger.setLevel(logging.ERROR)
+"""uvicorn warns of each connection that brings what is no request, or an upgrade: strangers would fill the disk of the
+log. What it finds wrong with the application are errors, and are said."""
+
 _CODING_FAULT = 501
 _HEADER_FAULT = 431
 
@@ -61,6 +67,7 @@ class TimedProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self.conn = h11.Connection(h11.SERVER, self.limits.header_bytes)
         self.ws_protocol_class = None
+        self.logger = _logger
         # uvicorn says a whole number, and hands it to `call_later`, which takes any.
         self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
         self._seat: str | None = None

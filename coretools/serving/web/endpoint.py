@@ -4,6 +4,7 @@ A session that this replica does not have may be another's: what its client miss
 is gone; the session itself is not taken over, and its client is told to start anew.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from coretools.serving.draining import Draining
 from coretools.serving.web.answer_form import AnswerForm
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.principals import name_in
+from coretools.serving.web.quiet import MESSAGE_KEY, IsQuiet, is_quiet_now, never
 from coretools.serving.web.session_manager import Admission, SessionManager, SessionWatcher, as_user
 from coretools.serving.web.stores import Missed, Stores
 
@@ -36,6 +38,9 @@ LOOK_SECONDS = 0.5
 
 RETRY_SECONDS = "5"
 
+WATCH_SECONDS = 0.1
+"""From then on a client that is to get JSON is watched for going away."""
+
 
 class Endpoint:
     """One role's server over HTTP. Its lifespan is `running`."""
@@ -49,7 +54,10 @@ class Endpoint:
         admission: Admission,
         watcher: SessionWatcher | None = None,
         draining: Draining | None = None,
+        is_quiet: IsQuiet = never,
     ) -> None:
+        """`is_quiet` knows which requests have nothing to tell but their answer."""
+        self._is_quiet = is_quiet
         self.manager = SessionManager(server, stores, admission, role=role, watcher=watcher)
         self._draining = draining or Draining()
         self._role = role
@@ -72,7 +80,7 @@ class Endpoint:
         headers = dict(scope["headers"])
         revision = headers.get(_REVISION)
         if revision is not None and revision not in _HANDSHAKE:
-            await self.manager.handle_request(scope, receive, send)
+            await self._stateless(scope, receive, send)
             return
         session = headers.get(_SESSION)
         if session is None:
@@ -90,8 +98,37 @@ class Endpoint:
         known.touch()
         if scope["method"] == "GET":
             await self._stream(scope, receive, send)
+        elif self._has_nothing_to_tell(scope):
+            await self._answer(scope, receive, send)
         else:
             await self._handshake(scope, receive, send)
+
+    def _has_nothing_to_tell(self, scope: Scope) -> bool:
+        message = scope.get(MESSAGE_KEY)
+        return message is not None and self._is_quiet(message)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request answered with JSON."""
+        token = is_quiet_now.set(True)
+        try:
+            await self.manager.handle_request(scope, receive, send)
+        finally:
+            is_quiet_now.reset(token)
+
+    async def _stateless(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of the stateless era; whoever goes away cancels it.
+
+        The SDK sees to that where it may stream, and forgets it where it answers with JSON (mcp 2.3.0).
+        """
+        if not self._has_nothing_to_tell(scope):
+            await self.manager.handle_request(scope, receive, send)
+            return
+        with anyio.CancelScope() as answering:
+            watch = _Watch(receive, answering)
+            try:
+                await self._answer(scope, watch.receive, send)
+            finally:
+                watch.stop()
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a stream that has no end of its own, until the server ends."""
@@ -175,6 +212,34 @@ class Endpoint:
         if owner is None:
             return None
         return await self._stores.events(found).after(last_event.decode("latin-1"))
+
+
+class _Watch:
+    """Cancels a call whose client is gone. Most calls are through before it begins to look, and pay no task for it."""
+
+    def __init__(self, receive: Receive, answering: anyio.CancelScope) -> None:
+        self._receive = receive
+        self._answering = answering
+        self._looking: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._begin)
+
+    async def receive(self) -> Message:
+        """The body, for whoever answers; nothing else is asked for then."""
+        return await self._receive()
+
+    def stop(self) -> None:
+        """The call is over."""
+        self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _begin(self) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._answering.cancel()
 
 
 class _Opening:

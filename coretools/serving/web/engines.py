@@ -18,5 +18,5 @@ def stores_of(section: RedisSection, limits: LimitsSection) -> Stores:
         # Imported late: a server that stands alone needs none.
         from coretools.serving.web.redis_stores import RedisStores
     except ModuleNotFoundError as error:
-        raise BadSetting("redis.url: needs the package redis; pip install 'coretools[redis]'") from error
+        raise BadSetting("redis.url: needs the package redis, which the extra `redis` of coretools installs") from error
     return RedisStores(section, limits)

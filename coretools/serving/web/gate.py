@@ -4,6 +4,7 @@ The token comes in the Authorization header and nowhere else (RFC 6750, 2.1; an 
 never written anywhere.
 """
 
+import asyncio
 import math
 import re
 import time
@@ -11,7 +12,7 @@ import time
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coretools.errors import Unreachable
+from coretools.errors import CoreError, Unreachable
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.failures import Failures
 from coretools.serving.web.principals import NotEntitled, Principal, Verifier, put
@@ -19,6 +20,9 @@ from coretools.serving.web.principals import NotEntitled, Principal, Verifier, p
 LONGEST_TOKEN = 8 * 1024
 RETRY_SECONDS = 5
 """What a client is told to wait when a token can't be judged now."""
+
+LOOK_SECONDS = 5.0
+"""Between two looks whether the token of whoever listens is still good."""
 
 _BEARER = re.compile(r"bearer +(?P<token>[^ ].*)", re.IGNORECASE | re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -31,12 +35,19 @@ class Gate:
     """Puts the principal of a request into its scope, or refuses it."""
 
     def __init__(
-        self, app: ASGIApp, verifier: Verifier | None, *, failures: Failures, metadata_url: str | None = None
+        self,
+        app: ASGIApp,
+        verifier: Verifier | None,
+        *,
+        failures: Failures,
+        metadata_url: str | None = None,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """Without a verifier everybody is let in, as one principal. `metadata_url` says where tokens are to be had."""
         self._app = app
         self._verifier = verifier
         self._failures = failures
+        self._look_seconds = look_seconds
         self._challenge = f'resource_metadata="{metadata_url}"' if metadata_url else 'realm="coretools"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,8 +65,8 @@ class Gate:
                 await found(scope, receive, send)
                 return
             put(scope, found)
-            if found.expires_at is not None and _is_listening(scope):
-                await self._until(found.expires_at, scope, receive, send)
+            if _is_listening(scope):
+                await self._while_good(found, self._verifier, scope, receive, send)
             else:
                 await self._app(scope, receive, send)
 
@@ -103,15 +114,34 @@ class Gate:
             headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scopes}", {self._challenge}'
         return refusal(403, str(error), kind=error.kind, headers=headers)
 
-    async def _until(self, expires_at: float, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a stream, and end it when the token does."""
+    async def _while_good(
+        self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a stream, and end it when the token does, be it by its time or by being revoked."""
         answer = _Answer(send)
-        with anyio.move_on_after(max(0.0, expires_at - time.time())) as limited:
-            await self._app(scope, receive, answer.send)
+        with anyio.CancelScope() as limited:
+            looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
+            try:
+                await self._app(scope, receive, answer.send)
+            finally:
+                looking.cancel()
         if limited.cancelled_caught and not answer.is_begun:
             await self._wrong()(scope, receive, send)
         elif limited.cancelled_caught and not answer.is_over:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _look(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
+        """End what a token opened once it opens nothing any more, or another's."""
+        ends_at = math.inf if principal.expires_at is None else principal.expires_at
+        while (left := ends_at - time.time()) > 0:
+            await anyio.sleep(min(left, self._look_seconds))
+            try:
+                found = await verifier.verify(token)
+            except CoreError:  # it can't be told: it may be that the token is revoked
+                break
+            if found is None or (found.name, found.role) != (principal.name, principal.role):
+                break
+        limited.cancel()
 
 
 class _Answer:
@@ -131,3 +161,10 @@ class _Answer:
 def _is_listening(scope: Scope) -> bool:
     """Whether a request only listens. A call was allowed when it came, and has a deadline of its own."""
     return scope["method"] == "GET" or (b"mcp-method", _LISTENING) in scope["headers"]
+
+
+def _token_in(scope: Scope) -> str:
+    """The token of a request that was let in."""
+    given = next(value for name, value in scope["headers"] if name == b"authorization")
+    bearer = _BEARER.fullmatch(given.decode("latin-1"))
+    return bearer["token"] if bearer else ""

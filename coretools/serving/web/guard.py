@@ -32,7 +32,9 @@ _ONCE = frozenset(
 """With these, and with all that begin with `mcp-`, a proxy that reads the first and a server that reads the last would
 see two requests."""
 
-_WRONG_HOST = Fault(421, "unknown-host", "this server has another name; the operator says which ([server] hosts)")
+_WRONG_HOST = Fault(
+    421, "unknown-host", "not a name of this server, with this port; the operator says which are ([server] hosts)"
+)
 _WRONG_ORIGIN = Fault(
     403, "unknown-origin", "pages of this origin may not call; the operator says whose ([server] origins)"
 )

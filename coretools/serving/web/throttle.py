@@ -18,6 +18,8 @@ LONGEST_WAIT = 3600
 
 SHORT_WAIT = 1
 
+_LAST_EVENT = b"last-event-id"
+
 RatesOf = Callable[[str], Rates]
 
 
@@ -56,13 +58,15 @@ class Slots:
 
     Requests take a slot. Notifications, answers to the server's questions and the end of a session do not: with all
     slots taken they are what gives some back. Nor does the one stream that each session may have open by GET: whoever
-    has his share of sessions must still be able to call.
+    has his share of sessions must still be able to call. A stream that goes on where another ended takes a slot of
+    another kind, of which there are as many: a session may have any number of them.
     """
 
     def __init__(self, app: ASGIApp, *, rates_of: RatesOf) -> None:
         self._app = app
         self._rates_of = rates_of
         self._taken: Counter[str] = Counter()
+        self._resumed: Counter[str] = Counter()
 
     @property
     def taken(self) -> dict[str, int]:
@@ -71,26 +75,30 @@ class Slots:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or not _takes_slot(scope):
+        taken = self._slots_for(scope)
+        if taken is None:
             await self._app(scope, receive, send)
             return
         name = name_in(scope)
         most = self._rates_of(role_in(scope)).concurrent
-        if self._taken[name] >= most:
+        if taken[name] >= most:
             await _too_many(most)(scope, receive, send)
             return
-        self._taken[name] += 1
+        taken[name] += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._taken[name] -= 1
-            if not self._taken[name]:
-                del self._taken[name]
+            taken[name] -= 1
+            if not taken[name]:
+                del taken[name]
 
-
-def _takes_slot(scope: Scope) -> bool:
-    is_call: bool = scope.get(IS_CALL_KEY, True)
-    return scope["method"] == "POST" and is_call
+    def _slots_for(self, scope: Scope) -> Counter[str] | None:
+        """Of which kind a request takes one, if it does."""
+        if scope["type"] != "http":
+            return None
+        if scope["method"] == "GET" and any(name == _LAST_EVENT for name, _ in scope["headers"]):
+            return self._resumed
+        return self._taken if scope["method"] == "POST" and scope.get(IS_CALL_KEY, True) else None
 
 
 def _too_many(most: int) -> Response:

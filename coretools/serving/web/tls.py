@@ -20,9 +20,16 @@ def tls_context(server: ServerSection) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(server.tls_certificate, server.tls_key or None, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not usable"
+        reason = _reason(error)
         raise BadSetting(f"server.tls_certificate {server.tls_certificate} and its key: {reason}") from error
     return context
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, ssl.SSLError):
+        # OpenSSL has no reason for a text in which it finds nothing.
+        return error.reason or "one of them is not PEM, or they are in each other's place"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _no_password() -> str:

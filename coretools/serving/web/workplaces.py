@@ -19,6 +19,7 @@ from coretools.serving.preparing import announce, prepare
 from coretools.serving.server import Beside, build_shared
 from coretools.serving.web.endpoint import Endpoint
 from coretools.serving.web.principals import Role
+from coretools.serving.web.quiet import quiet_in
 from coretools.serving.web.session_manager import Admission, SessionWatcher
 from coretools.serving.web.stores import Stores
 
@@ -112,6 +113,7 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
             admission=around.admission,
             watcher=around.sessions,
             draining=around.draining,
+            is_quiet=quiet_in(assembly.graph),
         )
         async with endpoint.running():
             yield Workplace(role=role, assembly=assembly, endpoint=endpoint)

@@ -175,6 +175,8 @@ REFUSED = {
     "very-deep": b"[" * 100_000 + b"]" * 100_000,
     "deep-and-open": b'{"a":' * 200_000,
     "many": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"[]," * (MOST_VALUES + 1) + b"1]}}",
+    "long-number": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":' + b"9" * 310 + b"}}",
+    "long-negative": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":-' + b"9" * 310 + b"}}",
     "no-version": b'{"id":1,"method":"x"}',
     "other-version": b'{"jsonrpc":"1.0","id":1,"method":"x"}',
     "null-id": b'{"jsonrpc":"2.0","id":null,"method":"x"}',
@@ -219,6 +221,7 @@ async def test_json_that_can_be_read_in_two_ways_or_costs_too_much_is_refused(bo
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"' + b"," * 200_000 + b'"}}',
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"name":"' + b"x" * 5000 + b'"}}}',
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":123456789012345678901234567890}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"9" * 309 + b",-" + b"9" * 309 + b"]}}",
     ],
 )
 async def test_what_is_plain_json_is_let_through_as_it_is(body: bytes) -> None:

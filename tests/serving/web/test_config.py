@@ -71,12 +71,15 @@ def test_every_key_is_a_variable_too() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[server]\nprot = 1", "server.prot: not known"),
-        ("[sever]\nport = 1", "sever: not known"),
+        ("[server]\nprot = 1", "server.prot: not known; did you mean server.port?"),
+        ("[sever]\nport = 1", "sever: not known; did you mean server?"),
+        ("port = 1", "port: not known; did you mean server.port?"),
+        ("[server]\nqqqq = 1", "server.qqqq: not known"),
+        ("[server]\nhosts = 'a.example.com'", "server.hosts: a list is wanted"),
         ("[server]\nport = 70000", "server.port"),
         ("[limits]\nsessions = 0", "limits.sessions"),
         ("[limits]\nheader_seconds = 0", "limits.header_seconds"),
-        ("[roles.dev]\nroot = ['/a']", "roles.dev.root: not known"),
+        ("[roles.dev]\nroot = ['/a']", "roles.dev.root: not known; did you mean roles.dev.roots?"),
         ("[log]\nformat = 'xml'", "log.format"),
         ("[server]\nport = 1\nprot = 2\n[limits]\nx = 1", "limits.x: not known"),
         ("[server", "no TOML"),
@@ -95,10 +98,13 @@ def test_what_can_t_be_meant_ends_the_start(tmp_path: Path, text: str | bytes, s
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ({"CORETOOLS_HTTP_SERVER__PROT": "1"}, "server.prot: not known"),
-        ({"CORETOOLS_HTTP_PORT": "1"}, "port: not known"),
-        ({"CORETOOLS_HTTP_SERVER__PORT": "many"}, "server.port"),
-        ({"CORETOOLS_HTTP_SERVER": "1"}, "server"),
+        ({"CORETOOLS_HTTP_SERVER__PROT": "1"}, r"_SERVER__PROT: not known; did you mean CORETOOLS_HTTP_SERVER__PORT\?"),
+        ({"CORETOOLS_HTTP_PORT": "1"}, r"CORETOOLS_HTTP_PORT: not known; did you mean CORETOOLS_HTTP_SERVER__PORT\?"),
+        ({"CORETOOLS_HTTP_SERVER_PORT": "1"}, "_SERVER_PORT: not known; did you mean CORETOOLS_HTTP_SERVER__PORT"),
+        ({"CORETOOLS_HTTP_SEVER__PORT": "1"}, "_SEVER__PORT: not known; did you mean CORETOOLS_HTTP_SERVER__PORT"),
+        ({"CORETOOLS_HTTP_QQQQ": "1"}, "CORETOOLS_HTTP_QQQQ: not known$"),
+        ({"CORETOOLS_HTTP_SERVER__PORT": "many"}, "^CORETOOLS_HTTP_SERVER__PORT: Input"),
+        ({"CORETOOLS_HTTP_SERVER": "1"}, "CORETOOLS_HTTP_SERVER: "),
         ({"CORETOOLS_HTTP_SERVER": "1", "CORETOOLS_HTTP_SERVER__PORT": "2"}, "server is no table"),
     ],
 )

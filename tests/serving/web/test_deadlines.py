@@ -559,3 +559,25 @@ def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSe
     ):
         with pytest.raises(BadSetting, match=r"server\.tls_certificate"):
             tls_context(section)
+
+
+async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """guard-6: neither by bytes that are no request nor by an upgrade; a fault of the application is still said."""
+
+    async def fails(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError("a bug")
+
+    async with served(Recorder()) as running:
+        for data in (
+            b"no request\r\n\r\n",
+            b"GET / HTTP/1.1\r\nFoo bar\r\n\r\n",
+            POST % b"x" + b"Upgrade: websocket\r\n\r\n",
+        ):
+            await asked(running.port, data + SMUGGLED)
+        await asked(
+            running.port, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
+        )
+        assert not caplog.records
+    async with served(fails) as running:
+        await asked(running.port, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert "a bug" in caplog.text

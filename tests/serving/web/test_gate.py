@@ -61,13 +61,29 @@ def file(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def guarded(
-    verifier: Verifier | None, behind: Behind | None = None, *, metadata_url: str | None = None
+    verifier: Verifier | None, behind: Behind | None = None, *, metadata_url: str | None = None, looking: float = 5.0
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app behind the gate."""
-    gate = Gate(behind or Behind(), verifier, failures=Failures(MOST_FAILURES), metadata_url=metadata_url)
+    failures = Failures(MOST_FAILURES)
+    gate = Gate(behind or Behind(), verifier, failures=failures, metadata_url=metadata_url, look_seconds=looking)
     with anyio.fail_after(SECONDS):
         async with listening(gate) as url, httpx2.AsyncClient(base_url=url, trust_env=False, verify=False) as client:
             yield client
+
+
+class Looked:
+    """A verifier that tells when it was asked often."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._count = 0
+        self.often = anyio.Event()
+
+    async def verify(self, token: str) -> Principal | None:
+        self._count += 1
+        if self._count > 5:
+            self.often.set()
+        return await self._verifier.verify(token)
 
 
 def bearing(token: str) -> dict[str, str]:
@@ -76,6 +92,14 @@ def bearing(token: str) -> dict[str, str]:
 
 def token_of(file: Path, name: str = "ci", role: str = "dev") -> str:
     return create_token(str(file), name=name, role=role)[1]
+
+
+def rewrite(file: Path, text: str) -> None:
+    """Put another file in its place, at once."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    new.replace(file)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -293,6 +317,38 @@ async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
             assert answer.status_code == 200
             assert b"".join([part async for part in answer.aiter_raw()]) == HELLO
         await behind.stopped.wait()
+
+
+@pytest.mark.parametrize("how", ["revoked", "unreadable", "another-role"])
+async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, how: str) -> None:
+    """auth-25: though it has no end of its own; who has another token goes on listening."""
+    token = token_of(file)
+    behind = Behind()
+    async with guarded(TokenFile(str(file)), behind, looking=0.01) as client:
+        async with client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer:
+            read = answer.aiter_raw()
+            assert await anext(read) == HELLO
+            if how == "revoked":
+                revoke_tokens(str(file), "ci")
+            else:
+                rewrite(file, "{" if how == "unreadable" else file.read_text().replace('"dev"', '"ops"'))  # noqa: ASYNC240
+            assert [part async for part in read] == []
+        await behind.stopped.wait()
+        assert behind.came == ["GET ci dev"]
+
+
+async def test_a_stream_goes_on_while_its_token_is_good(file: Path) -> None:
+    """auth-25: each look finds it there, also in a file that was written anew."""
+    token, behind = token_of(file), Behind()
+    looked = Looked(TokenFile(str(file)))
+    async with (
+        guarded(looked, behind, looking=0.01) as client,
+        client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer,
+    ):
+        token_of(file, name="other")
+        await looked.often.wait()
+        behind.done.set()
+        assert b"".join([part async for part in answer.aiter_raw()]) == HELLO + b"done"
 
 
 async def test_a_stream_that_has_not_begun_is_refused_when_its_token_ends() -> None:

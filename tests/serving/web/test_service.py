@@ -52,6 +52,19 @@ def test_the_check_says_what_would_be_served_and_listens_nowhere(root: Path) -> 
     assert f"role default: {root}:ro; profile read" in done.stdout
 
 
+def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None:
+    """http-16: a start would end because of it."""
+    for name in ("crt", "key"):
+        (tmp_path / name).write_text("no certificate\n")
+    given = {
+        "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(tmp_path / "crt"),
+        "CORETOOLS_HTTP_SERVER__TLS_KEY": str(tmp_path / "key"),
+    }
+    done = ran("--check", "--root", root, cwd=root, environment=given)
+    assert done.returncode == 78
+    assert f"server.tls_certificate {tmp_path / 'crt'} and its key: one of them is not PEM" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -1,6 +1,7 @@
 """How much one principal may ask for (docs/specs/guard.md), over real sockets and with the real limiter."""
 
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -40,7 +41,11 @@ class Limited:
         await self.throttle(scope, receive, send)
 
 
-def request(body: bytes = CALL, *, method: str = "POST", name: str = "ann", role: str = "free") -> bytes:
+def request(
+    body: bytes = CALL, *, method: str = "POST", name: str = "ann", role: str = "free", last: str = ""
+) -> bytes:
+    if last:
+        role = f"{role}\r\nLast-Event-ID: {last}"
     length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
     head = f"{method} /mcp HTTP/1.1\r\nHost: a\r\nX-Name: {name}\r\nX-Role: {role}\r\n{length}\r\n"
     return head.encode() + (body if method == "POST" else b"")
@@ -149,6 +154,28 @@ async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> Non
             assert (await one.answer()).status == 200
         assert limited.slots.taken == {}
         assert (await asked(raw, request())).status == 200
+
+
+async def test_streams_that_go_on_are_bounded_and_leave_the_slots_for_calls() -> None:
+    """guard-30: with one event id a client could otherwise take every connection of the server."""
+    app = Held()
+    limited = Limited(app)
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(served(limited))
+        raws = [await stack.enter_async_context(connected(running.port)) for _ in range(6)]
+        for raw in raws[:2]:
+            await raw.send(request(method="GET", last="a-1"))
+        await until(lambda: app.began == 2)
+        assert (await asked(raws[2], request(method="GET", last="a-1"))).status == 429
+        await raws[2].send(request(method="GET"))
+        await raws[3].send(request(method="GET", last="a-1", name="ben"))
+        for raw in raws[4:]:
+            await raw.send(request())
+        await until(lambda: app.began == 6)
+        app.go_on.set()
+        for raw in raws:
+            assert (await raw.answer()).status == 200
+        assert (await asked(raws[2], request(method="GET", last="a-1"))).status == 200
 
 
 async def test_a_slot_is_given_back_however_a_request_ends() -> None:
