@@ -22,7 +22,7 @@ from coretools.serving.web.answer_form import AnswerForm
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.principals import name_in
 from coretools.serving.web.quiet import MESSAGE_KEY, IsQuiet, is_quiet_now, never
-from coretools.serving.web.session_manager import Admission, SessionManager, SessionWatcher, as_user
+from coretools.serving.web.session_manager import Admission, SessionManager, as_user
 from coretools.serving.web.stores import Missed, Stores
 
 _SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
@@ -52,13 +52,12 @@ class Endpoint:
         role: str,
         stores: Stores,
         admission: Admission,
-        watcher: SessionWatcher | None = None,
         draining: Draining | None = None,
         is_quiet: IsQuiet = never,
     ) -> None:
         """`is_quiet` knows which requests have nothing to tell but their answer."""
         self._is_quiet = is_quiet
-        self.manager = SessionManager(server, stores, admission, role=role, watcher=watcher)
+        self.manager = SessionManager(server, stores, admission, role=role)
         self._draining = draining or Draining()
         self._role = role
         self._stores = stores

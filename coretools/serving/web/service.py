@@ -103,9 +103,8 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[ASG
                 environment=plan.environment,
                 others=plan.others,
                 stores=stores,
-                admission=Admission(_session_limits(config)),
+                admission=Admission(_session_limits(config), overseer.metrics),
                 watching=watching,
-                sessions=overseer.metrics,
                 draining=draining,
                 is_same_for_all=len(plan.roles) == 1 and verifier is None,
             )

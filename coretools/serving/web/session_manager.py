@@ -79,11 +79,35 @@ class OpenSession:
         self.used = time.monotonic()
 
 
+class SessionWatcher(Protocol):
+    """Told of sessions. Is quick, and raises nothing."""
+
+    def session_opened(self, role: str) -> None:
+        """One more."""
+        ...
+
+    def session_ended(self, role: str, reason: str) -> None:
+        """One less: `deleted`, `idle`, or `closed` where the server ended it."""
+        ...
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def session_opened(self, role: str) -> None:
+        """One more."""
+
+    def session_ended(self, role: str, reason: str) -> None:
+        """One less."""
+
+
 class Admission:
     """How many sessions are open, over all roles of a server."""
 
-    def __init__(self, limits: SessionLimits) -> None:
+    def __init__(self, limits: SessionLimits, watcher: SessionWatcher | None = None) -> None:
+        """`watcher` is told of every session."""
         self.limits = limits
+        self.watcher = watcher or Unwatched()
         self._by_principal: Counter[str] = Counter()
         self.opened = 0
         """Since the start."""
@@ -123,28 +147,6 @@ def as_user(principal: str) -> AuthenticatedUser:
     return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
 
-class SessionWatcher(Protocol):
-    """Told of sessions. Is quick, and raises nothing."""
-
-    def session_opened(self, role: str) -> None:
-        """One more."""
-        ...
-
-    def session_ended(self, role: str, reason: str) -> None:
-        """One less: `deleted`, `idle`, or `closed` where the server ended it."""
-        ...
-
-
-class Unwatched:
-    """Nobody looks."""
-
-    def session_opened(self, role: str) -> None:
-        """One more."""
-
-    def session_ended(self, role: str, reason: str) -> None:
-        """One less."""
-
-
 class SessionManager(StreamableHTTPSessionManager):
     """The SDK's manager, with a share for each principal and an event store for each session."""
 
@@ -155,7 +157,6 @@ class SessionManager(StreamableHTTPSessionManager):
         admission: Admission,
         *,
         role: str,
-        watcher: SessionWatcher | None = None,
     ) -> None:
         limits = admission.limits
         super().__init__(
@@ -171,7 +172,6 @@ class SessionManager(StreamableHTTPSessionManager):
         self._stores = stores
         self._admission = admission
         self._role = role
-        self._watcher = watcher or Unwatched()
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         principal = LOCAL if requestor is None else requestor["client_id"]
@@ -191,7 +191,7 @@ class SessionManager(StreamableHTTPSessionManager):
         self._server_instances[session] = transport
         events.open(session)
         self.sessions[session] = OpenSession(session, principal, events)
-        self._watcher.session_opened(self._role)
+        self._admission.watcher.session_opened(self._role)
         return transport
 
     @property
@@ -213,7 +213,7 @@ class SessionManager(StreamableHTTPSessionManager):
         session = self.sessions.pop(session_id, None)
         if session is not None:
             self._admission.leave(session.principal)
-            self._watcher.session_ended(self._role, _reason(transport))
+            self._admission.watcher.session_ended(self._role, _reason(transport))
         await super()._discard_session(session_id, transport)
         if session is not None and not self.is_closing:
             await self._forget(session)

@@ -20,7 +20,7 @@ from coretools.serving.server import Beside, build_shared
 from coretools.serving.web.endpoint import Endpoint
 from coretools.serving.web.principals import Role
 from coretools.serving.web.quiet import quiet_in
-from coretools.serving.web.session_manager import Admission, SessionWatcher
+from coretools.serving.web.session_manager import Admission
 from coretools.serving.web.stores import Stores
 
 
@@ -34,8 +34,6 @@ class Surroundings:
     admission: Admission
     watching: Callable[[str, Graph], Watcher]
     """Makes what is told of the calls of a role."""
-    sessions: SessionWatcher
-    """Told of the sessions of every role."""
     draining: Draining
     is_same_for_all: bool
     """Whether everybody who reaches the server has the same role."""
@@ -111,7 +109,6 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
             role=role.name,
             stores=around.stores,
             admission=around.admission,
-            watcher=around.sessions,
             draining=around.draining,
             is_quiet=quiet_in(assembly.graph),
         )

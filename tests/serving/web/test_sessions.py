@@ -109,8 +109,7 @@ async def place(
         build(registry),
         role="dev",
         stores=stores or MemoryStores(),
-        admission=Admission(limits or SessionLimits()),
-        watcher=watcher,
+        admission=Admission(limits or SessionLimits(), watcher),
         draining=Draining(),
     )
 
