@@ -60,8 +60,6 @@ def configure_logging(level: str, environment: Mapping[str, str], form: LogForma
     handler = StandardError()
     handler.setFormatter(JsonLines(redactor) if form == "json" else TextLines(redactor))
     least = logging.getLevelNamesMapping()[level.upper()]
-    # What no line of ours says need not be looked up for each record (logging, "Optimization").
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(level=max(least, logging.INFO), handlers=[handler], force=True)
     for name in OWN:
         logging.getLogger(name).setLevel(least)

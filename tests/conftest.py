@@ -3,9 +3,12 @@
 Figures that a test gives to `figure` stand at the end of the report, whichever worker ran it.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from coretools.log_lines import OWN, TALKATIVE
 
 Figure = Callable[[str], None]
 PRINTED = "figure"
@@ -26,3 +29,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in report.user_properties:
             if name == PRINTED:
                 terminalreporter.write_line(f"[{text}]")
+
+
+@pytest.fixture(autouse=True)
+def log_as_it_was() -> Iterator[None]:
+    """An entry point that is run in this process decides about the log of the process; the next test has its own."""
+    loggers = [logging.getLogger(name) for name in ("", *OWN, *TALKATIVE)]
+    levels = [one.level for one in loggers]
+    handlers = logging.root.handlers[:]
+    yield
+    for one, level in zip(loggers, levels, strict=True):
+        one.setLevel(level)
+    logging.root.handlers[:] = handlers

@@ -46,16 +46,21 @@ class HttpServer:
 
 
 @contextmanager
-def http_server(folder: Path, *words: str | Path, environment: Mapping[str, str] | None = None) -> Iterator[HttpServer]:
+def http_server(
+    folder: Path, *words: str | Path, environment: Mapping[str, str] | None = None, descriptors: int = 0
+) -> Iterator[HttpServer]:
     """One on a free port of 127.0.0.1, until the end of the block. Its log goes to a file in `folder`.
+
+    With `descriptors` it may have so many.
 
     It knows nothing of the variables by which whoever runs the tests has configured his own.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CORETOOLS_", VARIABLES))}
     log = folder / "coretools-http.log"
+    held = ["sh", "-c", 'ulimit -n "$0"; exec "$@"', str(descriptors)] if descriptors else []
     with log.open("wb") as written:
         process = subprocess.Popen(
-            [sys.executable, "-m", "servers.http_server", "--port", "0", *map(str, words)],
+            [*held, sys.executable, "-m", "servers.http_server", "--port", "0", *map(str, words)],
             cwd=TREE,
             env={**inherited, **(environment or {})},
             stdin=subprocess.DEVNULL,
