@@ -277,13 +277,17 @@ def _sentence(error: Any, path: str | None, variables: Mapping[str, str]) -> str
     written = next((one for one in variables if one == key or one.startswith(f"{key}.")), None)
     where = variables[written] if written else f"{path or 'configuration'}: {key}"
     if error["type"] == "extra_forbidden":
-        meant = _meant(written or key)
-        if meant and written:
-            meant = VARIABLES + meant.upper().replace(".", "__")
-        return f"{where}: not known{f'; did you mean {meant}?' if meant else ''}"
+        return f"{where}: not known{_suggested(written or key, is_variable=written is not None)}"
     if error["type"] == "tuple_type":
         return f'{where}: a list is wanted, such as ["a", "b"]'
     return f"{where}: {error['msg'][:200]}"
+
+
+def _suggested(key: str, *, is_variable: bool) -> str:
+    meant = _meant(key)
+    if not meant:
+        return ""
+    return f"; did you mean {VARIABLES + meant.upper().replace('.', '__') if is_variable else meant}?"
 
 
 def _meant(key: str) -> str:

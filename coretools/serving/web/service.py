@@ -22,7 +22,8 @@ from coretools.serving.ending import Ending
 from coretools.serving.web.application import PATH, Parts, application
 from coretools.serving.web.config import Config
 from coretools.serving.web.deadlines import protocol_of
-from coretools.serving.web.descriptors import places_for
+from coretools.serving.web.descriptors import places_for, taken_at_once
+from coretools.serving.web.drained import Drained
 from coretools.serving.web.engines import stores_of
 from coretools.serving.web.exposure import require_safe
 from coretools.serving.web.overseer import Overseer, Standing
@@ -37,6 +38,9 @@ BACKLOG = 2_048
 
 END_SECONDS = 5.0
 """After the drain: for what was cancelled to be gone."""
+
+GRACE_SECONDS = 2
+"""Between the end of the drain, when requests under way are ended with an answer, and the end of every connection."""
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +122,8 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[ASG
                     workplaces=opened,
                     pages=overseer.routes(),
                 )
-                yield overseer.observed(application(parts), PATH)
+                bounded = Drained(application(parts), draining, seconds=config.server.drain_seconds)
+                yield overseer.observed(bounded, PATH)
 
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
@@ -143,10 +148,17 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; asyncio has one number for how many wait in the kernel and how many it takes at once."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)
+
 
 def _uvicorn(config: Config, app: ASGIApp) -> uvicorn.Config:
     server = config.server
-    limits = config.limits.model_copy(update={"connections": places_for(config.limits.connections)})
+    places = places_for(config.limits.connections)
+    limits = config.limits.model_copy(update={"connections": places})
     return uvicorn.Config(
         app,
         http=protocol_of(limits, proxies=server.proxies, tls=tls_context(server)),
@@ -154,12 +166,13 @@ def _uvicorn(config: Config, app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
         interface="asgi3",
         log_config=None,
+        backlog=taken_at_once(places),
         access_log=False,
         server_header=False,
         date_header=True,
         proxy_headers=bool(server.proxies),
         forwarded_allow_ips=list(server.proxies),
-        timeout_graceful_shutdown=math.ceil(server.drain_seconds),
+        timeout_graceful_shutdown=math.ceil(server.drain_seconds) + GRACE_SECONDS,
         timeout_keep_alive=math.ceil(config.limits.keep_alive_seconds),
     )
 

@@ -153,7 +153,8 @@ def exported(replica: str, tools: Collection[str], routes: Collection[str] = ("/
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise BadSetting("telemetry.traces: needs the extra, as in `pip install 'coretools[telemetry]'`") from error
+        needed = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
+        raise BadSetting(f"telemetry.traces: needs {needed}") from error
     provider = provider_of(replica)
     tracing = Tracing(provider.get_tracer(__name__, __version__), routes)
     provider.add_span_processor(BatchSpanProcessor(scrubbing(OTLPSpanExporter(), tools)))

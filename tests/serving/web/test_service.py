@@ -178,3 +178,25 @@ async def test_registries_of_others_stand_beside_our_tools_in_every_role(tmp_pat
             answer = await hand.stateless("server/discover")
             assert answer.status_code == 200
         assert server.end() == 128 + signal.SIGTERM
+
+
+async def test_a_call_that_is_not_through_in_time_gets_an_answer(tmp_path: Path, root: Path) -> None:
+    """http-18: 503 instead of a connection that is cut, and no traceback in the log."""
+    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
+    with http_server(tmp_path, "--root", root, environment=short) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            answers: list[httpx2.Response] = []
+
+            async def call() -> None:
+                arguments = {"command": "sh -c 'echo > up; sleep 1000'"}
+                answers.append(await hand.stateless("tools/call", "run_command", arguments=arguments))
+
+            with anyio.fail_after(SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call)
+                    await until((root / "up").exists)
+                    server.process.send_signal(signal.SIGTERM)
+            assert (answers[0].status_code, answers[0].json()["error"]["data"]["kind"]) == (503, "ending")
+        assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
+        assert "Traceback" not in server.log.read_text()
