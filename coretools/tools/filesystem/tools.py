@@ -6,7 +6,7 @@ stand beside it: which lines an answer shows, what an edit changes, how a change
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated
 
 from pydantic import Field
@@ -18,7 +18,7 @@ from coretools.declare import Effect, asked_as, resource, tool
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.listing import beginning_with, list_directory
-from coretools.sandbox.reading import exists, open_file, read_bytes, status
+from coretools.sandbox.reading import OpenFile, exists, open_file, read_bytes, status
 from coretools.sandbox.roots import Roots
 from coretools.sandbox.text import decode
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
@@ -32,8 +32,13 @@ _CHANGES = threading.Lock()
 """One for the process, whatever the number of roots and callers: two edits of one file both land, also when they name
 it differently. Other processes are noticed by the file's version."""
 
+LARGE_BYTES = 1024 * 1024
+LARGE_READS = threading.BoundedSemaphore(2)
+"""Reads of larger files at once, in the whole process. Each holds several times the file, and the interpreter while it
+counts lines: with one in every worker thread, gigabytes are gone and nobody else is served for most of a minute."""
+
 _LOOK_SECONDS = 0.1
-"""Between two looks whether a call that waits for another change was cancelled."""
+"""Between two looks whether a call that waits for its turn was cancelled."""
 
 LineCount = Annotated[int | None, Field(ge=1)]
 
@@ -83,11 +88,16 @@ class Filesystem:
         """Read a text file: all, `limit` lines from line `offset` (from 1), or `head` or `tail` lines."""
         lines = Lines(offset=offset, limit=limit, head=head, tail=tail)
         lines.check()
-        with open_file(self._roots, path) as file:
-            data = file.read(self._limits.file_bytes)
-            shown = file.shown
-        text = decode(data, shown)
-        seen = window(text.text, lines, shown=shown, budget_bytes=self._limits.read_bytes)
+        with (
+            open_file(self._roots, path) as file,
+            _turn(LARGE_READS) if file.size > LARGE_BYTES else nullcontext(),
+        ):
+            return self._text(file, lines)
+
+    def _text(self, file: OpenFile, lines: Lines) -> FileText:
+        data = file.read(self._limits.file_bytes)
+        text = decode(data, file.shown)
+        seen = window(text.text, lines, shown=file.shown, budget_bytes=self._limits.read_bytes)
         return FileText(
             content=seen.text(),
             encoding=text.encoding,
@@ -167,12 +177,17 @@ class Filesystem:
         return Done(said=f"moved {old} to {new}")
 
 
+def _alone() -> AbstractContextManager[None]:
+    """One change at a time."""
+    return _turn(_CHANGES)
+
+
 @contextmanager
-def _alone() -> Iterator[None]:
-    """One change at a time; a call that was cancelled stops waiting."""
-    while not _CHANGES.acquire(timeout=_LOOK_SECONDS):
+def _turn(turns: "threading.Lock | threading.Semaphore") -> Iterator[None]:
+    """Wait for one; a call that was cancelled stops waiting."""
+    while not turns.acquire(timeout=_LOOK_SECONDS):
         check_cancelled()
     try:
         yield
     finally:
-        _CHANGES.release()
+        turns.release()

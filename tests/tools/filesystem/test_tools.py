@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from coretools.errors import (
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
-from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, Filesystem
 
 
 @pytest.fixture
@@ -335,3 +336,16 @@ def test_an_absolute_path_beneath_the_root_is_accepted(files: Filesystem, top: P
     """filesystem-1."""
     (top / "a").write_text("a\n")
     assert files.read_file(str(top / "a")).text() == "a\n"
+
+
+def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Roots, top: Path) -> None:
+    """filesystem-10: else a caller with a few dozen requests takes gigabytes, and the processor from everybody."""
+    (top / "large.txt").write_bytes(b"line\n" * (LARGE_BYTES // 5 + 1))
+    (top / "small.txt").write_bytes(b"small")
+    tools = Filesystem(roots, Limits())
+    with ThreadPoolExecutor(3) as threads:
+        with LARGE_READS, LARGE_READS:
+            waiting = [threads.submit(tools.read_file, "large.txt", head=1) for _ in range(2)]
+            assert threads.submit(tools.read_file, "small.txt").result(30).content == "small"
+            assert not any(one.done() for one in waiting)
+        assert all(one.result(30).content.startswith("line\n[line 1 of ") for one in waiting)
