@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 
 from benchmarks.http_tools import Meeting
 from benchmarks.workplace import SAMPLE_BYTES, sample_text
-from coretools.serving.web.memory_stores import MemoryStores
 from coretools.serving.web.replay import SessionEvents
+from coretools.serving.web.shared.memory_stores import MemoryStores
 
 BACKLOG = 2048
 

@@ -18,9 +18,9 @@ import pytest
 
 from coretools.confinement import grants
 from coretools.redact import secret_values
+from coretools.serving.web.auth.exposure import require_safe
+from coretools.serving.web.auth.hashed_tokens import create_token, read_tokens
 from coretools.serving.web.config import VARIABLES, Config, read_config
-from coretools.serving.web.exposure import require_safe
-from coretools.serving.web.hashed_tokens import create_token, read_tokens
 from coretools.serving.web.service import END_SECONDS
 from tests.image import (
     COMPOSE,

@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from coretools.serving.web.hashed_tokens import create_token
+from coretools.serving.web.auth.hashed_tokens import create_token
 from tests.fresh_root import missing, words_for
 from tests.image import environment_of, last
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from coretools.client.output import complain, put
 from coretools.errors import BadSetting, InputOutput, InvalidArguments
-from coretools.serving.web.hashed_tokens import Entry, create_token, read_tokens, revoke_tokens
+from coretools.serving.web.auth.hashed_tokens import Entry, create_token, read_tokens, revoke_tokens
 
 FILE_VARIABLE = "CORETOOLS_HTTP_AUTH__TOKENS"
 """The same as for the server."""

@@ -13,7 +13,7 @@ import pytest
 from coretools.client.main import main
 from coretools.client.tokens import FILE_VARIABLE, expiry
 from coretools.errors import InvalidArguments
-from coretools.serving.web.hashed_tokens import entry_of, read_tokens
+from coretools.serving.web.auth.hashed_tokens import entry_of, read_tokens
 from tests.serving.peer import TREE
 
 Captured = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from coretools.serving.web.watching import note_refusal
+from coretools.serving.web.operations.watching import note_refusal
 
 SERVER_FAULT = 500
 

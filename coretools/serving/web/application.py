@@ -7,17 +7,17 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.serving.web.answers import refusal
-from coretools.serving.web.bodies import Bodies
+from coretools.serving.web.auth.exposure import allowed_hosts
+from coretools.serving.web.auth.failures import Failures
+from coretools.serving.web.auth.gate import Gate
+from coretools.serving.web.auth.resource_metadata import metadata_routes, metadata_url
 from coretools.serving.web.config import Config
-from coretools.serving.web.exposure import allowed_hosts
-from coretools.serving.web.failures import Failures
-from coretools.serving.web.gate import Gate
-from coretools.serving.web.guard import Guard
+from coretools.serving.web.guarding.bodies import Bodies
+from coretools.serving.web.guarding.guard import Guard
+from coretools.serving.web.guarding.throttle import Slots, Throttle
 from coretools.serving.web.principals import Rates, Verifier, role_in
 from coretools.serving.web.request_ids import RequestIds
-from coretools.serving.web.resource_metadata import metadata_routes, metadata_url
-from coretools.serving.web.stores import Stores
-from coretools.serving.web.throttle import Slots, Throttle
+from coretools.serving.web.shared.stores import Stores
 from coretools.serving.web.workplaces import Workplace
 
 PATH = "/mcp"

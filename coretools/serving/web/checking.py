@@ -2,9 +2,9 @@
 
 from coretools.serving.draining import Draining
 from coretools.serving.web.application import PATH
-from coretools.serving.web.exposure import allowed_hosts, is_exposed
+from coretools.serving.web.auth.exposure import allowed_hosts, is_exposed
+from coretools.serving.web.guarding.tls import tls_context
 from coretools.serving.web.service import Plan, served
-from coretools.serving.web.tls import tls_context
 
 
 async def checked(plan: Plan) -> list[str]:

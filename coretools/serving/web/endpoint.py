@@ -23,7 +23,7 @@ from coretools.serving.web.answers import refusal
 from coretools.serving.web.principals import name_in
 from coretools.serving.web.quiet import MESSAGE_KEY, IsQuiet, is_quiet_now, never
 from coretools.serving.web.session_manager import Admission, SessionManager, as_user
-from coretools.serving.web.stores import Missed, Stores
+from coretools.serving.web.shared.stores import Missed, Stores
 
 _SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
 _LAST_EVENT = LAST_EVENT_ID_HEADER.encode("ascii")

@@ -11,9 +11,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from coretools.serving.web.endpoint import Endpoint
-from coretools.serving.web.memory_stores import MemoryStores
 from coretools.serving.web.principals import DEFAULT_ROLE
 from coretools.serving.web.session_manager import Admission, SessionLimits
+from coretools.serving.web.shared.memory_stores import MemoryStores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

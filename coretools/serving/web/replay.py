@@ -10,7 +10,7 @@ from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventStore
 from mcp_types import JSONRPCMessage
 
 from coretools.errors import Unreachable
-from coretools.serving.web.stores import EventLog, Stores
+from coretools.serving.web.shared.stores import EventLog, Stores
 
 
 class SessionEvents(EventStore):

@@ -20,18 +20,18 @@ from coretools.registry import Registry
 from coretools.serving.draining import Draining
 from coretools.serving.ending import Ending
 from coretools.serving.web.application import PATH, Parts, application
+from coretools.serving.web.auth.exposure import require_safe
+from coretools.serving.web.auth.verifiers import verifier_of
 from coretools.serving.web.config import Config
-from coretools.serving.web.deadlines import protocol_of
-from coretools.serving.web.descriptors import places_for, taken_at_once
 from coretools.serving.web.drained import Drained
-from coretools.serving.web.engines import stores_of
-from coretools.serving.web.exposure import require_safe
-from coretools.serving.web.overseer import Overseer, Standing
+from coretools.serving.web.guarding.deadlines import protocol_of
+from coretools.serving.web.guarding.descriptors import places_for, taken_at_once
+from coretools.serving.web.guarding.tls import tls_context
+from coretools.serving.web.operations.overseer import Overseer, Standing
+from coretools.serving.web.operations.tracing import Tracing, exported
 from coretools.serving.web.principals import Role
 from coretools.serving.web.session_manager import Admission, SessionLimits
-from coretools.serving.web.tls import tls_context
-from coretools.serving.web.tracing import Tracing, exported
-from coretools.serving.web.verifiers import verifier_of
+from coretools.serving.web.shared.engines import stores_of
 from coretools.serving.web.workplaces import Surroundings, workplaces
 
 BACKLOG = 2_048

@@ -22,7 +22,7 @@ from coretools.call import LOCAL
 from coretools.errors import Unreachable
 from coretools.serving.web.quiet import SessionTransport, is_quiet_now
 from coretools.serving.web.replay import SessionEvents
-from coretools.serving.web.stores import Stores
+from coretools.serving.web.shared.stores import Stores
 
 RETRY_MILLISECONDS = 500
 """When a client that was sent away should come back."""

@@ -21,7 +21,7 @@ from coretools.serving.web.endpoint import Endpoint
 from coretools.serving.web.principals import Role
 from coretools.serving.web.quiet import quiet_in
 from coretools.serving.web.session_manager import Admission
-from coretools.serving.web.stores import Stores
+from coretools.serving.web.shared.stores import Stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

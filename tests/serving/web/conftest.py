@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serving.web.authorization_server import AuthorizationServer
-from tests.serving.web.redis_server import RedisServer
+from tests.serving.web.auth.authorization_server import AuthorizationServer
+from tests.serving.web.shared.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")

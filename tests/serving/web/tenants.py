@@ -22,7 +22,7 @@ from coretools.call import Call, confirmed
 from coretools.declare import Effect, asks, tool
 from coretools.registry import Registry
 from coretools.serving.task_extension import IDENTIFIER
-from coretools.serving.web.hashed_tokens import create_token
+from coretools.serving.web.auth.hashed_tokens import create_token
 from coretools.serving.web.service import Plan
 from tests.serving.web.by_hand import ACCEPT, LATEST, STATELESS
 from tests.serving.web.plans import plan_of

@@ -18,8 +18,8 @@ from coretools.call import Call
 from coretools.declare import Effect, tool
 from coretools.registry import Registry
 from coretools.serving.serve import http_app
-from coretools.serving.web.memory_stores import MemoryStores
 from coretools.serving.web.replay import SessionEvents
+from coretools.serving.web.shared.memory_stores import MemoryStores
 from tests.serving.http_peer import listening
 
 SECONDS = 10

@@ -6,10 +6,10 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from coretools.serving.web.bodies import Bodies
 from coretools.serving.web.config import LimitsSection
+from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.request_ids import RequestIds
-from tests.serving.web.raw_peer import Raw, connected, respond, served, until
+from tests.serving.web.guarding.raw_peer import Raw, connected, respond, served, until
 
 
 class Waiting:

@@ -19,9 +19,9 @@ from coretools.registry import Registry
 from coretools.serving.draining import Draining
 from coretools.serving.serve import build, http_app
 from coretools.serving.web.endpoint import Endpoint
-from coretools.serving.web.memory_stores import MemorySessions, MemoryStores
 from coretools.serving.web.principals import Principal, put
 from coretools.serving.web.session_manager import Admission, SessionLimits
+from coretools.serving.web.shared.memory_stores import MemorySessions, MemoryStores
 from tests.process.tree import until
 from tests.serving.http_peer import listening
 from tests.serving.web.by_hand import Hand, messages_in

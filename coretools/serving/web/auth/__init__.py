@@ -1,0 +1,1 @@
+"""Who may call: tokens, what they open, and what is open without any."""

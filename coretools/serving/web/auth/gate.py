@@ -1,0 +1,170 @@
+"""Nobody gets to an endpoint without a good token: whatever the method, and before a byte of the body is read.
+
+The token comes in the Authorization header and nowhere else (RFC 6750, 2.1; an address is written to logs). It is
+never written anywhere.
+"""
+
+import asyncio
+import math
+import re
+import time
+
+import anyio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.errors import CoreError, Unreachable
+from coretools.serving.web.answers import refusal
+from coretools.serving.web.auth.failures import Failures
+from coretools.serving.web.principals import NotEntitled, Principal, Verifier, put
+
+LONGEST_TOKEN = 8 * 1024
+RETRY_SECONDS = 5
+"""What a client is told to wait when a token can't be judged now."""
+
+LOOK_SECONDS = 5.0
+"""Between two looks whether the token of whoever listens is still good."""
+
+_BEARER = re.compile(r"bearer +(?P<token>[^ ].*)", re.IGNORECASE | re.DOTALL)
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""`b64token` of RFC 6750, 2.1."""
+
+_LISTENING = b"subscriptions/listen"
+
+
+class Gate:
+    """Puts the principal of a request into its scope, or refuses it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        verifier: Verifier | None,
+        *,
+        failures: Failures,
+        metadata_url: str | None = None,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """Without a verifier everybody is let in, as one principal. `metadata_url` says where tokens are to be had."""
+        self._app = app
+        self._verifier = verifier
+        self._failures = failures
+        self._look_seconds = look_seconds
+        self._challenge = f'resource_metadata="{metadata_url}"' if metadata_url else 'realm="coretools"'
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        elif self._verifier is None:
+            put(scope, Principal())
+            await self._app(scope, receive, send)
+        else:
+            found = await self._judged(scope, self._verifier)
+            if not isinstance(found, Principal):
+                await found(scope, receive, send)
+                return
+            put(scope, found)
+            if _is_listening(scope):
+                await self._while_good(found, self._verifier, scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+
+    async def _judged(self, scope: Scope, verifier: Verifier) -> Principal | ASGIApp:
+        """Whose a request is, or the answer that refuses it."""
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) > 1:
+            return refusal(400, "send one Authorization header", kind="invalid-request")
+        bearer = _BEARER.fullmatch(given[0].decode("latin-1")) if given else None
+        if bearer is None:
+            return self._unauthorized("send a bearer token in the Authorization header")
+        address = scope["client"][0] if scope.get("client") else ""
+        seconds = self._failures.wait_seconds(address)
+        if seconds > 0:
+            headers = {"Retry-After": str(math.ceil(seconds))}
+            return refusal(429, "too many wrong tokens; wait", kind="too-many-failures", headers=headers)
+        return await self._verified(bearer["token"], address, verifier)
+
+    async def _verified(self, token: str, address: str, verifier: Verifier) -> Principal | ASGIApp:
+        try:
+            is_token = len(token) <= LONGEST_TOKEN and _TOKEN.fullmatch(token)
+            principal = await verifier.verify(token) if is_token else None
+        except NotEntitled as error:
+            return self._forbidden(error)
+        except Unreachable as error:
+            return refusal(503, str(error), kind=error.kind, headers={"Retry-After": str(RETRY_SECONDS)})
+        if principal is None:
+            self._failures.note(address, token)
+            return self._wrong()
+        return principal
+
+    def _wrong(self) -> ASGIApp:
+        # One sentence for all that can be wrong: which it is helps only who guesses.
+        return self._unauthorized("the token is not valid here, or not any more", error='error="invalid_token"')
+
+    def _unauthorized(self, message: str, *, error: str = "") -> ASGIApp:
+        # RFC 6750, 3.1: no error code for a request without a token.
+        challenge = ", ".join(part for part in (error, self._challenge) if part)
+        return refusal(401, message, kind="unauthorized", headers={"WWW-Authenticate": f"Bearer {challenge}"})
+
+    def _forbidden(self, error: NotEntitled) -> ASGIApp:
+        headers = {}
+        if error.scopes:
+            scopes = " ".join(error.scopes)
+            headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scopes}", {self._challenge}'
+        return refusal(403, str(error), kind=error.kind, headers=headers)
+
+    async def _while_good(
+        self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a stream, and end it when the token does, be it by its time or by being revoked."""
+        answer = _Answer(send)
+        with anyio.CancelScope() as limited:
+            looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
+            try:
+                await self._app(scope, receive, answer.send)
+            finally:
+                looking.cancel()
+        if limited.cancelled_caught and not answer.is_begun:
+            await self._wrong()(scope, receive, send)
+        elif limited.cancelled_caught and not answer.is_over:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _look(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
+        """End what a token opened once it opens nothing any more, or another's."""
+        ends_at = math.inf if principal.expires_at is None else principal.expires_at
+        while (left := ends_at - time.time()) > 0:
+            await anyio.sleep(min(left, self._look_seconds))
+            try:
+                found = await verifier.verify(token)
+            except CoreError:  # it can't be told: it may be that the token is revoked
+                break
+            if found is None or (found.name, found.role) != (principal.name, principal.role):
+                break
+        limited.cancel()
+
+
+class _Answer:
+    """How far an answer has come."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.is_begun = False
+        self.is_over = False
+
+    async def send(self, message: Message) -> None:
+        self.is_begun = True
+        self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+
+def _is_listening(scope: Scope) -> bool:
+    """Whether a request only listens. A call was allowed when it came, and has a deadline of its own."""
+    return scope["method"] == "GET" or (b"mcp-method", _LISTENING) in scope["headers"]
+
+
+def _token_in(scope: Scope) -> str:
+    """The token of a request that was let in."""
+    given = next(value for name, value in scope["headers"] if name == b"authorization")
+    bearer = _BEARER.fullmatch(given.decode("latin-1"))
+    return bearer["token"] if bearer else ""

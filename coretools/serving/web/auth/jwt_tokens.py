@@ -1,0 +1,157 @@
+"""Access tokens of an authorization server: JWTs, judged by its public keys (RFC 7519, RFC 9068, RFC 8725).
+
+PyJWT does the cryptography and the claims of time, issuer and audience. What is here is which tokens it gets to see,
+with which key, and whose a good one is.
+"""
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+
+from coretools.serving.web.auth.issuer_keys import IssuerKeys
+from coretools.serving.web.config import JwtSection
+from coretools.serving.web.principals import DEFAULT_ROLE, NotEntitled, Principal
+
+LONGEST_ID = 256
+"""Characters of a key's id, of a subject and of a client: OpenID Connect Core 1.0 has 255 for a subject."""
+
+ID_TOKEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash"})
+"""Only ID tokens have these (OpenID Connect Core 1.0, 2 and 3.3.2.11). They are for the client and not for a server."""
+
+MOST_KNOWN = 1_024
+"""Good tokens that are not judged again with each request: that takes a quarter of a millisecond."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """A token that was judged, by a key."""
+
+    principal: Principal
+    until: float
+    kid: str
+    key: jwt.PyJWK
+
+
+class JwtTokens:
+    """Tokens of one issuer for one audience."""
+
+    def __init__(
+        self,
+        section: JwtSection,
+        *,
+        audience: str,
+        roles: Collection[str],
+        clock: Callable[[], float] = time.monotonic,
+        most_known: int = MOST_KNOWN,
+    ) -> None:
+        """`roles` are those that there are; `audience` counts where the section names none."""
+        self._section = section
+        self._audience = section.audience or audience
+        self._roles = roles
+        self._types = {type_of(one) for one in section.token_types}
+        self._most_known = most_known
+        self._known: OrderedDict[bytes, _Good] = OrderedDict()
+        self._keys = IssuerKeys(section.issuer, url=section.jwks_url, algorithms=section.algorithms, clock=clock)
+
+    async def verify(self, token: str) -> Principal | None:
+        """The principal of a token.
+
+        Raises:
+            Unreachable: its key is not known, and the keys can't be fetched. NotEntitled: a scope or a role is missing.
+        """
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._known.get(digest)
+        # Keys that are fetched again are other objects, also where nothing changed.
+        if known is not None and known.until > time.time() and known.key is await self._key_of(known):
+            return known.principal
+        try:
+            good = await self._judged(token)
+        # OverflowError: a time that is no number of seconds, such as 1e999.
+        except (jwt.PyJWTError, OverflowError) as error:
+            # The name alone: the text could hold what the token holds.
+            _logger.info("token refused: %s", type(error).__name__)
+            return None
+        self._known[digest] = good
+        while len(self._known) > self._most_known:
+            self._known.popitem(last=False)
+        return good.principal
+
+    async def _key_of(self, good: _Good) -> jwt.PyJWK | None:
+        return await self._keys.key(good.kid, good.key.algorithm_name)
+
+    async def _judged(self, token: str) -> _Good:
+        header = jwt.get_unverified_header(token)
+        algorithm, kid = header.get("alg"), header.get("kid", "")
+        if algorithm not in self._section.algorithms:
+            raise jwt.InvalidAlgorithmError
+        if type_of(header.get("typ", "JWT")) not in self._types:
+            raise jwt.InvalidTokenError
+        key = await self._keys.key(kid, algorithm) if kid and len(kid) <= LONGEST_ID else None
+        if key is None:
+            raise jwt.InvalidKeyError
+        claims = self._claims(token, key)
+        self._require_scopes(claims)
+        until = float(claims["exp"]) + self._section.leeway_seconds
+        return _Good(Principal(name=self._name(claims), role=self._role(claims), expires_at=until), until, kid, key)
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[key.algorithm_name],
+            audience=self._audience,
+            issuer=self._section.issuer,
+            leeway=self._section.leeway_seconds,
+            options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
+        )
+        # `cnf` binds a token to a key of its owner (RFC 7800, 9449, 8705): whoever only has the token is not he.
+        if "cnf" in claims or ID_TOKEN_CLAIMS & claims.keys():
+            raise jwt.InvalidTokenError
+        return claims
+
+    def _name(self, claims: Mapping[str, Any]) -> str:
+        """An issuer has no `#`, and a name of a token file neither that nor a `:`, so names of two kinds never meet."""
+        kind, claim = ("sub", "sub") if claims.get("sub") is not None else ("client", "client_id")
+        value = claims.get(claim)
+        if isinstance(value, str) and value and value.isprintable() and len(value) <= LONGEST_ID:
+            return f"{self._section.issuer}#{kind}:{value}"
+        raise jwt.MissingRequiredClaimError(claim)
+
+    def _require_scopes(self, claims: Mapping[str, Any]) -> None:
+        given = _words(claims.get("scope", claims.get("scp")))
+        missing = [scope for scope in self._section.scopes if scope not in given]
+        if missing:
+            raise NotEntitled(f"the token lacks the scope {' '.join(missing)}", scopes=self._section.scopes)
+
+    def _role(self, claims: Mapping[str, Any]) -> str:
+        """The first of the operator's roles that the claim has. Who has none may not call, which no scope changes."""
+        claim, roles = self._section.role_claim, self._section.roles
+        if claim:
+            value = claims.get(claim)
+            values = value if isinstance(value, list) else [value]
+            found = next((role for wanted, role in roles.items() if wanted in values), None)
+        else:
+            found = DEFAULT_ROLE
+        if found is None or found not in self._roles:
+            raise NotEntitled("no role here goes with this token; ask the operator")
+        return found
+
+
+def type_of(typ: object) -> str:
+    """A `typ` as it is compared: a media type, `application/` left out (RFC 7515, 4.1.9)."""
+    return typ.lower().removeprefix("application/") if isinstance(typ, str) else ""
+
+
+def _words(value: object) -> Collection[str]:
+    """Scopes are words in a text (RFC 9068, 2.2.3); some servers write a list."""
+    if isinstance(value, str):
+        return value.split(" ")
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else ()

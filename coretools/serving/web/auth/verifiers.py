@@ -1,0 +1,38 @@
+"""Which tokens the configuration lets in: those of a file, those of an authorization server, or both."""
+
+from coretools.serving.web.auth.hashed_tokens import PREFIX
+from coretools.serving.web.auth.jwt_tokens import JwtTokens
+from coretools.serving.web.auth.token_file import TokenFile
+from coretools.serving.web.config import Config
+from coretools.serving.web.principals import DEFAULT_ROLE, Principal, Verifier
+
+
+class Either:
+    """Tokens of ours are looked up in the file, all others are the authorization server's."""
+
+    def __init__(self, ours: Verifier, others: Verifier) -> None:
+        self._ours = ours
+        self._others = others
+
+    async def verify(self, token: str) -> Principal | None:
+        """The principal of a token.
+
+        Raises:
+            Unreachable: it can't be told now. NotEntitled: it is somebody's who may not call here.
+        """
+        return await (self._ours if token.startswith(PREFIX) else self._others).verify(token)
+
+
+def verifier_of(config: Config) -> Verifier | None:
+    """What judges tokens; None where everybody is let in.
+
+    Raises:
+        BadSetting: the token file can't be used.
+    """
+    roles = frozenset(config.roles or (DEFAULT_ROLE,))
+    section = config.auth.jwt
+    in_file = TokenFile(config.auth.tokens, roles=roles) if config.auth.tokens else None
+    by_jwt = JwtTokens(section, audience=config.server.public_url, roles=roles) if section else None
+    if in_file is not None and by_jwt is not None:
+        return Either(in_file, by_jwt)
+    return in_file or by_jwt

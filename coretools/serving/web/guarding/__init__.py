@@ -1,0 +1,1 @@
+"""What holds strangers off: names, headers, bodies, deadlines, shares."""

@@ -1,0 +1,291 @@
+"""Time and room for one connection: uvicorn waits for ever for a header, a body, and a client that takes nothing.
+
+Stands on the protocol class of uvicorn 0.54 and on the names of it that `test_deadlines.py` lists.
+It also makes sure that of everything on a connection only whole requests, one at a time, are acted on: what comes
+behind a request before its answer is dropped, and the answer is the last one there.
+"""
+
+import asyncio
+import logging
+import ssl
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from coretools.serving.web.answers import refusal
+from coretools.serving.web.config import LimitsSection
+from coretools.serving.web.guarding.outgoing import Outgoing
+from coretools.serving.web.guarding.request_head import Fault, fault_in
+from coretools.serving.web.guarding.seats import LOOPBACK, Seats
+
+LINGER_SECONDS = 2.0
+"""After an answer that comes before the end of its request: what still arrives is dropped. A socket that is closed with
+something unread in it is reset, and the client may never see the answer (RFC 9112, 9.6)."""
+
+MOST_ENDS = 1024
+LEAST_GAP = 16
+"""A chunked body may have so many ends of lines; with more, they must be so many bytes apart. Chunks of one byte cost a
+hundred times what they carry: 256 KB of them stop everybody for half a second."""
+
+LATE = Fault(408, "too-late", "the request did not come in time")
+MALFORMED = Fault(400, "bad-request", "this is no request of HTTP that can be served")
+UNKNOWN_CODING = Fault(501, "bad-request", "of transfer codings there is only chunked")
+SMALL_CHUNKS = Fault(400, "bad-request", "the chunks of the body are too small")
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\ncache-control: no-store\r\n"
+    b"connection: close\r\n\r\n"
+)
+_logger = logging.getLogger("uvicorn.error.connections")
+_logger.setLevel(logging.ERROR)
+"""uvicorn warns of each connection that brings what is no request, or an upgrade: strangers would fill the disk of the
+log. What it finds wrong with the application are errors, and are said."""
+
+_CODING_FAULT = 501
+_HEADER_FAULT = 431
+
+
+class TimedProtocol(H11Protocol):
+    """One connection. `protocol_of` makes the class for a server; this one has no limits."""
+
+    limits: ClassVar[LimitsSection]
+    seats: ClassVar[Seats]
+    tls: ClassVar[ssl.SSLContext | None] = None
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.conn = h11.Connection(h11.SERVER, self.limits.header_bytes)
+        self.ws_protocol_class = None
+        self.logger = _logger
+        # uvicorn says a whole number, and hands it to `call_later`, which takes any.
+        self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
+        self._seat: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._phase: tuple[object, RequestResponseCycle | None] | None = None
+        self._outgoing: Outgoing | None = None
+        self._dropped = 0
+        self._ends = 0
+        self._wire_bytes = 0
+        self._is_lingering = False
+        self._shaking: asyncio.Task[None] | None = None
+        self._early = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place, or answer that there is none."""
+        peer = transport.get_extra_info("peername")
+        self._seat = self.seats.take(peer[0] if isinstance(peer, tuple) else None)
+        if self._seat is not None and self.tls is not None:
+            self._shaking = self.loop.create_task(self._secure(transport, self.tls))
+        elif self._seat is not None:
+            self._begin(transport)
+        else:
+            if self.tls is None:
+                transport.write(_FULL)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give everything back."""
+        if self._seat is not None:
+            self.seats.give(self._seat)
+            self._seat = None
+            self._disarm()
+            if self._outgoing is not None:
+                self._outgoing.lost()
+                super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand to uvicorn what belongs to the request that is being received, and nothing else."""
+        if self._outgoing is None:  # TLS gives what came with its handshake before it says that it is through
+            self._early += data
+            return
+        state = self.conn.their_state
+        if self._is_lingering or state not in (h11.IDLE, h11.SEND_BODY):
+            self._drop(len(data))
+            return
+        fault = self._fault_in_head(data) if state is h11.IDLE else self._fault_in_body(data)
+        if fault is not None:
+            self._refuse(fault)
+            return
+        super().data_received(data)
+        behind = len(self.conn.trailing_data[0])
+        if behind and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._drop(behind)
+            # h11 holds no more of it, and without reading nobody would see that the client goes away.
+            self.flow.resume_reading()
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's text says less
+        """Answer what h11 could not read. Called while its error is handled."""
+        error = sys.exception()
+        hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 0
+        if hint == _HEADER_FAULT:
+            self._refuse(Fault(hint, "header-too-long", "the header is too long: send fewer or shorter fields"))
+        else:
+            self._refuse(UNKNOWN_CODING if hint == _CODING_FAULT else MALFORMED)
+
+    def on_response_complete(self) -> None:
+        """An answer is out. One that came before the end of its request is the last."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY:
+            self._close()
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        if self._is_lingering:
+            self._abort()
+        else:
+            super().shutdown()
+
+    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        """Speak TLS from here on. uvicorn would have asyncio do it, with a minute for each and without a place."""
+        seconds = self.limits.header_seconds
+        try:
+            secured = await self.loop.start_tls(
+                transport, self, tls, server_side=True, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds
+            )
+        except OSError:  # of TLS, of the connection, or of time
+            self.connection_lost(None)
+            return
+        if self._seat is None or secured is None:
+            return  # it went away with the last byte of its handshake
+        self._begin(secured)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._outgoing = Outgoing(transport, self.limits.write_seconds, self._close)
+        super().connection_made(self._outgoing)
+        self._watch()
+
+    def _fault_in_head(self, data: bytes) -> Fault | None:
+        received = self.conn.trailing_data[0] + data
+        most = self.limits.header_bytes
+        fault = fault_in(received, most_bytes=most, most_fields=self.limits.headers)
+        if fault is None and len(received) > most and b"\ntransfer-encoding" in received[:most].lower():
+            return SMALL_CHUNKS if self._is_dense(data) else None
+        return fault
+
+    def _fault_in_body(self, data: bytes) -> Fault | None:
+        is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
+        return SMALL_CHUNKS if is_chunked and self._is_dense(data) else None
+
+    def _is_dense(self, data: bytes) -> bool:
+        self._ends += data.count(b"\n")
+        self._wire_bytes += len(data)
+        return self._ends > MOST_ENDS and self._ends * LEAST_GAP > self._wire_bytes
+
+    def _watch(self) -> None:
+        """Set the time for what the client has to send now."""
+        phase = (self.conn.their_state, self.cycle)
+        if self._is_lingering or phase == self._phase:
+            return
+        self._phase = phase
+        self._disarm()
+        self._ends = self._wire_bytes = 0
+        if phase[0] is h11.IDLE:
+            self._timer = self.loop.call_later(self.limits.header_seconds, self._head_is_late)
+        elif phase[0] is h11.SEND_BODY:
+            self._timer = self.loop.call_later(self.limits.body_seconds, self._refuse, LATE)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _head_is_late(self) -> None:
+        if self.conn.trailing_data[0]:
+            self._refuse(LATE)
+        else:  # a connection that never said a word gets none
+            self._abort()
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer without the app, and close. The app, where it has the request already, is told that nobody waits."""
+        cycle = self.cycle
+        is_begun = cycle is not None and not cycle.response_complete
+        if is_begun:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self._abort()
+            return
+        answer = refusal(fault.status, fault.message, kind=fault.kind, headers=_HEADERS)
+        head = h11.Response(status_code=fault.status, headers=answer.raw_headers, reason=b"")
+        self.transport.write(self.conn.send(head))
+        if not (is_begun and self.scope["method"] == "HEAD"):
+            self.transport.write(self.conn.send(h11.Data(data=bytes(answer.body))))
+        self.transport.write(self.conn.send(h11.EndOfMessage()))
+        self._dropped += 1
+        self.transport.close()
+
+    def _drop(self, count: int) -> None:
+        """Count bytes that are not acted on; too many end the connection."""
+        self._dropped += count
+        if self._is_lingering:
+            most = self.limits.body_bytes
+        else:
+            most = self.limits.header_bytes
+            self.cycle.keep_alive = False
+        if self._dropped > most:
+            self._abort()
+
+    def _close(self) -> None:
+        """Close, or first take for a moment what the client is still sending."""
+        if self._outgoing is None or self._is_lingering:
+            return
+        if not self._dropped and self.conn.their_state not in (h11.SEND_BODY, h11.ERROR):
+            self._outgoing.really_close()
+            return
+        self._is_lingering = True
+        self._unset_keepalive_if_required()
+        self._disarm()
+        self._timer = self.loop.call_later(LINGER_SECONDS, self._lingered)
+        self._outgoing.half_close()
+
+    def _lingered(self) -> None:
+        if self._outgoing is not None and self._outgoing.get_write_buffer_size():
+            self._outgoing.really_close()  # it reads slowly; the time for that is another
+        else:
+            self._abort()
+
+    def _abort(self) -> None:
+        if self._outgoing is not None:
+            self._outgoing.abort()
+
+
+_HEADERS = {
+    "Connection": "close",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def protocol_of(
+    limits: LimitsSection,
+    *,
+    proxies: Sequence[str] = (),
+    many: Sequence[str] = LOOPBACK,
+    tls: ssl.SSLContext | None = None,
+) -> type:
+    """A protocol class for `uvicorn.Config(http=...)`. One class is for one server: it counts its connections.
+
+    Addresses in `proxies` and `many` stand for many clients and have no share of their own. With `tls` it is spoken
+    on every connection; uvicorn itself is told of no certificate.
+
+    Raises:
+        BadSetting: one of them is neither an address nor a network.
+    """
+    seats = Seats(limits.connections, many=(*many, *proxies))
+    return type("TimedProtocol", (TimedProtocol,), {"limits": limits, "seats": seats, "tls": tls})

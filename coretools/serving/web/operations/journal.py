@@ -1,0 +1,106 @@
+"""The log of what a server did: a line for each call, and one for each HTTP request that was not simply answered.
+
+Names, figures and outcomes only: no arguments, no contents, no token, no id of a session. How a line is written is
+decided in `coretools.log_lines`.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from opentelemetry.trace import get_current_span
+
+from coretools.dispatch import Outcome, Underway
+from coretools.log_lines import Plain, with_facts
+from coretools.serving.client_call import PRINCIPAL_KEY
+from coretools.serving.web.operations.watching import Exchange, ending_of
+
+calls = logging.getLogger("coretools.calls")
+requests = logging.getLogger("coretools.requests")
+
+LONGEST_PATH = 200
+"""Characters; paths of ours are short, and those of others need not be known to the end."""
+
+MOST_REFUSALS = 50
+"""Lines a second: whoever is refused can come as often as he likes, and must not fill the disk of the log."""
+
+REFUSED = 400
+FAILED = 500
+
+
+class CallJournal:
+    """The watcher that logs each call at `info`: who called what, and how it ended."""
+
+    def began(self, call: Underway) -> None:
+        """Nothing is said yet."""
+
+    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+        """Say how it ended. The id is the one that an error inside is logged with."""
+        if not calls.isEnabledFor(logging.INFO):
+            return
+        facts: dict[str, object] = {
+            "call": Plain(call.id),
+            "principal": call.principal,
+            "tool": call.command,
+            "outcome": ending_of(outcome),
+            "ms": round(1000 * call.seconds, 2),
+        }
+        calls.info("call", extra=with_facts(facts | _trace()))
+
+
+class RequestJournal:
+    """Logs HTTP requests: those that were answered at `debug`, since their call has a line; refused ones at `info`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._second = 0
+        self._written = 0
+        self._left_out = 0
+
+    def request_began(self, exchange: Exchange) -> None:
+        """Nothing is said yet."""
+
+    def answer_began(self, exchange: Exchange) -> None:
+        """Nothing is said yet."""
+
+    def request_ended(self, exchange: Exchange) -> None:
+        """Say what it was. The query is left out: a token may stand in it."""
+        level = _level(exchange.status)
+        if not requests.isEnabledFor(level) or (level == logging.INFO and not self._has_room()):
+            return
+        facts: dict[str, object] = {
+            "method": exchange.method,
+            "path": exchange.path[:LONGEST_PATH],
+            "status": exchange.status,
+            "bytes": exchange.bytes_out,
+            "ms": round(1000 * exchange.seconds, 2),
+            "era": exchange.era,
+        }
+        if PRINCIPAL_KEY in exchange.scope:
+            facts["principal"] = exchange.scope[PRINCIPAL_KEY]
+        if exchange.refused:
+            facts["refused"] = exchange.refused
+        if self._left_out:
+            facts["left_out"], self._left_out = self._left_out, 0
+        requests.log(level, "request", extra=with_facts(facts | _trace()))
+
+    def _has_room(self) -> bool:
+        """Whether another refusal may be written; those that are left out are counted in the next line."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._written = second, 0
+        self._written += 1
+        self._left_out += self._written > MOST_REFUSALS
+        return self._written <= MOST_REFUSALS
+
+
+def _level(status: int) -> int:
+    if status >= FAILED:
+        return logging.WARNING
+    return logging.INFO if status >= REFUSED else logging.DEBUG
+
+
+def _trace() -> dict[str, object]:
+    """The trace that this is a part of, so that its spans are found."""
+    context = get_current_span().get_span_context()
+    return {"trace": Plain(f"{context.trace_id:032x}")} if context.is_valid else {}

@@ -1,0 +1,170 @@
+"""What stands in the log of a server: calls and requests, and nothing that they carried (docs/specs/operations.md)."""
+
+import logging
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from starlette.types import Receive, Scope, Send
+
+from coretools.dispatch import Dispatcher
+from coretools.log_lines import FACTS
+from coretools.serving.client_call import PRINCIPAL_KEY
+from coretools.serving.web.operations.journal import MOST_REFUSALS, CallJournal, RequestJournal
+from coretools.serving.web.operations.observed import Observed
+from coretools.serving.web.operations.watching import Exchange, Watchers
+from tests.serving.http_peer import listening
+from tests.serving.web.http_server_peer import http_server
+from tests.serving.web.operations.operated import Operated, router
+
+CANARY = "canary-4711"
+
+
+@pytest.fixture
+def inside() -> Operated:
+    found = Operated()
+    found.dispatcher = Dispatcher(threads=2, watcher=Watchers([CallJournal()]))
+    return found
+
+
+def facts_of(caplog: pytest.LogCaptureFixture, logger: str) -> list[dict[str, object]]:
+    return [getattr(record, FACTS) for record in caplog.records if record.name == logger]
+
+
+async def asked(app: Observed, *requests: tuple[str, str]) -> list[int]:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
+        headers = {"Authorization": f"Bearer {CANARY}", "Mcp-Session-Id": CANARY}
+        return [
+            (await client.request(method, path, headers=headers, content=CANARY)).status_code
+            for method, path in requests
+        ]
+
+
+async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+    """operations-7: its id, who, what, how it ended and how long it took; no argument and no result."""
+    with caplog.at_level(logging.INFO):
+        await inside.call("echo", "alice", text=CANARY)
+        await inside.call("lose", "alice", path=CANARY)
+    first, second = facts_of(caplog, "coretools.calls")
+    assert (first["principal"], first["tool"], first["outcome"]) == ("alice", "echo", "ok")
+    assert isinstance(first["ms"], float)
+    assert second["outcome"] == "not-found"
+    assert first["call"] != second["call"]
+    assert CANARY not in caplog.text
+    assert CANARY not in str([first, second])
+
+
+async def test_what_failed_inside_is_found_by_its_call(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+    """operations-7: the traceback and the line of the call have one id."""
+    with caplog.at_level(logging.INFO):
+        outcome = await inside.call("crash")
+    [line] = facts_of(caplog, "coretools.calls")
+    [fault] = [record for record in caplog.records if record.name == "coretools.dispatch"]
+    assert str(line["call"]) in fault.getMessage()
+    assert str(line["call"]) in outcome.text
+
+
+async def test_calls_are_not_told_where_only_warnings_are(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+    """operations-7: the level is the operator's."""
+    with caplog.at_level(logging.WARNING):
+        await inside.call("echo", text="x")
+    assert facts_of(caplog, "coretools.calls") == []
+
+
+async def test_requests_that_were_refused_have_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """operations-8: those that were answered at `debug`; no query, no header and no body in either."""
+    app = Observed(router(), [RequestJournal()])
+    with caplog.at_level(logging.DEBUG, "coretools.requests"):
+        statuses = await asked(app, ("POST", "/mcp"), ("GET", f"/refused?token={CANARY}"), ("GET", "/nowhere"))
+    assert statuses == [200, 403, 404]
+    lines = [record for record in caplog.records if record.name == "coretools.requests"]
+    assert [record.levelno for record in lines] == [logging.DEBUG, logging.INFO, logging.INFO]
+    answered, refused, missing = facts_of(caplog, "coretools.requests")
+    assert (answered["method"], answered["path"], answered["status"], answered["era"]) == (
+        "POST",
+        "/mcp",
+        200,
+        "handshake",
+    )
+    assert (refused["path"], refused["refused"], refused["era"]) == ("/refused", "host", "none")
+    assert "refused" not in missing
+    assert CANARY not in str([answered, refused, missing])
+
+
+async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureFixture) -> None:
+    """operations-8: as the gate found it; without one nobody is said."""
+
+    class Gate:
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            scope[PRINCIPAL_KEY] = "alice"
+            await router()(scope, receive, send)
+
+    with caplog.at_level(logging.DEBUG, "coretools.requests"):
+        await asked(Observed(Gate(), [RequestJournal()]), ("POST", "/mcp"))
+        await asked(Observed(router(), [RequestJournal()]), ("POST", "/mcp"))
+    known, unknown = facts_of(caplog, "coretools.requests")
+    assert known["principal"] == "alice"
+    assert "principal" not in unknown
+
+
+async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """operations-8: with the status that its client gets."""
+    with caplog.at_level(logging.INFO, "coretools.requests"):
+        statuses = await asked(Observed(router(), [RequestJournal()]), ("GET", "/broken"))
+    assert statuses == [500]
+    [line] = [record for record in caplog.records if record.name == "coretools.requests"]
+    assert line.levelno == logging.WARNING
+    assert getattr(line, FACTS)["status"] == 500
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_at_no_level_stands_in_the_log_what_was_sent(tmp_path: Path, mode: str) -> None:
+    """operations-9: the SDK would write messages and ids of sessions; a whole server at `debug` does not."""
+    (root := tmp_path / "root").mkdir()
+    (root / "a.txt").write_text(f"content {CANARY}")
+    sessions = []
+
+    async def note(answer: httpx2.Response) -> None:
+        sessions.append(answer.headers.get("mcp-session-id", "none"))
+
+    environment = {"CORETOOLS_HTTP_LOG__LEVEL": "debug"}
+    with http_server(tmp_path, "--root", root, environment=environment) as server:
+        async with (
+            httpx2.AsyncClient(event_hooks={"response": [note]}) as http,
+            Client(streamable_http_client(server.url, http_client=http), mode=mode) as client,
+        ):
+            assert CANARY in str(await client.call_tool("read_file", {"path": "a.txt"}))
+            await client.call_tool("read_file", {"path": f"{CANARY}.txt"})
+        server.end()
+        log = server.log.read_text()
+    assert ("read_file", "ok") in server.calls
+    assert '"logger":"coretools.requests"' in log
+    assert CANARY not in log
+    ids = set(sessions) - {"none"}
+    assert len(ids) == (1 if mode == "legacy" else 0)
+    assert not any(session in log for session in ids)
+
+
+def test_a_flood_of_refusals_is_no_flood_of_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """operations-8: 50 a second; how many were left out stands in the next one."""
+    now = [7.0]
+    journal = RequestJournal(lambda: now[0])
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    def refuse() -> None:
+        scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
+        exchange = Exchange(scope, nothing, nothing, endpoint="/mcp")  # type: ignore[arg-type]
+        exchange.status = 401
+        journal.request_ended(exchange)
+
+    with caplog.at_level(logging.INFO, "coretools.requests"):
+        for _ in range(MOST_REFUSALS + 20):
+            refuse()
+        assert len(caplog.records) == MOST_REFUSALS
+        now[0] = 8.5
+        refuse()
+    assert getattr(caplog.records[-1], FACTS)["left_out"] == 20

@@ -1,0 +1,1 @@
+"""What replicas of one server share: in the memory of the process, or in Redis."""
