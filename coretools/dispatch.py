@@ -5,6 +5,7 @@ and the caller gets the id. Knows nothing of any protocol.
 """
 
 import functools
+import itertools
 import logging
 import secrets
 import time
@@ -24,6 +25,9 @@ from coretools.memory_services import MemoryServices
 from coretools.registry import Command
 from coretools.result import Result
 from coretools.services import Services
+
+_PREFIX = secrets.token_hex(4)
+_NUMBERS = itertools.count()
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +60,8 @@ class Underway:
 
     command: str
     principal: str
-    id: str = field(default_factory=lambda: secrets.token_hex(6))
-    """What the log knows it by."""
+    id: str = field(default_factory=lambda: f"{_PREFIX}{next(_NUMBERS):04x}")
+    """What the log knows it by: another one in every process, and counted within it."""
     began: float = field(default_factory=time.monotonic)
 
     @property

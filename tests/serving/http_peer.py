@@ -13,7 +13,9 @@ from starlette.types import ASGIApp
 @asynccontextmanager
 async def listening(app: ASGIApp) -> AsyncIterator[str]:
     """The URL of the app, which is served until the end of the block."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    # The parser that there is everywhere: another one, where it is installed, knows other methods.
+    config = uvicorn.Config(app, http="h11", loop="asyncio", log_level="warning", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     # With its protocol, or asyncio leaves TCP_NODELAY away and an answer in two parts takes 40 ms.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as accepting:
         accepting.bind(("127.0.0.1", 0))
