@@ -66,7 +66,8 @@ class HttpServer:
         return int(found[1]) if found else 0
 
     def descriptors(self) -> int:
-        """That are open."""
+        """That are open, once it listens."""
+        assert self.port
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def threads(self) -> int:

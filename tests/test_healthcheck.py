@@ -96,7 +96,7 @@ def test_no_server_and_no_answer_are_faults() -> None:
 
 def test_a_configuration_that_can_not_be_read_is_a_fault() -> None:
     """container-16: the server would not start with it either."""
-    assert "prot" in fault_of({"CORETOOLS_HTTP_SERVER__PROT": "1"})
+    assert "PROT" in fault_of({"CORETOOLS_HTTP_SERVER__PROT": "1"})
     assert "/nonexistent.toml" in fault_of({"CORETOOLS_HTTP_CONFIG": "/nonexistent.toml"})
 
 

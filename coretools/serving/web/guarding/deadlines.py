@@ -41,8 +41,15 @@ _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\ncache-control: no-store\r\n"
     b"connection: close\r\n\r\n"
 )
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
 _logger = logging.getLogger("uvicorn.error.connections")
-_logger.setLevel(logging.ERROR)
+# A filter and not a level: uvicorn's own configuration of the log, where somebody uses it, sets levels anew.
+_logger.addFilter(_is_fault)
 """uvicorn warns of each connection that brings what is no request, or an upgrade: strangers would fill the disk of the
 log. What it finds wrong with the application are errors, and are said."""
 
