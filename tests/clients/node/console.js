@@ -7,21 +7,12 @@
 
 import { readFileSync } from "node:fs";
 
-import { chromium } from "playwright-core";
+import { launched } from "./browser.js";
 
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
 const SECONDS = { timeout: 40_000 };
 
 const { chromium: program, profile, url, token, pictures } = JSON.parse(readFileSync(0, "utf8"));
-const browser = await chromium.launchPersistentContext(profile, { executablePath: program, headless: true, args: FLAGS });
+const browser = await launched(program, profile);
 
 const went = new Set();
 const said = [];

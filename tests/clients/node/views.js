@@ -5,25 +5,11 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
-import { chromium } from "playwright-core";
-
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
+import { launched } from "./browser.js";
 
 const order = JSON.parse(readFileSync(0, "utf8"));
 const host = readFileSync(fileURLToPath(new URL("host.html", import.meta.url)), "utf8");
-const browser = await chromium.launchPersistentContext(order.profile, {
-  executablePath: order.chromium,
-  headless: true,
-  args: FLAGS,
-});
+const browser = await launched(order.chromium, order.profile);
 
 async function shown(scene) {
   const page = await browser.newPage();
