@@ -98,7 +98,7 @@ def _needed(contenders: Sequence[Contender], rows: Sequence[Row]) -> list[Conten
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="one turn each: shows that everything still runs")
-    parser.add_argument("--only", default="", metavar="NAME", help="only rows whose name holds NAME")
+    parser.add_argument("--only", default="", metavar="NAME", help="only rows whose name begins with NAME, or holds it")
     parser.add_argument(
         "--soak", type=float, default=FULL.soak_seconds, metavar="SECONDS", help="length of the soak [60]"
     )

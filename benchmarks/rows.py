@@ -133,5 +133,5 @@ ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT, *HTTP,
 
 
 def selected(text: str) -> tuple[Row, ...]:
-    """The rows whose name holds the text."""
-    return tuple(row for row in ROWS if text in row.name)
+    """The rows whose name begins with the text; where none does, those that hold it."""
+    return tuple(row for row in ROWS if row.name.startswith(text)) or tuple(row for row in ROWS if text in row.name)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from coretools.process.cell import MOST_WARM, WARM
 from tests.conftest import Figure
 from tests.serving.peer import (
     ENVELOPE,
@@ -259,7 +260,7 @@ def test_stray_prints_and_children_never_touch_the_wire(project: Path) -> None:
 
 
 def test_200_commands_at_once_are_all_answered_and_descriptors_are_given_back(project: Path) -> None:
-    """None is lost, none waits for ever, nothing leaks."""
+    """None is lost, nothing leaks: more commands may be kept waiting than before, each two sockets."""
     with peer(project) as client:
         client.start_session()
         client.call("run_command", command="true")
@@ -270,7 +271,8 @@ def test_200_commands_at_once_are_all_answered_and_descriptors_are_given_back(pr
         ]
         results = [client.answer(request_id)["result"] for request_id in sent]
         assert all(result["_meta"]["coretools/facts"]["exit_code"] == 0 for result in results)
-        assert open_descriptors(client) <= before
+        client.call("run_command", command="true")
+        assert open_descriptors(client) <= before + 2 * (MOST_WARM - WARM)
 
 
 def open_descriptors(client: Peer) -> int:

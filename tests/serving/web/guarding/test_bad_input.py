@@ -117,6 +117,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 async def unharmed(target: Target) -> AsyncIterator[None]:
     """What is done in the block leaves nothing behind."""
     await good_calls(target)
+    await one_command(target)
     descriptors, memory = target.descriptors, target.memory
     yield
     await good_calls(target)
@@ -136,6 +137,14 @@ async def good_calls(target: Target, name: str = "ann") -> None:
             assert answer.status_code == 200
             assert "in the root" in json.dumps(messages_in(answer)[-1]["result"])
         assert (await http.delete(hand.url, headers=hand.headers())).status_code in (200, 204)
+
+
+async def one_command(target: Target) -> None:
+    """After it the commands that are kept waiting are there, and their sockets: they are started beside the server."""
+    async with httpx2.AsyncClient(timeout=SECONDS) as http:
+        hand = Hand(http, target.server.url, token=target.tokens["ann"])
+        answer = await hand.stateless("tools/call", "run_command", arguments={"command": "true"})
+        assert messages_in(answer)[-1]["result"]["_meta"]["coretools/facts"]["exit_code"] == 0
 
 
 async def one(target: Target, data: bytes) -> Answer:
