@@ -1,11 +1,12 @@
-"""The SDK's own HTTP app, on uvicorn as it comes: what a call costs before any of our layers.
+"""The SDK's own HTTP apps, on uvicorn as it comes: what a call costs before any of our layers.
 
-One lowlevel server behind three paths: `/json` answers with JSON, `/stream` with streams, `/resumable` with streams
-whose events are kept, as ours are. Arguments: the file that `read_file` reads.
+The high-level server, which is what its users write and what the rows over stdio compare with, behind `/json`, that
+answers with JSON, and `/stream`, that streams; the lowlevel one, which does less, behind `/lowlevel/json` and
+`/lowlevel/stream`. Arguments: the file that `read_file` reads.
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ import mcp_types as types
 import uvicorn
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Context, MCPServer
 from starlette.applications import Starlette
 
 from benchmarks.http_tools import Meeting
 from benchmarks.workplace import SAMPLE_BYTES, sample_text
-from coretools.serving.web.replay import SessionEvents
-from coretools.serving.web.shared.memory_stores import MemoryStores
 
 BACKLOG = 2048
 
@@ -68,8 +68,12 @@ class BareTools:
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     def _read(self) -> str:
-        with self._path.open("rb") as file:
-            return file.read(SAMPLE_BYTES).decode()
+        return _read(self._path)
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(SAMPLE_BYTES).decode()
 
 
 def input_schema(name: str) -> dict[str, Any] | None:
@@ -77,19 +81,54 @@ def input_schema(name: str) -> dict[str, Any] | None:
     return TOOLS[name].input_schema if name in TOOLS else None
 
 
-def app(path: str) -> Starlette:
-    """The three, with one lifespan."""
+def high_level(path: str) -> MCPServer:
+    """The same tools as users of the SDK declare them; it runs plain functions in worker threads."""
+    server = MCPServer("bare", log_level="ERROR")
+    meeting = Meeting()
+
+    # As text alone: the SDK would send every text twice, the second time as structured output.
+    @server.tool(structured_output=False)
+    async def echo(path: str) -> str:
+        """Say 4 KB, whatever the path."""
+        del path
+        return SAMPLE
+
+    @server.tool(structured_output=False)
+    def read_file(path: str) -> str:
+        """Read the file, whatever the path."""
+        del path
+        return _read(sample)
+
+    @server.tool(structured_output=False)
+    async def told(context: Context) -> str:
+        """Say how far it is, then 4 KB."""
+        await context.report_progress(1, 1, "read")
+        return SAMPLE
+
+    @server.tool(structured_output=False)
+    async def meet(count: int, word: str) -> str:
+        """Wait until so many calls are here, then say the word."""
+        return await meeting.join(count, word)
+
+    sample = Path(path)
+    return server
+
+
+def low_level(path: str) -> Server[Any]:
+    """The same on the server beneath."""
     tools = BareTools(path)
-    parts = []
-    for at, options in (
-        ("/json", {"json_response": True}),
-        ("/stream", {}),
-        ("/resumable", {"event_store": _events()}),
-    ):
-        server: Server[Any] = Server(
-            "bare", on_list_tools=tools.list, on_call_tool=tools.call, get_tool_input_schema=input_schema
-        )
-        parts.append(server.streamable_http_app(streamable_http_path=at, **options))
+    return Server("bare", on_list_tools=tools.list, on_call_tool=tools.call, get_tool_input_schema=input_schema)
+
+
+def _parts(path: str) -> Iterator[Starlette]:
+    for form, is_json in (("json", True), ("stream", False)):
+        yield high_level(path).streamable_http_app(streamable_http_path=f"/{form}", json_response=is_json)
+        yield low_level(path).streamable_http_app(streamable_http_path=f"/lowlevel/{form}", json_response=is_json)
+
+
+def app(path: str) -> Starlette:
+    """All of them, with one lifespan."""
+    parts = list(_parts(path))
 
     @asynccontextmanager
     async def lifespan(whole: Starlette) -> AsyncIterator[None]:
@@ -100,13 +139,6 @@ def app(path: str) -> Starlette:
             yield
 
     return Starlette(routes=[route for part in parts for route in part.routes], lifespan=lifespan)
-
-
-def _events() -> SessionEvents:
-    """One store for all sessions, as the SDK has it: with that alone a client can get another's answers."""
-    events = SessionEvents(MemoryStores())
-    events.open("all")
-    return events
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Load over HTTP on loopback: our server and the SDK's bare app, in turns, from this process, which is neither.
+"""Load over HTTP on loopback: our server and the SDK's bare apps, in turns, from this process, which is neither.
 
 Times are in milliseconds a call, so that less is better as in every other row; a bar of 1.18 is 0.85 of the throughput.
 """
@@ -65,7 +65,7 @@ def own_server(place: Workplace) -> HttpServer:
 
 
 def bare_server(place: Workplace) -> HttpServer:
-    """The SDK's app on uvicorn, both with their defaults."""
+    """The SDK's apps on uvicorn, both with their defaults."""
     log = Path(place.bytecode).parent / "bare-http.log"
     return HttpServer(("benchmarks.bare_http", place.sample), log=log, bytecode=place.bytecode)
 
@@ -82,10 +82,17 @@ def throughput(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Co
             sides = [
                 Side(name=f"{era.value} {form}", server=own, path="/mcp", tool=tool, is_stream=is_stream),
                 Side(name=f"bare {era.value} {form}", server=bare, path=f"/{form}", tool=tool, is_stream=is_stream),
+                Side(
+                    name=f"lowlevel {era.value} {form}",
+                    server=bare,
+                    path=f"/lowlevel/{form}",
+                    tool=tool,
+                    is_stream=is_stream,
+                ),
             ]
             if not is_stream:
-                constant = f"bare echo, {era.value} {form}"
-                sides.append(Side(name=constant, server=bare, path="/json", tool="echo", is_stream=False))
+                constant = f"lowlevel echo, {era.value} {form}"
+                sides.append(Side(name=constant, server=bare, path="/lowlevel/json", tool="echo", is_stream=False))
             found += [_flood(side, era, calls) for side in sides]
     return found
 

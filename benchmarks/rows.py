@@ -89,14 +89,16 @@ PARTS = ("p50", "p99", "processor")
 
 def _over_http(era: str, form: str) -> tuple[Row, ...]:
     """What a call costs over HTTP in one era and one form of answers, with 16 in flight."""
-    name, own, bare = f"http/{era}/{form}", f"{era} {form}", f"bare {era} {form}"
+    name, own, bare, low = f"http/{era}/{form}", f"{era} {form}", f"bare {era} {form}", f"lowlevel {era} {form}"
     rows = [Row(name=name, subject=own, baseline=bare, bar=round(1 / LEAST_THROUGHPUT, 3))]
     rows += [Row(name=f"{name}/{part}", subject=f"{own} {part}", baseline=f"{bare} {part}") for part in PARTS]
+    beneath = {"lowlevel": low}
     if form == "json":
-        constant = f"bare echo, {own}"
+        beneath["lowlevel-echo"] = f"lowlevel echo, {own}"
+    for part, baseline in beneath.items():
         rows += [
-            Row(name=f"{name}/echo", subject=own, baseline=constant),
-            Row(name=f"{name}/echo/processor", subject=f"{own} processor", baseline=f"{constant} processor"),
+            Row(name=f"{name}/{part}", subject=own, baseline=baseline),
+            Row(name=f"{name}/{part}/processor", subject=f"{own} processor", baseline=f"{baseline} processor"),
         ]
     return tuple(rows)
 
@@ -104,7 +106,12 @@ def _over_http(era: str, form: str) -> tuple[Row, ...]:
 HTTP = (
     *(row for era in ("handshake", "stateless") for form in FORMS for row in _over_http(era, form)),
     # Of the fastest of all: its client must not be what the others wait for.
-    Row(name="http/client", subject="bare echo, stateless json client", baseline="bare echo, stateless json", bar=0.5),
+    Row(
+        name="http/client",
+        subject="lowlevel echo, stateless json client",
+        baseline="lowlevel echo, stateless json",
+        bar=0.5,
+    ),
 )
 
 CROWD = (
