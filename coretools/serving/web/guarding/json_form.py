@@ -69,7 +69,7 @@ def parse(body: bytes) -> Any:
         BadJson: a key twice, or a number or a character that is none.
     """
     try:
-        message = _DECODER.decode(body.decode("utf-8"))
+        message = (_DECODER if len(body) > LONGEST_KEY else _SHORT_DECODER).decode(body.decode("utf-8"))
         if b"\\u" in body and any(escape in body for escape in _SURROGATES):
             json.dumps(message, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -140,10 +140,15 @@ def _check_word(word: Any) -> None:
             _check_word(inner)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _short_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise BadJson("an object has a key twice")
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = _short_object(pairs)
     if max(map(len, found), default=0) > LONGEST_KEY:
         raise BadJson(f"a key is longer than {LONGEST_KEY} characters")
     return found
@@ -166,4 +171,7 @@ def _no_number(text: str) -> NoReturn:
     raise BadJson(f"{text} is no JSON")  # NaN, Infinity or -Infinity
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_no_number)
+_DECODER, _SHORT_DECODER = (
+    json.JSONDecoder(object_pairs_hook=hook, parse_int=_whole, parse_float=_finite, parse_constant=_no_number)
+    for hook in (_object, _short_object)
+)

@@ -6,13 +6,17 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+MOST_GATHERED = 65_536
+"""Bytes; as many as asyncio lets wait before it says that the writer should."""
+
 _AT_ONCE = struct.pack("ii", 1, 0)  # socket(7): linger, for no time
 
 
 class Outgoing(asyncio.Transport):
     """A transport that cuts off a client which takes nothing for `seconds` while something waits for it.
 
-    A client that takes a little lives on. Whoever closes it asks `closing` how.
+    A client that takes a little lives on. Whoever closes it asks `closing` how. What is written in one turn of the
+    loop is sent at once: header and body of an answer come in two pieces, and would wake the client twice.
     """
 
     def __init__(self, transport: asyncio.Transport, seconds: float, closing: Callable[[], None]) -> None:
@@ -24,13 +28,17 @@ class Outgoing(asyncio.Transport):
         self._written = 0
         self._taken = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._gathered = bytearray()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send, and look after a while whether it was taken."""
-        self._transport.write(data)
-        self._written += len(data)
-        if self._timer is None and self._transport.get_write_buffer_size():
-            self._wait()
+        """Send at the end of this turn of the loop, or at once when much is gathered."""
+        if not data:
+            return
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._gathered += data
+        if len(self._gathered) >= MOST_GATHERED:
+            self._flush()
 
     def close(self) -> None:
         """Close in the way that the connection needs."""
@@ -41,11 +49,13 @@ class Outgoing(asyncio.Transport):
     def really_close(self) -> None:
         """Close once everything is taken."""
         self._is_closing = True
+        self._flush()
         self._transport.close()
 
     def half_close(self) -> None:
         """Say that nothing more comes, and go on reading."""
         self._is_closing = True
+        self._flush()
         self._transport.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -53,11 +63,13 @@ class Outgoing(asyncio.Transport):
     def abort(self) -> None:
         """Close now; what was not taken is lost."""
         self._is_closing = True
+        self._gathered.clear()
         self._transport.abort()
 
     def lost(self) -> None:
         """The connection is gone."""
         self._is_closing = True
+        self._gathered.clear()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -71,7 +83,7 @@ class Outgoing(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that wait here for the client."""
-        return self._transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size() + len(self._gathered)
 
     def is_reading(self) -> bool:
         """Whether what comes is taken."""
@@ -84,6 +96,16 @@ class Outgoing(asyncio.Transport):
     def resume_reading(self) -> None:
         """Take what comes."""
         self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        """Send what was gathered, and look after a while whether it was taken."""
+        if not self._gathered:
+            return
+        data, self._gathered = self._gathered, bytearray()
+        self._transport.write(data)
+        self._written += len(data)
+        if self._timer is None and self._transport.get_write_buffer_size():
+            self._wait()
 
     def _wait(self) -> None:
         self._taken = self._written - self._transport.get_write_buffer_size()

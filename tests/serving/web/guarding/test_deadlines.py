@@ -162,6 +162,38 @@ async def test_a_client_that_takes_nothing_is_cut_off() -> None:
         await until(lambda: running.connections == 0)
 
 
+async def test_an_app_in_small_pieces_waits_for_a_client_that_takes_nothing() -> None:
+    """guard-32: what is gathered is bounded, also where the app never waits of itself."""
+    waiting: list[int] = []
+    ended = anyio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        (one,) = running.state.connections
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            for _ in range(20_000):
+                await send({"type": "http.response.body", "body": b"x" * 1024, "more_body": True})
+                waiting.append(one.transport.get_write_buffer_size())
+        finally:
+            ended.set()
+
+    async with served(app, QUICK) as running, connected(running.port, receive_buffer=4096) as raw:
+        await raw.send(GET % b"x")
+        with anyio.fail_after(10):
+            await ended.wait()
+        assert max(waiting) < 256 * 1024
+        await until(lambda: running.connections == 0)
+
+
+async def test_header_and_body_of_an_answer_come_at_once() -> None:
+    """guard-32: in one piece, so that the client wakes once."""
+    async with served(Recorder()) as running, connected(running.port) as raw:
+        await raw.send(GET % b"x")
+        piece = await raw.some()
+        assert piece.startswith(b"HTTP/1.1 200 ")
+        assert piece.endswith(b"\r\n\r\n/x")
+
+
 async def test_a_client_that_takes_nothing_of_a_whole_answer_is_cut_off() -> None:
     """guard-3: also where the app is through with it and nobody waits to send more."""
     async with served(Recorder(size=16_000_000), QUICK) as running:
