@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
+from mcp.shared.inbound import X_MCP_HEADER_KEY
 
 from coretools.offer import Offer, Resource
 from coretools.registry import Command
@@ -32,6 +33,7 @@ class Listing:
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
         self._tools: list[types.Tool] | None = None
+        self._headed: dict[str, dict[str, Any]] | None = None
 
     @property
     def tools(self) -> list[types.Tool]:
@@ -40,10 +42,15 @@ class Listing:
             self._tools = [as_tool(command, shows_output=self._offer.shows_outputs) for command in self._offer]
         return self._tools
 
-    def input_schema(self, name: str) -> dict[str, Any] | None:
-        """What a tool takes; None when it is not offered."""
-        command = self._offer.find(name)
-        return None if command is None else command.arguments.schema()
+    def headed_schema(self, name: str) -> dict[str, Any] | None:
+        """What a tool takes that has parameters which a header repeats; None for every other.
+
+        The SDK looks through a whole schema with each call, to find that there is none: a fortieth of the call.
+        """
+        if self._headed is None:
+            schemas = {command.name: command.arguments.schema() for command in self._offer}
+            self._headed = {of: schema for of, schema in schemas.items() if _names_header(schema)}
+        return self._headed.get(name)
 
     @property
     def resources(self) -> list[types.Resource]:
@@ -77,6 +84,13 @@ class Listings:
                 self._known.clear()
             known = self._known[id(offer)] = (offer, Listing(offer))
         return known[1]
+
+
+def _names_header(schema: object) -> bool:
+    """Whether a header is named anywhere; a parameter of that name is one more that the SDK looks at."""
+    if isinstance(schema, dict):
+        return X_MCP_HEADER_KEY in schema or any(_names_header(inner) for inner in schema.values())
+    return isinstance(schema, list) and any(_names_header(inner) for inner in schema)
 
 
 MOST_LISTINGS = 64

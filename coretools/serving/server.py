@@ -81,6 +81,8 @@ class Beside:
     bus: SubscriptionBus | None = None
     draining: Draining | None = None
     """Says when the server ends, so that clients who listen are told."""
+    is_traced: bool = True
+    """Whether each message has its span. Where nobody exports them they cost a twentieth of a call all the same."""
 
 
 def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, beside: Beside) -> Server[Any]:
@@ -112,8 +114,10 @@ def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, besid
         on_completion=Completer(graph, dispatcher, runs).complete,
         lifespan=changes.running,
         # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
-        get_tool_input_schema=handlers.input_schema,
+        get_tool_input_schema=handlers.headed_schema,
     )
+    if not beside.is_traced:
+        server.middleware.clear()  # the SDK's own, for OpenTelemetry, is all that is in it
     server.middleware.append(RequestStateBoundary(_security(beside), default_audience=identity.name))
     # Not as `on_set_logging_level`, which would warn whoever runs this that the handshake era is on its way out.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
@@ -252,9 +256,9 @@ class _Handlers:
             return as_questions(outcome.error)
         return types.GetPromptResult(description=command.summary, messages=as_messages(outcome))
 
-    def input_schema(self, name: str) -> dict[str, Any] | None:
-        """What a tool takes; asked before the caller is known."""
-        return self.listings.of(LOCAL).input_schema(name)
+    def headed_schema(self, name: str) -> dict[str, Any] | None:
+        """By what a request's headers are checked; asked before the caller is known."""
+        return self.listings.of(LOCAL).headed_schema(name)
 
     def _call(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> ClientCall:
         least = self._handshakes.level_of(context)

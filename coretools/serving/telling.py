@@ -116,10 +116,13 @@ class Teller:
                 (done, total, message), self._progress = self._progress, None
                 self._told += _FRAME + len(message or "")
                 await self._session.report_progress(done, total, on_the_wire(message))
-                with anyio.move_on_after(1 / MOST_PER_SECOND if self._told < MOST_TOLD else LATE_SECONDS):
-                    await self._ending.wait()
+                if not self._ending.is_set():
+                    with anyio.move_on_after(1 / MOST_PER_SECOND if self._told < MOST_TOLD else LATE_SECONDS):
+                        await self._ending.wait()
             if not self._news.is_set():
                 self._all_sent.set()
+                if self._ending.is_set():
+                    return
 
     async def _send_message(self, level: Level, text: str) -> None:
         if self._told >= MOST_TOLD:

@@ -39,10 +39,21 @@ class Parts:
 def application(parts: Parts) -> ASGIApp:
     """What serves one request."""
     config = parts.config
-    routes = [Route(PATH, endpoint=_gated(parts)), *metadata_routes(config), *parts.pages]
-    router = Router(routes, redirect_slashes=False, default=_not_found)
+    pages = Router([*metadata_routes(config), *parts.pages], redirect_slashes=False, default=_not_found)
     hosts = allowed_hosts(config, parts.port)
-    return Guard(router, hosts=hosts, server=config.server, limits=config.limits, endpoint=PATH)
+    return Guard(_AtPath(_gated(parts), pages), hosts=hosts, server=config.server, limits=config.limits, endpoint=PATH)
+
+
+class _AtPath:
+    """The endpoint at its path, which a table of routes would look for with each call; the pages everywhere else."""
+
+    def __init__(self, endpoint: ASGIApp, pages: ASGIApp) -> None:
+        self._endpoint = endpoint
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await (self._endpoint if scope["path"] == PATH else self._pages)(scope, receive, send)
 
 
 class ByRole:

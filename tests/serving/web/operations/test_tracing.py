@@ -19,6 +19,10 @@ from opentelemetry.trace import StatusCode
 
 from coretools.declare import Effect
 from coretools.dispatch import Dispatcher
+from coretools.graph import Graph
+from coretools.offer import Selection
+from coretools.registry import Registry
+from coretools.serving.server import Beside, Identity, build_shared
 from coretools.serving.web.operations.observed import Observed
 from coretools.serving.web.operations.tracing import Tracing, provider_of, scrubbing
 from tests.serving.http_peer import listening
@@ -288,3 +292,13 @@ def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> Non
     )
     assert ended.returncode == 78, json.dumps(ended.stderr)
     assert "telemetry.traces: needs opentelemetry-sdk" in ended.stderr
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
+    """operations-21: the SDK makes one for each message, which then costs a twentieth of a call."""
+    server = build_shared(
+        Graph(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
+    )
+    names = [type(middleware).__name__ for middleware in server.middleware]
+    assert names == [*(["OpenTelemetryMiddleware"] if is_traced else []), "RequestStateBoundary"]
