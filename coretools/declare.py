@@ -58,6 +58,8 @@ class Declaration:
     """Reaches things that the roots don't bound: programs of the project, the network."""
     long_running: bool = False
     """May take longer than a client likes to wait."""
+    at_once: Callable[..., object] | str | None = None
+    """Gives the result where that takes no waiting, or names the method that does."""
     structured: bool = False
     """The result goes out as structured content with an output schema, beside its text."""
     profiles: frozenset[str] = frozenset(READING)
@@ -172,6 +174,16 @@ def asks(*keys: str, is_listed: bool = True) -> Decorator:
     The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then.
     """
     return _amend(asks=keys, unlisted_asks=() if is_listed else keys)
+
+
+def at_once(found: Callable[..., object] | str) -> Decorator:
+    """Say what may give the result of a plain function without waiting, for what is called often and is quick.
+
+    `found` is a plain function of the same arguments, or the name of a method beside this one. It is called first, on
+    the event loop, and gives the result, or None where it would have to wait for anything; then the function itself is
+    called, in a worker thread.
+    """
+    return _amend(at_once=found)
 
 
 def asked_as(*tools: str) -> Decorator:

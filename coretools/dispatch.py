@@ -152,6 +152,8 @@ class Dispatcher:
             arguments[name] = call if kind is Call else self._services
         if command.is_async:
             return await command.function(**arguments)
+        if command.at_once is not None and (result := command.at_once(**arguments)) is not None:
+            return result
         work = functools.partial(command.function, **arguments)
         # Not abandoned on cancel: the thread sees it through check_cancelled() and leaves nothing half done.
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)

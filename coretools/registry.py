@@ -102,12 +102,20 @@ class Command:
         Raises:
             InvalidArguments: they don't fit.
         """
-        version = self.declaration.version
-        if version is None:
-            return None
-        if isinstance(version, str):
-            version = getattr(getattr(self.function, "__self__", None), version)
-        return partial(version, **self.arguments.accept(given))
+        version = self._beside(self.declaration.version)
+        return None if version is None else partial(version, **self.arguments.accept(given))
+
+    @cached_property
+    def at_once(self) -> Callable[..., Any] | None:
+        """What gives the result on the event loop, where that takes no waiting, and None elsewhere."""
+        return self._beside(self.declaration.at_once)
+
+    def _beside(self, declared: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
+        """A function that stands in the declaration, or the method that it names."""
+        if isinstance(declared, str):
+            found: Callable[..., Any] = getattr(getattr(self.function, "__self__", None), declared)
+            return found
+        return declared
 
     def prove(self) -> None:
         """Build its schemas, as the first list of it would.
@@ -346,6 +354,8 @@ def _check(command: Command) -> None:
         raise BadSetting(f"{command.source}: {command.name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
     if not command.description:
         raise BadSetting(f"{command.source}: a command needs a docstring, it is what the model reads")
+    if command.declaration.at_once is not None and command.is_async:
+        raise BadSetting(f"{command.source}: at_once is for what runs in a worker thread, a plain function")
     if command.overrides and not command.is_a(Surface.PROMPT):
         raise BadSetting(f"{command.source}: only a prompt overrides another")
     _check_parameters(command)

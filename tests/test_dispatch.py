@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from coretools.call import SilentCall, check_cancelled
-from coretools.declare import Effect, tool
+from coretools.declare import Effect, at_once, tool
 from coretools.dispatch import Dispatcher, Outcome
-from coretools.errors import InputNeeded, NotFound
+from coretools.errors import BadSetting, InputNeeded, NotFound
 from coretools.offer import Selection, offered
 from coretools.registry import Registry
 from coretools.result import Result
@@ -164,3 +164,52 @@ async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> 
 def test_check_cancelled_is_silent_outside_a_worker_thread() -> None:
     """declarations-12: a tool called directly runs to its end."""
     assert check_cancelled() is None  # type: ignore[func-returns-value]  # that it returns is what is tested
+
+
+class AtOnce:
+    """A tool that knows some results without waiting, and where each of its functions ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, bool]] = []
+
+    @at_once("double_at_once")
+    @tool(Effect.READ)
+    def double(self, number: int) -> str:
+        """Double."""
+        self._note("double")
+        return f"{2 * number} in a thread"
+
+    def double_at_once(self, number: int) -> str | None:
+        self._note("at once")
+        if number < 0:
+            raise NotFound("x: not found", path="x")
+        return "2 at once" if number == 1 else None
+
+    def _note(self, name: str) -> None:
+        self.ran.append((name, threading.current_thread() is threading.main_thread()))
+
+
+async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_thread() -> None:
+    """declarations-13: arguments are checked before, and errors are told as ever."""
+    sample, registry = AtOnce(), Registry()
+    registry.add_set("sample", sample)
+    double, dispatcher = offered(registry, Selection(profile="all")).get("double"), Dispatcher(threads=2)
+    assert await dispatcher.dispatch(double, {"number": 1}, SilentCall()) == Outcome(text="2 at once")
+    assert sample.ran == [("at once", True)]
+    assert await dispatcher.dispatch(double, {"number": 2}, SilentCall()) == Outcome(text="4 in a thread")
+    assert sample.ran == [("at once", True), ("at once", True), ("double", False)]
+    refused = await dispatcher.dispatch(double, {"number": -1}, SilentCall())
+    assert refused.facts == {"path": "x"}
+    assert (await dispatcher.dispatch(double, {"number": "1"}, SilentCall())).error is not None
+    assert len(sample.ran) == 4
+
+
+def test_a_coroutine_can_not_be_had_at_once() -> None:
+    """declarations-13: it is on the event loop already."""
+
+    async def double(number: int) -> str:
+        """Double."""
+        return str(2 * number)
+
+    with pytest.raises(BadSetting, match="plain function"):
+        Registry().add(at_once(str)(tool(Effect.READ)(double)))

@@ -1,4 +1,4 @@
-"""Two system calls that the `os` module lacks, by ctypes: openat2(2) and renameat2(2). Linux only.
+"""System calls that the `os` module lacks, by ctypes: openat2(2), renameat2(2) and fstatfs(2). Linux only.
 
 `CDLL`, not `PyDLL`: the interpreter's lock is released meanwhile, so a slow file system stops nobody else.
 """
@@ -21,6 +21,16 @@ _NO_SYMLINKS = 0x04
 _BENEATH = 0x08
 _RESOLVE = _BENEATH | _NO_SYMLINKS
 """NO_SYMLINKS implies NO_MAGICLINKS (openat2(2))."""
+
+_NO_XDEV = 0x01
+_CACHED = 0x20
+_IN_MEMORY = _RESOLVE | _CACHED | _NO_XDEV
+
+_HERE = -100
+"""AT_FDCWD."""
+
+_ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
+"""`f_type` of ext4, XFS, Btrfs, F2FS and tmpfs (statfs(2)): opening a file there asks no other program or machine."""
 
 _ASK_AGAIN = (errno.EINTR, errno.EAGAIN)
 _MOST_TRIES = 64
@@ -47,6 +57,36 @@ if _renameat2 is not None:
 def _how(flags: int) -> object:
     """A reference to the structure for these flags. The kernel only reads it, so threads may share it."""
     return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, _RESOLVE))
+
+
+@lru_cache(8)
+def _how_cached(flags: int, resolve: int) -> object:
+    return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, resolve))
+
+
+def open_cached(beneath: int | None, path: str, flags: int) -> int:
+    """Open a path that holds no link, if the kernel has all of the way to it in memory, on one file system.
+
+    Without `beneath` the path is absolute, and may lead over others.
+
+    Raises:
+        OSError: EAGAIN where it would have to wait, EXDEV where another file system lies on the way, EINVAL before
+            Linux 5.12; else as open(2).
+    """
+    how = _how_cached(flags, _IN_MEMORY if beneath is not None else _NO_SYMLINKS | _CACHED)
+    fd: int = _syscall(_NUMBER, _HERE if beneath is None else beneath, os.fsencode(path), how, _SIZE)
+    if fd < 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure), path)
+    return fd
+
+
+def is_on_disk(fd: int) -> bool:
+    """Whether a handle is of a file system that is known to ask no other program or machine."""
+    if sys.platform != "linux":
+        return False
+    found = (ctypes.c_long * 64)()
+    return _libc.fstatfs(fd, found) == 0 and (found[0] & 0xFFFFFFFF) in _ON_DISK
 
 
 class Openat2:

@@ -14,6 +14,7 @@ from typing import Self
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
 from coretools.sandbox.deny import DenyRules
 from coretools.sandbox.names import check_path, printable
+from coretools.sandbox.openat2 import is_on_disk
 from coretools.sandbox.resolve import Resolver, resolver_named
 from coretools.sandbox.walk import HANDLE
 
@@ -40,6 +41,8 @@ class Root:
     fd: int
     identity: tuple[int, int]
     """Device and inode."""
+    is_on_disk: bool = False
+    """Whether what it lies on is known to ask no other program or machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +240,8 @@ def _opened(spec: RootSpec, others: Sequence[Root]) -> Root:
         raise BadSetting(f"root {spec.path}: named twice")
     name = printable(posixpath.basename(path))
     is_taken = any(other.name == name for other in others)
-    return Root(printable(path) if is_taken else name, path, spec.writable, fd, identity)
+    shown = printable(path) if is_taken else name
+    return Root(shown, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
 
 
 def _holds_files(path: str) -> bool:

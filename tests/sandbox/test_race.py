@@ -13,7 +13,7 @@ from coretools.errors import CoreError
 from coretools.sandbox.listing import list_directory, walk
 from coretools.sandbox.reading import open_directory, read_bytes
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
-from tests.sandbox.world import CANARY, PLENTY, World, descriptors, state
+from tests.sandbox.world import CANARY, LOOKS, PLENTY, World, descriptors, state
 
 SECONDS = 2.0
 
@@ -71,6 +71,7 @@ def attempts(world: World) -> list[Callable[[], object]]:
     roots, fresh = world.roots, itertools.count()
     return [
         lambda: read_bytes(roots, "d/secret.txt", limit_bytes=PLENTY).data,
+        lambda: LOOKS["read_at_once"](roots, "d/secret.txt"),
         lambda: read_bytes(roots, "d/sub/../secret.txt", limit_bytes=PLENTY).data,
         lambda: read_bytes(roots, "d/../d/secret.txt", limit_bytes=PLENTY).data,
         lambda: [entry.name for entry in list_directory(roots, "d", limit=99).entries],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coretools.sandbox.at_once import read_at_once
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.listing import list_directory, walk
 from coretools.sandbox.reading import exists, open_directory, open_file, read_bytes, status
@@ -84,6 +85,12 @@ def _file(roots: Roots, path: str) -> bytes:
         return file.read(PLENTY)
 
 
+def _at_once(roots: Roots, path: str) -> bytes:
+    """As `read_file` reads: what needs no waiting, else the ordinary way."""
+    content = read_at_once(roots, path, limit_bytes=PLENTY)
+    return read_bytes(roots, path, limit_bytes=PLENTY).data if content is None else content.data
+
+
 def _directory(roots: Roots, path: str) -> str:
     with open_directory(roots, path) as directory:
         return directory.path
@@ -94,6 +101,7 @@ Operation = Callable[[Roots, str], object]
 LOOKS: dict[str, Operation] = {
     "open_file": _file,
     "read_bytes": lambda roots, path: read_bytes(roots, path, limit_bytes=PLENTY).data,
+    "read_at_once": _at_once,
     "open_directory": _directory,
     "list_directory": lambda roots, path: list_directory(roots, path, limit=10),
     "walk": lambda roots, path: list(walk(roots, path, skip=lambda _name, _is_directory: False, most=10)),

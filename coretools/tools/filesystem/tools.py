@@ -14,11 +14,12 @@ from pydantic import Field
 from coretools.call import check_cancelled
 from coretools.completion import MOST_COUNTED, Completes
 from coretools.content import Embedded
-from coretools.declare import Effect, asked_as, resource, tool
+from coretools.declare import Effect, asked_as, at_once, resource, tool
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
+from coretools.sandbox.at_once import read_at_once
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.listing import beginning_with, list_directory
-from coretools.sandbox.reading import OpenFile, exists, open_file, read_bytes, status
+from coretools.sandbox.reading import exists, open_file, read_bytes, status
 from coretools.sandbox.roots import Roots
 from coretools.sandbox.text import decode
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
@@ -75,6 +76,7 @@ class Filesystem:
         """Paths that go on from what was typed."""
         return beginning_with(self._roots, typed, most=MOST_COUNTED)
 
+    @at_once("read_file_at_once")
     @tool(Effect.READ)
     def read_file(
         self,
@@ -92,12 +94,26 @@ class Filesystem:
             open_file(self._roots, path) as file,
             _turn(LARGE_READS) if file.size > LARGE_BYTES else nullcontext(),
         ):
-            return self._text(file, lines)
+            return self._text(file.read(self._limits.file_bytes), file.shown, lines)
 
-    def _text(self, file: OpenFile, lines: Lines) -> FileText:
-        data = file.read(self._limits.file_bytes)
-        text = decode(data, file.shown)
-        seen = window(text.text, lines, shown=file.shown, budget_bytes=self._limits.read_bytes)
+    def read_file_at_once(
+        self,
+        path: str,
+        *,
+        offset: int | None = None,
+        limit: int | None = None,
+        head: int | None = None,
+        tail: int | None = None,
+    ) -> FileText | None:
+        """The same of a small file that the kernel has in memory; None for every other."""
+        lines = Lines(offset=offset, limit=limit, head=head, tail=tail)
+        lines.check()
+        content = read_at_once(self._roots, path, limit_bytes=self._limits.file_bytes)
+        return None if content is None else self._text(content.data, content.shown, lines)
+
+    def _text(self, data: bytes, shown: str, lines: Lines) -> FileText:
+        text = decode(data, shown)
+        seen = window(text.text, lines, shown=shown, budget_bytes=self._limits.read_bytes)
         return FileText(
             content=seen.text(),
             encoding=text.encoding,

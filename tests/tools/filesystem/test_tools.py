@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from coretools.errors import (
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
+from coretools.tools.filesystem.results import FileText
 from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, Filesystem
 
 
@@ -349,3 +350,34 @@ def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Root
             assert threads.submit(tools.read_file, "small.txt").result(30).content == "small"
             assert not any(one.done() for one in waiting)
         assert all(one.result(30).content.startswith("line\n[line 1 of ") for one in waiting)
+
+
+CONTENTS = {
+    "empty": b"", "lines": b"one\ntwo\nthree", "crlf": b"one\r\ntwo\r\n", "long": b"x" * 3_000, "many": b"line\n" * 900,
+    "utf-8": "gr\u00fc\u00dfe\n".encode(), "mark": b"\xef\xbb\xbfone\n", "utf-16": "one\n".encode("utf-16"),
+    "western": b"caf\xe9\n",
+    "binary": b"\0\1\2", "picture": b"\x89PNG\r\n\x1a\n", "no encoding": b"\x83\x65" * 500,
+}  # fmt: skip
+
+RANGES: list[dict[str, int]] = [
+    {}, {"offset": 2}, {"offset": 2, "limit": 1}, {"head": 2}, {"tail": 1}, {"offset": 9_999}, {"head": 1, "tail": 1},
+]  # fmt: skip
+
+
+def said(read: Callable[[], FileText | None]) -> tuple[str, object]:
+    try:
+        found = read()
+    except CoreError as error:
+        return str(error), (error.kind, error.facts)
+    return ("left", None) if found is None else (found.text(), found.facts())
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("lines", RANGES)
+def test_what_is_read_without_a_thread_is_said_in_the_same_words(
+    top: Path, files: Filesystem, content: str, lines: dict[str, int]
+) -> None:
+    """filesystem-31: results and refusals."""
+    (top / content).write_bytes(CONTENTS[content])
+    expected = said(lambda: files.read_file(content, **lines))
+    assert said(lambda: files.read_file_at_once(content, **lines)) in (expected, ("left", None))
