@@ -29,7 +29,10 @@ _FLAGS = {"host": "server.host", "port": "server.port", "log_level": "log.level"
 
 def main() -> None:
     """Entry point of `coretools-http`."""
-    options = _parser().parse_args()
+    parser = _parser()
+    options, others = parser.parse_known_args()
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)} (a directory is named with --root)")
     if sys.platform == "win32":
         sys.exit("coretools-http: Windows is not supported yet; it runs in WSL")
     have_standard_error()

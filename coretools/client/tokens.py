@@ -21,8 +21,8 @@ def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Do what the words say; the exit code.
 
     Raises:
-        BadSetting: the file is not named, or can't be used. InvalidArguments: a name, a role or a duration is none.
-        Conflict: the name has another role. NotFound: there is no such token.
+        BadSetting: the file is not named, or can't be used. InvalidArguments: a name, a role or a duration is none,
+            or the name has another role. NotFound: there is no such token.
     """
     path = options.file or environment.get(FILE_VARIABLE)
     if not path:

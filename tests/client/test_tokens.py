@@ -101,7 +101,7 @@ def test_the_variable_of_the_server_names_the_file(
         (("create", "--name", "ci", "--expires", "soon"), 64, "such as 90d"),
         (("create", "--name", "ci", "--expires", "0d"), 64, "such as 90d"),
         (("create", "--name", "ci", "--expires", "999999w"), 64, "no calendar goes so far"),
-        (("list",), 78, "can't be read"),
+        (("list",), 78, "there is no token file"),
         (("revoke", "ci"), 78, "can't be written"),
         ((), 64, "the following arguments are required: ACTION"),
     ],

@@ -82,7 +82,8 @@ def _gated(parts: Parts) -> ASGIApp:
     bodies = Bodies(Slots(RequestIds(by_role), rates_of=rates_of), config.limits)
     throttle = Throttle(bodies, rates_of=rates_of, limiter=parts.stores.rates)
     failures = Failures(config.limits.failures_per_minute)
-    return Gate(throttle, parts.verifier, failures=failures, metadata_url=metadata_url(config))
+    scopes = config.auth.jwt.scopes if config.auth.jwt else ()
+    return Gate(throttle, parts.verifier, failures=failures, metadata_url=metadata_url(config), scopes=scopes)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

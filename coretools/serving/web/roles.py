@@ -8,6 +8,7 @@ from coretools.confinement.grants import is_granted
 from coretools.errors import BadSetting
 from coretools.options import policy_from, settings_from
 from coretools.policy_file import require_out_of_reach
+from coretools.serving.web.auth.hashed_tokens import require_token_file
 from coretools.serving.web.config import CONFIG_VARIABLE, Config, RoleSection
 from coretools.serving.web.principals import DEFAULT_ROLE, Rates, Role
 from coretools.settings import PROFILES, Settings
@@ -29,6 +30,7 @@ def roles_of(
     # The operator's own file of rules must lie where no role can write.
     writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
     base = replace(base, policy=policy_from(options, environment, writable))
+    _require_token_files(config)
     for path in _of_the_operator(config, options, environment):
         _require_out_of_reach(path, _all(roots, sections))
     return {name: _role(name, section, roots[name], base) for name, section in sections.items()}
@@ -42,6 +44,12 @@ def _require_out_of_reach(path: str, roots: Sequence[str]) -> None:
     require_out_of_reach(path, [root.removesuffix(":ro").removesuffix(":rw") for root in roots])
     if is_granted(path):
         raise BadSetting(f"{path}: commands may read what is there; move it out, for instance to /etc/coretools")
+
+
+def _require_token_files(config: Config) -> None:
+    for path in (config.auth.tokens, config.console.tokens, config.metrics.tokens):
+        if path:
+            require_token_file(path)
 
 
 def _of_the_operator(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:

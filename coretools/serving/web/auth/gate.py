@@ -8,6 +8,7 @@ import asyncio
 import math
 import re
 import time
+from collections.abc import Sequence
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,14 +42,19 @@ class Gate:
         *,
         failures: Failures,
         metadata_url: str | None = None,
+        scopes: Sequence[str] = (),
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """Without a verifier everybody is let in, as one principal. `metadata_url` says where tokens are to be had."""
+        """Without a verifier everybody is let in, as one principal.
+
+        `metadata_url` says where tokens are to be had, and `scopes` what they must be for.
+        """
         self._app = app
         self._verifier = verifier
         self._failures = failures
         self._look_seconds = look_seconds
         self._challenge = f'resource_metadata="{metadata_url}"' if metadata_url else 'realm="coretools"'
+        self._asked = f'scope="{" ".join(scopes)}"' if scopes else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -82,7 +88,9 @@ class Gate:
         seconds = self._failures.wait_seconds(address)
         if seconds > 0:
             headers = {"Retry-After": str(math.ceil(seconds))}
-            return refusal(429, "too many wrong tokens; wait", kind="too-many-failures", headers=headers)
+            return refusal(
+                429, "too many wrong tokens came from your address; wait", kind="too-many-failures", headers=headers
+            )
         return await self._verified(bearer["token"], address, verifier)
 
     async def _verified(self, token: str, address: str, verifier: Verifier) -> Principal | ASGIApp:
@@ -104,7 +112,7 @@ class Gate:
 
     def _unauthorized(self, message: str, *, error: str = "") -> ASGIApp:
         # RFC 6750, 3.1: no error code for a request without a token.
-        challenge = ", ".join(part for part in (error, self._challenge) if part)
+        challenge = ", ".join(part for part in (error, self._asked, self._challenge) if part)
         return refusal(401, message, kind="unauthorized", headers={"WWW-Authenticate": f"Bearer {challenge}"})
 
     def _forbidden(self, error: NotEntitled) -> ASGIApp:

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from coretools.call import LOCAL
-from coretools.errors import BadSetting, Conflict, InvalidArguments, NotFound
+from coretools.errors import BadSetting, InvalidArguments, NotFound
 
 PREFIX = "ct_"
 """Of every token: tells it from those of others, for people and for scanners of secrets."""
@@ -93,12 +93,23 @@ def entry_of(entries: Sequence[Entry], token: str) -> Entry | None:
     return found
 
 
+def require_token_file(path: str) -> None:
+    """Refuse one that is not there, with what makes it.
+
+    Raises:
+        BadSetting: nothing is at the path.
+    """
+    if not os.path.lexists(path):
+        raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
+
+
 def read_tokens(path: str) -> tuple[tuple[Entry, ...], Version]:
     """What a file holds, and which version of it that is.
 
     Raises:
         BadSetting: it can't be read, others could have written it, or it is no such file.
     """
+    require_token_file(path)
     _require_own_directories(path)
     try:
         with open(path, "rb", opener=_opened) as file:
@@ -113,8 +124,8 @@ def create_token(path: str, *, name: str, role: str, expires: datetime | None = 
     """Add a token for a principal to a file, which is made when it is missing. The token is given back here only.
 
     Raises:
-        BadSetting: the file can't be used. InvalidArguments: a name or a role that can't be one.
-        Conflict: the principal has tokens of another role.
+        BadSetting: the file can't be used. InvalidArguments: a name or a role that can't be one, or the
+            principal has tokens of another role.
     """
     token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
     entry = _new_entry(token, name=name, role=role, expires=expires)
@@ -123,7 +134,9 @@ def create_token(path: str, *, name: str, role: str, expires: datetime | None = 
     def add(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         others = {one.role for one in entries if one.name == name} - {role}
         if others:
-            raise Conflict(f"{name} has the role {others.pop()} already; revoke its tokens first, or take another name")
+            raise InvalidArguments(
+                f"{name} has the role {others.pop()} already; revoke its tokens first, or take another name"
+            )
         taken = {one.id for one in entries}
         made.append(entry.model_copy(update={"id": next(one for one in _ids() if one not in taken)}))
         return (*entries, *made)

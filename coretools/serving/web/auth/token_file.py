@@ -33,6 +33,8 @@ class TokenFile:
         """None: the file can't be used."""
         self._entries, self._version = read_tokens(path)
         self._fault = ""
+        if not self._entries:
+            _logger.warning("token file %s has no token: nobody can call; make one with coretools token create", path)
         self._warn_of_roles()
 
     async def verify(self, token: str) -> Principal | None:

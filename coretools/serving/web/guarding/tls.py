@@ -1,9 +1,15 @@
 """TLS as the server speaks it: a certificate of the operator, versions 1.2 and 1.3, HTTP/1.1."""
 
+import logging
+import os
 import ssl
+import stat
+from contextlib import suppress
 
 from coretools.errors import BadSetting
 from coretools.serving.web.config import ServerSection
+
+_logger = logging.getLogger(__name__)
 
 
 def tls_context(server: ServerSection) -> ssl.SSLContext | None:
@@ -17,12 +23,20 @@ def tls_context(server: ServerSection) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    _warn_of_readers(server.tls_key or server.tls_certificate)
     try:
         context.load_cert_chain(server.tls_certificate, server.tls_key or None, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = _reason(error)
         raise BadSetting(f"server.tls_certificate {server.tls_certificate} and its key: {reason}") from error
     return context
+
+
+def _warn_of_readers(key: str) -> None:
+    """Not refused: Kubernetes gives secrets to a container so, where nobody else is."""
+    with suppress(OSError):  # said where it is loaded
+        if os.stat(key).st_mode & stat.S_IROTH:
+            _logger.warning("server.tls_key %s: every user of this machine can read it; chmod 600", key)
 
 
 def _reason(error: OSError | ValueError) -> str:

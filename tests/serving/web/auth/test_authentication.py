@@ -271,7 +271,7 @@ async def test_both_kinds_of_tokens_stand_side_by_side(authorization_server: Aut
 def test_what_is_configured_decides_what_judges(file: str) -> None:
     """auth-9: nothing, a file, an issuer; a file that can't be used ends the start."""
     assert verifier_of(Config()) is None
-    with pytest.raises(BadSetting, match="can't be read"):
+    with pytest.raises(BadSetting, match="there is no token file"):
         verifier_of(Config.model_validate({"auth": {"tokens": file}}))
     token_of(file)
     assert isinstance(verifier_of(Config.model_validate({"auth": {"tokens": file}})), TokenFile)

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -61,11 +61,19 @@ def file(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def guarded(
-    verifier: Verifier | None, behind: Behind | None = None, *, metadata_url: str | None = None, looking: float = 5.0
+    verifier: Verifier | None,
+    behind: Behind | None = None,
+    *,
+    metadata_url: str | None = None,
+    scopes: Sequence[str] = (),
+    looking: float = 5.0,
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app behind the gate."""
     failures = Failures(MOST_FAILURES)
-    gate = Gate(behind or Behind(), verifier, failures=failures, metadata_url=metadata_url, look_seconds=looking)
+
+    gate = Gate(
+        behind or Behind(), verifier, failures=failures, metadata_url=metadata_url, scopes=scopes, look_seconds=looking
+    )
     with anyio.fail_after(SECONDS):
         async with listening(gate) as url, httpx2.AsyncClient(base_url=url, trust_env=False, verify=False) as client:
             yield client
@@ -148,6 +156,9 @@ async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None
         assert wrong.headers["www-authenticate"] == challenge
         error = wrong.json()["error"]
         assert (error["data"]["kind"], error["code"], wrong.json()["id"]) == ("unauthorized", -32600, None)
+    async with guarded(TokenFile(str(file)), metadata_url=METADATA, scopes=("a", "b:c")) as client:
+        challenge = f'Bearer scope="a b:c", resource_metadata="{METADATA}"'
+        assert (await client.post("/mcp")).headers["www-authenticate"] == challenge
     async with guarded(TokenFile(str(file))) as client:
         assert (await client.post("/mcp")).headers["www-authenticate"] == 'Bearer realm="coretools"'
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coretools.errors import BadSetting, Conflict, InvalidArguments, NotFound, Unreachable
+from coretools.errors import BadSetting, InvalidArguments, NotFound, Unreachable
 from coretools.serving.web.auth.hashed_tokens import (
     PREFIX,
     create_token,
@@ -80,12 +80,26 @@ def test_every_entry_is_compared(file: Path) -> None:
     assert entry_of(entries, "ct_nobody") is None
 
 
+def test_a_file_that_is_not_there_and_one_without_tokens_are_told_of(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """auth-4: with what makes a token; a server that nobody can call should not be a surprise."""
+    with pytest.raises(BadSetting, match=r"there is no token file; coretools token create --file .* makes it"):
+        TokenFile(str(file))
+    create_token(str(file), name="ci", role="dev")
+    TokenFile(str(file))
+    assert "nobody can call" not in caplog.text
+    revoke_tokens(str(file), "ci")
+    TokenFile(str(file))
+    assert "has no token: nobody can call; make one with coretools token create" in caplog.text
+
+
 async def test_several_tokens_are_of_one_principal(file: Path) -> None:
     """auth-2: to change one for another; all have one role."""
     old, new = created(file), created(file)
     tokens = TokenFile(str(file))
     assert await tokens.verify(old) == await tokens.verify(new)
-    with pytest.raises(Conflict, match="has the role dev already"):
+    with pytest.raises(InvalidArguments, match="has the role dev already"):
         created(file, role="admin")
     assert len(revoke_tokens(str(file), "ci")) == 2
     assert created(file, role="admin")

@@ -5,6 +5,7 @@ import datetime as dt
 import ipaddress
 import random
 import ssl
+from pathlib import Path
 
 import anyio
 import h11
@@ -537,6 +538,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ServerSection:
     plain = serialization.NoEncryption()
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
     (directory / "key").write_bytes(key.private_bytes(*form, plain))
+    (directory / "key").chmod(0o600)
     locked = serialization.BestAvailableEncryption(b"secret")
     (directory / "locked").write_bytes(key.private_bytes(*form, locked))
     (directory / "certificate").write_bytes(built.public_bytes(serialization.Encoding.PEM))
@@ -591,6 +593,19 @@ def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSe
     ):
         with pytest.raises(BadSetting, match=r"server\.tls_certificate"):
             tls_context(section)
+
+
+def test_a_key_that_everybody_can_read_is_warned_of(
+    certificate: ServerSection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """guard-4: not refused, since containers are given secrets so."""
+    key = Path(certificate.tls_key)
+    tls_context(certificate)
+    assert "every user" not in caplog.text
+    key.chmod(0o644)
+    tls_context(certificate)
+    key.chmod(0o600)
+    assert f"{key}: every user of this machine can read it" in caplog.text
 
 
 async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
