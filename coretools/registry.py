@@ -354,11 +354,20 @@ def _check(command: Command) -> None:
         raise BadSetting(f"{command.source}: {command.name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
     if not command.description:
         raise BadSetting(f"{command.source}: a command needs a docstring, it is what the model reads")
-    if command.declaration.at_once is not None and command.is_async:
-        raise BadSetting(f"{command.source}: at_once is for what runs in a worker thread, a plain function")
+    _check_at_once(command)
     if command.overrides and not command.is_a(Surface.PROMPT):
         raise BadSetting(f"{command.source}: only a prompt overrides another")
     _check_parameters(command)
+
+
+def _check_at_once(command: Command) -> None:
+    found = command.declaration.at_once
+    if isinstance(found, str):
+        found = getattr(getattr(command.function, "__self__", None), found, None)
+        if found is None:
+            raise BadSetting(f"{command.source}: at_once names {command.declaration.at_once!r}, no method beside it")
+    if found is not None and (command.is_async or inspect.iscoroutinefunction(found)):
+        raise BadSetting(f"{command.source}: at_once is a plain function, beside one that runs in a worker thread")
 
 
 def _check_parameters(command: Command) -> None:

@@ -204,6 +204,31 @@ async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_th
     assert len(sample.ran) == 4
 
 
+def test_what_is_not_there_can_not_be_had_at_once() -> None:
+    """declarations-13: it is told at start, not at a call."""
+
+    class Holder:
+        @at_once("missing")
+        @tool(Effect.READ)
+        def one(self) -> str:
+            """One."""
+            return "one"
+
+        @at_once("wait")
+        @tool(Effect.READ)
+        def two(self) -> str:
+            """Two."""
+            return "two"
+
+        async def wait(self) -> None:
+            """A coroutine."""
+
+    with pytest.raises(BadSetting, match="'missing', no method"):
+        Registry().add(Holder().one)
+    with pytest.raises(BadSetting, match="plain function"):
+        Registry().add(Holder().two)
+
+
 def test_a_coroutine_can_not_be_had_at_once() -> None:
     """declarations-13: it is on the event loop already."""
 

@@ -29,8 +29,9 @@ _IN_MEMORY = _RESOLVE | _CACHED | _NO_XDEV
 _HERE = -100
 """AT_FDCWD."""
 
-_ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
-"""`f_type` of ext4, XFS, Btrfs, F2FS and tmpfs (statfs(2)): opening a file there asks no other program or machine."""
+_ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
+"""`f_type` of ext4, XFS, Btrfs and F2FS (statfs(2)), which no other machine and no program serves. Not tmpfs, where
+RWF_NOWAIT is refused."""
 
 _ASK_AGAIN = (errno.EINTR, errno.EAGAIN)
 _MOST_TRIES = 64
@@ -82,7 +83,7 @@ def open_cached(beneath: int | None, path: str, flags: int) -> int:
 
 
 def is_on_disk(fd: int) -> bool:
-    """Whether a handle is of a file system that is known to ask no other program or machine."""
+    """Whether a handle is of a file system that no other program or machine serves."""
     if sys.platform != "linux":
         return False
     found = (ctypes.c_long * 64)()

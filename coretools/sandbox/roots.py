@@ -42,7 +42,7 @@ class Root:
     identity: tuple[int, int]
     """Device and inode."""
     is_on_disk: bool = False
-    """Whether what it lies on is known to ask no other program or machine."""
+    """Whether no other program or machine serves what it lies on, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ class Roots:
         self.deny = deny
         self.engine: Resolver = resolver_named(resolver)
         self.refuse_hard_links = refuse_hard_links
+        self.at_once_from = 0.0
+        """From when on small files are read without a thread, by the monotonic clock (`at_once`)."""
         self._roots = _all_opened(specs)
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}

@@ -42,6 +42,7 @@ class ClientCall:
         self._session = context.session
         self._make_teller = partial(Teller, context, least)
         self._teller: Teller | None = None
+        self._is_over = False
         self._close_stream = context.close_sse_stream
         self._principal = principal_of(context)
         self._interview = interview or SilentCall(trusts_answers=False)
@@ -57,16 +58,19 @@ class ClientCall:
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Have it sent; waits for nobody. What comes too fast or does not advance is dropped."""
-        self._telling().progress(done, total, message)
+        if not self._is_over:
+            self._telling().progress(done, total, message)
         await checkpoint()
 
     async def log(self, level: Level, text: str) -> None:
         """Have it sent; waits for nobody."""
-        self._telling().log(level, text)
+        if not self._is_over:
+            self._telling().log(level, text)
         await checkpoint()
 
     async def end(self) -> None:
-        """Have what is left to tell go out before the result, for half a second at most."""
+        """Have what is left to tell go out before the result, for half a second at most. Nothing is told after it."""
+        self._is_over = True
         if self._teller is not None:
             await self._teller.end()
 

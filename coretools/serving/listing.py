@@ -33,7 +33,7 @@ class Listing:
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
         self._tools: list[types.Tool] | None = None
-        self._headed: dict[str, dict[str, Any]] | None = None
+        self._headed: dict[str, dict[str, Any] | None] = {}
 
     @property
     def tools(self) -> list[types.Tool]:
@@ -47,10 +47,13 @@ class Listing:
 
         The SDK looks through a whole schema with each call, to find that there is none: a fortieth of the call.
         """
-        if self._headed is None:
-            schemas = {command.name: command.arguments.schema() for command in self._offer}
-            self._headed = {of: schema for of, schema in schemas.items() if _names_header(schema)}
-        return self._headed.get(name)
+        if name not in self._headed:
+            command = self._offer.find(name)
+            if command is None:
+                return None
+            schema = command.arguments.schema()
+            self._headed[name] = schema if _names_header(schema) else None
+        return self._headed[name]
 
     @property
     def resources(self) -> list[types.Resource]:

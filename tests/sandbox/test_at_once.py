@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import CoreError
-from coretools.sandbox.at_once import MOST_BYTES, can_read_at_once, read_at_once
+from coretools.sandbox.at_once import LATE_SECONDS, MOST_BYTES, PAUSE_SECONDS, can_read_at_once, read_at_once
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.reading import read_bytes
 from coretools.sandbox.roots import Roots, RootSpec
@@ -134,6 +134,15 @@ def test_what_the_operator_refuses_is_left(world: World) -> None:
         assert at_once(roots, "second.txt") is None
         assert at_once(roots, "dir/inner.txt") is None
         assert at_once(roots, "dir/sub/deep.txt") == b"deep"
+
+
+def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sandbox-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
+    now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
+    monkeypatch.setattr("coretools.sandbox.at_once.time.monotonic", lambda: next(now))
+    assert at_once(world.roots, "plain.txt") == b"plain"
+    assert at_once(world.roots, "plain.txt") is None
+    assert at_once(world.roots, "plain.txt") == b"plain"
 
 
 def test_a_root_that_is_gone_is_left(world: World) -> None:

@@ -1,9 +1,11 @@
 """An offer as an MCP server, met by the SDK's own client in both eras (docs/specs/serving.md)."""
 
 import itertools
+from typing import Annotated
 
 import pytest
 from mcp import Client, MCPError
+from pydantic import Field
 
 from coretools.call import Call
 from coretools.declare import Effect, tool
@@ -142,3 +144,41 @@ async def test_an_unknown_tool_is_an_error_of_the_request(mode: str) -> None:
     async with client(mode) as connected:
         with pytest.raises(MCPError, match="did you mean count_to"):
             await connected.call_tool("count_too", {})
+
+
+class Shapeless:
+    """A type that no schema can be made of."""
+
+
+@tool(Effect.READ)
+def headed(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "") -> str:
+    """Take an argument that a header repeats."""
+    return region
+
+
+@tool(Effect.READ)
+def headless(region: str = "") -> str:
+    """Take one that none repeats."""
+    return region
+
+
+@tool(Effect.READ)
+def shapeless(what: Shapeless) -> str:
+    """Take what can't be sent."""
+    return str(what)
+
+
+def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() -> None:
+    """http-1: the SDK takes a call unchecked where it is given no schema, or an error."""
+    registry = Registry()
+    for function in (headed, headless, shapeless):
+        registry.add(function)
+    graph = Graph(registry, lambda _: Selection(profile="all"))
+    schema_of = build_server(graph, Dispatcher(threads=1), Identity()).get_tool_input_schema
+    assert schema_of is not None
+    for _ in range(2):
+        found = schema_of("headed")
+        assert found is not None
+        assert found["properties"]["region"]["x-mcp-header"] == "Region"
+        assert schema_of("headless") is None
+        assert schema_of("nobody") is None

@@ -43,6 +43,7 @@ class Talkative:
         self.finished = anyio.Event()
         self.go_on = anyio.Event()
         self.arrived = anyio.Event()
+        self.left: asyncio.Task[None] | None = None
 
     @tool(Effect.READ)
     async def advance(self, call: Call, steps: int = 1000) -> str:
@@ -57,6 +58,19 @@ class Talkative:
         """Say a step, and wait."""
         await call.progress(1, 2)
         await self.go_on.wait()
+        return "there"
+
+    @tool(Effect.READ)
+    async def leave_behind(self, call: Call) -> str:
+        """Leave something that goes on telling."""
+
+        async def tell() -> None:
+            await self.go_on.wait()
+            await call.progress(1, 2)
+            await call.log("warning", "late")
+            self.finished.set()
+
+        self.left = asyncio.create_task(tell())
         return "there"
 
     @tool(Effect.READ)
@@ -434,3 +448,18 @@ class Posted:
         ]
         written = "\r\n".join(lines).encode() + b"\r\n\r\n" + body
         await asyncio.get_running_loop().sock_sendall(self._socket, written)
+
+
+async def test_what_is_told_after_the_end_of_a_call_goes_nowhere() -> None:
+    """serving-14: and leaves no task that waits for ever."""
+    talkative = Talkative()
+    async with Client(served(talkative), mode="legacy") as client:
+        await client.call_tool("leave_behind")
+        before = len(asyncio.all_tasks())
+        with anyio.fail_after(BOUND_SECONDS):
+            talkative.go_on.set()
+            await talkative.finished.wait()
+            assert talkative.left is not None
+            await talkative.left
+        await checkpoint()
+        assert len(asyncio.all_tasks()) == before - 1  # that which told has ended

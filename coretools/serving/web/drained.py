@@ -1,4 +1,7 @@
-"""Requests that are still under way when the time of the drain is over: ended with an answer where none was begun."""
+"""Requests that are still under way when the time of the drain is over: ended with an answer where none was begun.
+
+A stream that was begun comes to its end without an answer: its client sees that none came.
+"""
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,11 +22,14 @@ class Drained:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        has_begun = False
+        has_begun = is_stream = is_over = False
 
         async def noting(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
+            nonlocal has_begun, is_stream, is_over
+            if message["type"] == "http.response.start":
+                has_begun, is_stream = True, _is_stream(message)
+            else:
+                is_over = not message.get("more_body", False)
             await send(message)
 
         with anyio.CancelScope() as serving:
@@ -36,7 +42,16 @@ class Drained:
                 await self._app(scope, receive, noting)
             finally:
                 stop()
-        if serving.cancelled_caught and not has_begun:
+        if not serving.cancelled_caught or is_over:
+            return
+        if is_stream:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif not has_begun:
             said = "the server is ending, and the call was not through in time; call again"
             answer = refusal(503, said, kind="ending", headers={"Retry-After": RETRY_SECONDS, "Connection": "close"})
             await answer(scope, receive, send)
+
+
+def _is_stream(message: Message) -> bool:
+    kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
+    return any(kind.startswith(b"text/event-stream") for kind in kinds)

@@ -71,7 +71,7 @@ class Endpoint:
             try:
                 yield
             finally:
-                self.manager.is_closing = True
+                await self.manager.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of a principal of this role."""

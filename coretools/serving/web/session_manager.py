@@ -203,6 +203,16 @@ class SessionManager(StreamableHTTPSessionManager):
     def json_response(self, value: bool) -> None:
         """What the SDK says of all requests is not asked for."""
 
+    async def close(self) -> None:
+        """End every session, since the server does.
+
+        Each first: the SDK waits for five seconds to tell a client that its call is cancelled, or its question, through
+        a stream that nothing reads any more.
+        """
+        self.is_closing = True
+        for transport in tuple(self._server_instances.values()):
+            await transport.terminate()
+
     async def end(self, session_id: str) -> None:
         """End a session now, if there is such a one."""
         transport = self._server_instances.get(session_id)
@@ -213,7 +223,7 @@ class SessionManager(StreamableHTTPSessionManager):
         session = self.sessions.pop(session_id, None)
         if session is not None:
             self._admission.leave(session.principal)
-            self._admission.watcher.session_ended(self._role, _reason(transport))
+            self._admission.watcher.session_ended(self._role, "closed" if self.is_closing else _reason(transport))
         await super()._discard_session(session_id, transport)
         if session is not None and not self.is_closing:
             await self._forget(session)

@@ -48,9 +48,13 @@ class Hand:
             found |= {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": self.revision}
         return found
 
-    async def initialize(self) -> httpx2.Response:
+    async def initialize(self, capabilities: dict[str, Any] | None = None) -> httpx2.Response:
         """Ask for a session, and say that it is begun if there is one."""
-        params = {"protocolVersion": self.revision, "capabilities": {}, "clientInfo": {"name": "hand", "version": "1"}}
+        params = {
+            "protocolVersion": self.revision,
+            "capabilities": capabilities or {},
+            "clientInfo": {"name": "hand", "version": "1"},
+        }
         answer = await self.ask("initialize", params)
         if answer.status_code == 200:
             self.session = answer.headers["mcp-session-id"]

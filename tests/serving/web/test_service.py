@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -14,7 +16,7 @@ import pytest
 
 from tests.process.tree import until
 from tests.serving.peer import marker, wait_until_none, wait_until_some
-from tests.serving.web.by_hand import Hand, messages_in
+from tests.serving.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
 from tests.serving.web.http_server_peer import TREE, http_server
 
 SECONDS = 30.0
@@ -200,3 +202,66 @@ async def test_a_call_that_is_not_through_in_time_gets_an_answer(tmp_path: Path,
             assert (answers[0].status_code, answers[0].json()["error"]["data"]["kind"]) == (503, "ending")
         assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
         assert "Traceback" not in server.log.read_text()
+
+
+ENDLESS = """
+import itertools
+
+import anyio
+
+from coretools.asking import AskText
+from coretools.call import Call
+from coretools.declare import Effect, asks
+from coretools.registry import Registry
+
+registry = Registry()
+
+@registry.tool(Effect.READ)
+async def tell(call: Call) -> str:
+    \"\"\"Tell for ever.\"\"\"
+    for number in itertools.count(1):
+        await call.progress(number, None, "more")
+        await anyio.sleep(0.01)
+
+@registry.tool(Effect.READ)
+@asks("colour")
+async def paint(call: Call) -> str:
+    \"\"\"Ask for a colour.\"\"\"
+    return await call.ask(AskText(key="colour", message="Which?"))
+"""
+
+STILL_OPEN = ("did not stop", "gave up", "without completing response", "Traceback")
+
+
+async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path: Path, root: Path) -> None:
+    """http-18: in both eras, and one whose question nobody answers; nothing makes the server wait to the last."""
+    module = tmp_path / "endless.py"
+    module.write_text(ENDLESS)
+    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
+    words = ("--root", root, "--profile", "all", "--with", f"{module}:registry")
+    ended: list[str] = []
+    with http_server(tmp_path, *words, environment=short) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http, anyio.create_task_group() as tasks:
+            hand = Hand(http, server.url)
+            await hand.initialize({"elicitation": {"form": {}}})
+
+            async def stream(name: str, headers: dict[str, str], meta: dict[str, Any], *, task_status: Any) -> None:
+                params = {"name": name, "arguments": {}, "_meta": {**meta, "progressToken": name}}
+                body = {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params}
+                async with http.stream("POST", hand.url, json=body, headers=headers) as answer:
+                    assert answer.headers["content-type"].startswith("text/event-stream"), await answer.aread()
+                    task_status.started()
+                    async for _ in answer.aiter_lines():
+                        pass  # an end that is none raises
+                ended.append(name)
+
+            stateless = {"MCP-Protocol-Version": STATELESS, "Mcp-Method": "tools/call", "Mcp-Name": "tell"}
+            with anyio.fail_after(SECONDS):
+                await tasks.start(partial(stream, "tell", hand.headers(), {}))
+                await tasks.start(partial(stream, "paint", hand.headers(), {}))
+                await tasks.start(partial(stream, "tell", {**ACCEPT, **stateless}, ENVELOPE))
+                server.process.send_signal(signal.SIGTERM)
+        assert sorted(ended) == ["paint", "tell", "tell"]
+        assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
+        log = server.log.read_text()
+        assert [said for said in STILL_OPEN if said in log] == [], log
