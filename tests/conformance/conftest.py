@@ -1,7 +1,5 @@
 """The fixture behind a running `coretools-http`, whose log says what was run, and the suite's own Node.js."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +9,10 @@ import pytest
 
 from tests.clients.conftest import without
 from tests.conformance.suite import NODE_FOLDER
-from tests.serving.web.http_server_peer import TREE, HttpServer, http_server
+from tests.serving.web.http_server_peer import HttpServer, http_server
 
 FIXTURE = "tests.conformance.fixture:FIXTURE"
+TASK_FIXTURE = "tests.conformance.task_fixture:JOBS"
 
 POLICY = """[offer]
 only = ["test_*", "*_tool", "*_prompt", "static_*", "template_data", "watched_resource"]
@@ -65,19 +64,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @contextmanager
-def serving_tasks() -> Iterator[str]:
-    """The URL of a process that serves the fixture of the tasks extension."""
-    line = [sys.executable, "-m", "tests.conformance.server"]
-    process = subprocess.Popen(line, cwd=TREE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        url = process.stdout.readline().strip()
-        assert url.startswith("http://127.0.0.1:"), url
-        yield url
-    finally:
-        process.terminate()
-        process.wait(30)
-        process.stdout.close()
+def serving_tasks(folder: Path) -> Iterator[str]:
+    """The URL of a server with the fixture of the tasks extension."""
+    root, configuration = folder / "root", folder / "http.toml"
+    root.mkdir()
+    configuration.write_text(CONFIGURATION)
+    words = ("--root", root, "--profile", "all", "--config", configuration, "--with", TASK_FIXTURE)
+    with http_server(folder, *words) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from coretools.errors import CapabilityMissing, RequestRefused, Unsupported
 from coretools.registry import Registry
 
 TASKS = "io.modelcontextprotocol/tasks"
-LEAST_SECONDS = 0.05
-"""A call that is through at once is no task; the suite wants one of each of these."""
+LEAST_SECONDS = 0.7
+"""A call that is through within half a second is no task; the suite wants one of each of these."""
 
 
 class Confirmed(BaseModel):
@@ -56,6 +56,7 @@ class Jobs:
     @tool(Effect.CHANGE, long_running=True)
     async def confirm_delete(self, filename: str, call: Call) -> str:
         """Ask before it deletes, which it does not."""
+        await anyio.sleep(LEAST_SECONDS)
         answer = await call.ask(AskForm(key="confirm", message=f"Delete {filename}?", model=Confirmed))
         return f"deleted {filename}" if answer.confirm else f"kept {filename}"
 
@@ -63,6 +64,7 @@ class Jobs:
     @tool(Effect.READ, long_running=True)
     async def multi_input(self, call: Call) -> str:
         """Ask twice at once."""
+        await anyio.sleep(LEAST_SECONDS)
         first, second = await call.ask_all(
             AskForm(key="first", message="The first name?", model=Name),
             AskForm(key="second", message="The second name?", model=Name),
@@ -70,8 +72,5 @@ class Jobs:
         return f"{first.name} and {second.name}"
 
 
-def registry() -> Registry:
-    """Every job."""
-    commands = Registry()
-    commands.add_set("jobs", Jobs())
-    return commands
+JOBS = Registry()
+JOBS.add_set("jobs", Jobs())

@@ -99,7 +99,7 @@ def test_the_scenarios_of_the_tasks_extension_pass(node: Path, tmp_path: Path) -
     run = RUNS[-1]
     extensions = set(listed(node, run, everything=True)).difference(*(listed(node, one) for one in RUNS))
     assert extensions == {*TASKS, *NOT_TASKS}
-    with serving_tasks() as url, ThreadPoolExecutor(2) as workers:
+    with serving_tasks(tmp_path) as url, ThreadPoolExecutor(2) as workers:
         folders = [tmp_path / scenario for scenario in TASKS]
         found = workers.map(partial(extension, node, run, url), TASKS, folders)
         assert [list(faults(run, one)) for one in found] == [[]] * len(TASKS)
