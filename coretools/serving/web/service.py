@@ -24,7 +24,7 @@ from coretools.serving.web.auth.exposure import require_safe
 from coretools.serving.web.auth.verifiers import verifier_of
 from coretools.serving.web.config import Config
 from coretools.serving.web.drained import Drained
-from coretools.serving.web.guarding.deadlines import protocol_of
+from coretools.serving.web.guarding.deadlines import Refused, protocol_of
 from coretools.serving.web.guarding.descriptors import places_for, taken_at_once
 from coretools.serving.web.guarding.tls import tls_context
 from coretools.serving.web.operations.overseer import Overseer, Standing
@@ -70,8 +70,8 @@ async def serve(plan: Plan) -> int:
     draining = Draining()
     with ExitStack() as sockets:
         listening = _bound(config, sockets)
-        async with served(plan, listening[0].getsockname()[1], draining) as app:
-            server = _Server(_uvicorn(config, app))
+        async with served(plan, listening[0].getsockname()[1], draining) as site:
+            server = _Server(_uvicorn(config, site))
             async with anyio.create_task_group() as watching:
                 await watching.start(_ended_by_signal, server, ending, draining)
                 _say_where(config, listening)
@@ -81,8 +81,16 @@ async def serve(plan: Plan) -> int:
     return ending.exit_code
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is served, and who counts what is refused before it."""
+
+    app: ASGIApp
+    refused: Refused
+
+
 @asynccontextmanager
-async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[ASGIApp]:
+async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Site]:
     """The application, with all that stands behind it, until the end of the block.
 
     Raises:
@@ -123,7 +131,7 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[ASG
                     pages=overseer.routes(),
                 )
                 bounded = Drained(application(parts), draining, seconds=config.server.drain_seconds)
-                yield overseer.observed(bounded, PATH)
+                yield Site(app=overseer.observed(bounded, PATH), refused=overseer.metrics.refused)
 
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
@@ -155,13 +163,13 @@ class _Server(uvicorn.Server):
             one.listen(BACKLOG)
 
 
-def _uvicorn(config: Config, app: ASGIApp) -> uvicorn.Config:
+def _uvicorn(config: Config, site: Site) -> uvicorn.Config:
     server = config.server
     places = places_for(config.limits.connections)
     limits = config.limits.model_copy(update={"connections": places})
     return uvicorn.Config(
-        app,
-        http=protocol_of(limits, proxies=server.proxies, tls=tls_context(server)),
+        site.app,
+        http=protocol_of(limits, proxies=server.proxies, tls=tls_context(server), refused=site.refused),
         ws="none",
         lifespan="off",
         interface="asgi3",

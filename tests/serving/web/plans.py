@@ -49,8 +49,10 @@ async def at_work(plan: Plan, draining: Draining | None = None) -> AsyncIterator
         accepting.bind(("127.0.0.1", 0))
         accepting.listen()
         port = accepting.getsockname()[1]
-        async with served(plan, port, draining or Draining()) as app:
-            config = uvicorn.Config(app, http="h11", lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
+        async with served(plan, port, draining or Draining()) as site:
+            config = uvicorn.Config(
+                site.app, http="h11", lifespan="off", log_level="warning", timeout_graceful_shutdown=1
+            )
             server = uvicorn.Server(config)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(server.serve, sockets=[accepting]))

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import h11
@@ -57,12 +57,17 @@ _CODING_FAULT = 501
 _HEADER_FAULT = 431
 
 
+Refused = Callable[[str], None]
+"""Told the kind of each refusal that never reaches the app."""
+
+
 class TimedProtocol(H11Protocol):
     """One connection. `protocol_of` makes the class for a server; this one has no limits."""
 
     limits: ClassVar[LimitsSection]
     seats: ClassVar[Seats]
     tls: ClassVar[ssl.SSLContext | None] = None
+    counting: ClassVar[Sequence[Refused]] = ()
 
     def __init__(
         self,
@@ -97,6 +102,7 @@ class TimedProtocol(H11Protocol):
         elif self._seat is not None:
             self._begin(transport)
         else:
+            self._count("too-many-connections")
             if self.tls is None:
                 transport.write(_FULL)
             transport.close()
@@ -219,6 +225,7 @@ class TimedProtocol(H11Protocol):
 
     def _refuse(self, fault: Fault) -> None:
         """Answer without the app, and close. The app, where it has the request already, is told that nobody waits."""
+        self._count(fault.kind)
         cycle = self.cycle
         is_begun = cycle is not None and not cycle.response_complete
         if is_begun:
@@ -235,6 +242,10 @@ class TimedProtocol(H11Protocol):
         self.transport.write(self.conn.send(h11.EndOfMessage()))
         self._dropped += 1
         self.transport.close()
+
+    def _count(self, kind: str) -> None:
+        for count in self.counting:
+            count(kind)
 
     def _drop(self, count: int) -> None:
         """Count bytes that are not acted on; too many end the connection."""
@@ -285,14 +296,16 @@ def protocol_of(
     proxies: Sequence[str] = (),
     many: Sequence[str] = LOOPBACK,
     tls: ssl.SSLContext | None = None,
+    refused: Refused | None = None,
 ) -> type:
     """A protocol class for `uvicorn.Config(http=...)`. One class is for one server: it counts its connections.
 
     Addresses in `proxies` and `many` stand for many clients and have no share of their own. With `tls` it is spoken
-    on every connection; uvicorn itself is told of no certificate.
+    on every connection; uvicorn itself is told of no certificate. `refused` hears of what the app does not.
 
     Raises:
         BadSetting: one of them is neither an address nor a network.
     """
     seats = Seats(limits.connections, many=(*many, *proxies))
-    return type("TimedProtocol", (TimedProtocol,), {"limits": limits, "seats": seats, "tls": tls})
+    told = {"limits": limits, "seats": seats, "tls": tls, "counting": () if refused is None else (refused,)}
+    return type("TimedProtocol", (TimedProtocol,), told)

@@ -83,8 +83,8 @@ async def at_work(root: Path, **flags: Any) -> AsyncIterator[str]:
         url = f"http://127.0.0.1:{port}/mcp"
         keys = {"server.public_url": url, **{name.replace("__", "."): value for name, value in flags.items()}}
         plan = plan_of("--root", str(root), "--profile", "read", flags=keys)
-        async with served(plan, port, Draining()) as app:
-            options = uvicorn.Config(app, lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
+        async with served(plan, port, Draining()) as site:
+            options = uvicorn.Config(site.app, lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
             server = uvicorn.Server(options)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(server.serve, sockets=[accepting]))

@@ -308,6 +308,14 @@ def evil_call(target: Target) -> bytes:
     )
 
 
+async def test_a_refusal_that_no_app_sees_is_in_the_metrics(target: Target) -> None:
+    """operations-1: the protocol answers it."""
+    await one(target, b"GET /mcp HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 100_000)
+    async with httpx2.AsyncClient(timeout=SECONDS) as http:
+        page = (await http.get(target.server.url.removesuffix("/mcp") + "/metrics")).text
+    assert 'coretools_refusals_total{reason="header-too-long"}' in page
+
+
 async def test_the_mark_can_be_left(target: Target) -> None:
     """guard-6: or the test below would prove nothing."""
     assert (await one(target, evil_call(target))).status == 200

@@ -608,6 +608,21 @@ def test_a_key_that_everybody_can_read_is_warned_of(
     assert f"{key}: every user of this machine can read it" in caplog.text
 
 
+async def test_what_never_reaches_the_app_is_counted() -> None:
+    """operations-1: by its kind: a place that is not there, a header that can't be read, one that does not come."""
+    counted: list[str] = []
+    limits = QUICK.model_copy(update={"connections": 1})
+    async with served(Recorder(), limits, refused=counted.append) as running:
+        async with connected(running.port) as raw:
+            await until(lambda: running.connections == 1)
+            assert (await asked(running.port, b"")).startswith(b"HTTP/1.1 503 ")
+            await raw.push(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * limits.header_bytes)
+            assert (await raw.answer()).status == 431
+        await until(lambda: running.connections == 0)
+        assert (await asked(running.port, b"GET")).startswith(b"HTTP/1.1 408 ")
+    assert counted == ["too-many-connections", "header-too-long", "too-late"]
+
+
 async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """guard-6: neither by bytes that are no request nor by an upgrade; a fault of the application is still said."""
 
