@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.serving.draining import Draining
 from coretools.serving.web.answers import refusal
+from coretools.serving.web.operations.watching import is_stream
 
 RETRY_SECONDS = "1"
 
@@ -22,12 +23,12 @@ class Drained:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        has_begun = is_stream = is_over = False
+        has_begun = does_stream = is_over = False
 
         async def noting(message: Message) -> None:
-            nonlocal has_begun, is_stream, is_over
+            nonlocal has_begun, does_stream, is_over
             if message["type"] == "http.response.start":
-                has_begun, is_stream = True, _is_stream(message)
+                has_begun, does_stream = True, is_stream(message)
             else:
                 is_over = not message.get("more_body", False)
             await send(message)
@@ -44,14 +45,9 @@ class Drained:
                 stop()
         if not serving.cancelled_caught or is_over:
             return
-        if is_stream:
+        if does_stream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         elif not has_begun:
             said = "the server is ending, and the call was not through in time; call again"
             answer = refusal(503, said, kind="ending", headers={"Retry-After": RETRY_SECONDS, "Connection": "close"})
             await answer(scope, receive, send)
-
-
-def _is_stream(message: Message) -> bool:
-    kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
-    return any(kind.startswith(b"text/event-stream") for kind in kinds)

@@ -107,7 +107,7 @@ class Exchange:
     def answer(self, message: Message) -> None:
         """Note how the answer begins."""
         self.status = message["status"]
-        self.is_stream = _is_stream(message)
+        self.is_stream = is_stream(message)
 
     async def send(self, message: Message) -> None:
         """Send, and count what is taken."""
@@ -149,5 +149,7 @@ def note_refusal(scope: Scope, kind: str) -> None:
         exchange.refused = kind
 
 
-def _is_stream(message: Message) -> bool:
-    return any(name.lower() == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"])
+def is_stream(message: Message) -> bool:
+    """Whether an answer that begins so is a stream of events."""
+    headers = message.get("headers", ())
+    return any(name.lower() == b"content-type" and value.startswith(_STREAM) for name, value in headers)
