@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving.peer import TREE, processes_with, stop, wait_until_some
+from tests.starting import warm
 
 SECONDS = 60.0
 
@@ -22,7 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def coretools(*words: str, cwd: Path, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "coretools.client.main", *words],
         cwd=cwd,
         input=stdin,

@@ -15,6 +15,7 @@ from coretools.errors import BadSetting
 from coretools.loading import load
 from coretools.registry import Registry
 from tests.serving.peer import ANSWER_SECONDS, HANDSHAKE, TREE, Peer
+from tests.starting import warm
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")
 
@@ -57,7 +58,7 @@ def read_file(path: str) -> str:
 
 
 def started(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return warm.Popen(
         [sys.executable, "-m", "coretools.client.main", "serve", *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,9 +1,13 @@
 """The SDK's client on a byte stream that is open already: one line of JSON for each message."""
 
 import contextlib
+import os
+import subprocess
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import mcp_types as types
 from anyio.abc import ByteStream
 from mcp.client._transport import TransportStreams
@@ -44,3 +48,37 @@ class Over:
         async for item in to_send:
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             await self._stream.send(text.encode() + b"\n")
+
+
+class Pipes(ByteStream):
+    """The two pipes of a process; ends with it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await anyio.wait_readable(self._stdout)
+        data = b"" if self._stdout.closed else os.read(self._stdout.fileno(), max_bytes)
+        if not data:
+            raise anyio.EndOfStream
+        return data
+
+    async def send(self, item: bytes) -> None:
+        await anyio.wait_writable(self._stdin)
+        self._stdin.write(item)
+        self._stdin.flush()
+
+    async def send_eof(self) -> None:
+        self._stdin.close()
+
+    async def aclose(self) -> None:
+        """Close its input, and wait for its end."""
+        with anyio.CancelScope(shield=True):
+            self._stdin.close()
+            await anyio.to_thread.run_sync(self._process.wait)
+            anyio.notify_closing(self._stdout)
+            await anyio.lowlevel.checkpoint()  # who waited has left by then
+            self._stdout.close()

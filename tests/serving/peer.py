@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.starting import warm
+
 ANSWER_SECONDS = 30.0
 TREE = Path(__file__).parent.parent.parent
 
@@ -102,7 +104,7 @@ def peer(
     before: Sequence[str] = (),
 ) -> Iterator[Peer]:
     """A workstation server, started as a desktop client starts it; `before` stands before its command line."""
-    process = subprocess.Popen(
+    process = warm.Popen(
         [*before, sys.executable, "-m", "servers.workstation", *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """Every feature of the protocol, in both eras, on each transport, for clients that can be asked and that can't be."""
 
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from pydantic import FileUrl
 
@@ -18,6 +19,8 @@ from coretools.serving.blocks import ERROR_KEY
 from coretools.serving.serve import build, http_app
 from tests.serving.featured import MANY, OPTIONS, STEPS, registry
 from tests.serving.http_peer import listening
+from tests.serving.line_client import Over, Pipes
+from tests.starting import warm
 
 SECONDS = 20
 TREE = Path(__file__).parent.parent.parent
@@ -93,10 +96,11 @@ async def roots(context: Any) -> types.ListRootsResult:
 
 
 @asynccontextmanager
-async def reached(transport: str) -> AsyncIterator[Server[Any] | StdioServerParameters | str]:
+async def reached(transport: str) -> AsyncIterator[Server[Any] | Over | str]:
     """The features behind a transport."""
     if transport == "stdio":
-        yield StdioServerParameters(command=sys.executable, args=["-m", "tests.serving.featured"], cwd=TREE)
+        words = [sys.executable, "-m", "tests.serving.featured"]
+        yield Over(Pipes(warm.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=TREE)))
     elif transport == "http":
         async with listening(http_app(registry(), options=OPTIONS)) as url:
             yield url
@@ -105,7 +109,7 @@ async def reached(transport: str) -> AsyncIterator[Server[Any] | StdioServerPara
 
 
 @asynccontextmanager
-async def seated(target: Server[Any] | StdioServerParameters | str, seat: Seat) -> AsyncIterator[None]:
+async def seated(target: Server[Any] | Over | str, seat: Seat) -> AsyncIterator[None]:
     """A client, connected."""
 
     async def log(params: types.LoggingMessageNotificationParams) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coretools.serving.web.config import VARIABLES
+from tests.starting import warm
 
 TREE = Path(__file__).parents[3]
 SECONDS = 60.0
@@ -59,7 +60,7 @@ def http_server(
     log = folder / "coretools-http.log"
     held = ["sh", "-c", 'ulimit -n "$0"; exec "$@"', str(descriptors)] if descriptors else []
     with log.open("wb") as written:
-        process = subprocess.Popen(
+        process = warm.Popen(
             [*held, sys.executable, "-m", "servers.http_server", "--port", "0", *map(str, words)],
             cwd=TREE,
             env={**inherited, **(environment or {})},

@@ -18,6 +18,7 @@ from tests.process.tree import until
 from tests.serving.peer import marker, wait_until_none, wait_until_some
 from tests.serving.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
 from tests.serving.web.http_server_peer import TREE, http_server
+from tests.starting import warm
 
 SECONDS = 30.0
 
@@ -25,7 +26,7 @@ SECONDS = 30.0
 def ran(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """The server, where it ends by itself."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CORETOOLS_")}
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "servers.http_server", *map(str, words)],
         cwd=cwd,
         env={**kept, "PYTHONPATH": str(TREE), **(environment or {})},

@@ -1,0 +1,115 @@
+"""`subprocess.Popen` and `run` for our own entry points: forked, where that is the same as started (ADR 0035).
+
+What is started with more than our own settings changed in its environment, with a wrapper before it, or on a machine
+other than Linux is started the ordinary way; so is everything with `CORETOOLS_COLD_TESTS=1`.
+"""
+
+import atexit
+import inspect
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.starting import zygote
+
+COLD = "CORETOOLS_COLD_TESTS"
+"""Set: nothing is forked."""
+
+ENTRY_POINTS = ("servers.workstation", "servers.http_server", "coretools.client.main", "tests.serving.featured")
+
+OWN = ("CORETOOLS_", "PYTHONPATH")
+"""Variables that are read when an entry point runs. Any other may be read by an interpreter or a library at its start,
+or be looked for in /proc by a test: a process for which one differs is started."""
+
+TREE = Path(__file__).parents[2]
+
+
+class Popen(subprocess.Popen[Any]):
+    """Takes what `subprocess.Popen` takes."""
+
+    def _execute_child(self, *arguments: Any, **named: Any) -> None:
+        asked = inspect.signature(super()._execute_child).bind(*arguments, **named).arguments
+        if not _is_forkable(asked):
+            super()._execute_child(*arguments, **named)
+            return
+        _, _, *words = asked["args"]
+        pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
+        theirs = [handle if handle >= 0 else number for number, handle in enumerate(pipes[i] for i in (0, 3, 5))]
+        directory = os.fspath(asked["cwd"] or os.getcwd())
+        environment = dict(os.environ if asked["env"] is None else asked["env"])
+        self.pid = _zygote().fork((words, directory, environment, asked["start_new_session"]), theirs)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+
+def run(words: list[str], *, timeout: float, check: bool = False, **named: Any) -> "subprocess.CompletedProcess[Any]":
+    """`subprocess.run` with `Popen` from here."""
+    given = named.pop("input", None)
+    if given is not None:
+        named["stdin"] = subprocess.PIPE
+    if named.pop("capture_output", False):
+        named["stdout"] = named["stderr"] = subprocess.PIPE
+    with Popen(words, **named) as process:
+        try:
+            out, err = process.communicate(given, timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(words, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+class _Zygote:
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", zygote.__name__, str(theirs.fileno())],
+                cwd=TREE,
+                env={**_outer(os.environ), "PYTHONPATH": str(TREE)},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        atexit.register(self.close)
+
+    def fork(self, request: tuple[Any, ...], standard: list[int]) -> int:
+        """The number of a process that becomes what is asked for."""
+        letter = os.memfd_create("request")
+        try:
+            os.write(letter, marshal.dumps(request))
+            socket.send_fds(self._control, [b"."], [letter, *standard])
+        finally:
+            os.close(letter)
+        pid: int = marshal.loads(self._control.recv(zygote.REQUEST_BYTES))
+        return pid
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait()
+
+
+@cache
+def _zygote() -> _Zygote:
+    return _Zygote()
+
+
+def _is_forkable(asked: dict[str, Any]) -> bool:
+    words = asked["args"]
+    if COLD in os.environ or not zygote.is_possible() or not isinstance(words, list) or asked["executable"]:
+        return False
+    if words[:2] != [sys.executable, "-m"] or words[2:3] not in [[name] for name in ENTRY_POINTS]:
+        return False
+    if asked["pass_fds"] or asked["preexec_fn"] or not asked["close_fds"]:
+        return False
+    return asked["env"] is None or _outer(asked["env"]) == _outer(os.environ)
+
+
+def _outer(environment: Any) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(OWN)}

@@ -1,0 +1,110 @@
+"""A process that has imported what our entry points need, and forks one of them for every request.
+
+Python takes 1.5 s to import the SDK; a fork of a process that has it takes milliseconds. What is forked becomes a child
+of whoever started this process, not of this one (clone(2), CLONE_PARENT), so that it is waited for and signalled like
+any other child. ADR 0035 says what is the same about it and what is not.
+"""
+
+import ctypes
+import gc
+import importlib
+import marshal
+import os
+import runpy
+import signal
+import socket
+import sys
+
+PRELOADED = (
+    "coretools.client.cli_call",
+    "coretools.client.doctor",
+    "coretools.client.serve",
+    "coretools.client.typed_line",
+    "coretools.serving.stdio_service",
+    "coretools.serving.web.open_app",
+    "coretools.serving.web.service",
+)
+"""Never an entry point itself: that one is run anew in every child."""
+HANDLES = 4
+"""With a request: a file that holds it, and the three standard descriptors."""
+
+_CLONE_PARENT = 0x8000
+_SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+REQUEST_BYTES = 16
+
+
+def is_possible() -> bool:
+    """Whether a sibling can be made here."""
+    return sys.platform == "linux" and os.uname().machine in _SYS_CLONE
+
+
+def fork_sibling() -> int:
+    """Like `os.fork`, but the child is one of this process's parent."""
+    python = ctypes.PyDLL(None, use_errno=True)
+    number = ctypes.c_long(_SYS_CLONE[os.uname().machine])
+    flags = ctypes.c_long(_CLONE_PARENT | signal.SIGCHLD)
+    python.syscall.restype = ctypes.c_long
+    python.PyOS_BeforeFork()
+    pid: int = python.syscall(number, flags, *[ctypes.c_long(0)] * 4)
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+        return 0
+    python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "clone")
+    return pid
+
+
+def serve(control: socket.socket) -> None:
+    """Fork for every request until the other end is closed. Returns in a child too, when its program has ended."""
+    while True:
+        message, handles, _, _ = socket.recv_fds(control, REQUEST_BYTES, HANDLES)
+        if not message:
+            return
+        pid = fork_sibling()
+        if pid == 0:
+            control.close()
+            become(handles)
+            return
+        for handle in handles:
+            os.close(handle)
+        control.send(marshal.dumps(pid))
+
+
+def become(handles: list[int]) -> None:
+    """Be `python -m MODULE WORDS...` from here on, in the directory and with the environment of the request."""
+    letter, *standard = handles
+    with open(letter, "rb") as file:
+        file.seek(0)
+        words, directory, environment, session = marshal.load(file)
+    for number, handle in enumerate(standard):
+        os.dup2(handle, number)
+        os.close(handle)
+    if session:
+        os.setsid()
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [os.getcwd(), *paths, *sys.path]
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
+    module, *rest = words
+    sys.argv[:] = ["-m", *rest]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """With the number of a socket: import, then serve."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
+    serve(control)
+
+
+if __name__ == "__main__":
+    main()
