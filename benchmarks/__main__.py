@@ -58,7 +58,7 @@ def measure(rows: Sequence[Row], rounds: Rounds) -> list[Measured]:
         NotMeasured: something that is timed did not work.
     """
     found: list[Measured] = []
-    with workplace() as place:
+    with workplace(is_smoke=rounds is SMOKE) as place:
         for group in dict.fromkeys(row.group for row in rows):
             if group == "confinement" and not can_hold():
                 print("benchmarks: confinement is left out: this kernel holds no child", file=sys.stderr)

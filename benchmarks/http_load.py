@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 
 from benchmarks.failure import NotMeasured
@@ -56,7 +55,7 @@ class Side:
 
 def own_server(place: Workplace) -> HttpServer:
     """Ours, as `coretools-http` starts it, with the tools of the benchmarks beside its own."""
-    beside = Path(place.bytecode).parent
+    beside = place.beside
     configuration = beside / "http.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
     words = ["servers.http_server", "--port", "0", "--root", place.root, "--config", str(configuration)]
@@ -66,7 +65,7 @@ def own_server(place: Workplace) -> HttpServer:
 
 def bare_server(place: Workplace) -> HttpServer:
     """The SDK's apps on uvicorn, both with their defaults."""
-    log = Path(place.bytecode).parent / "bare-http.log"
+    log = place.beside / "bare-http.log"
     return HttpServer(("benchmarks.bare_http", place.sample), log=log, bytecode=place.bytecode)
 
 

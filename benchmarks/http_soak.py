@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -73,7 +72,7 @@ class Soaked:
 
 def _server(place: Workplace, stack: ExitStack) -> HttpServer:
     """Ours, with short lives of sessions."""
-    beside = Path(place.bytecode).parent
+    beside = place.beside
     configuration = beside / "soak.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
     words = ["servers.http_server", "--port", "0", "--root", place.root, "--config", str(configuration)]

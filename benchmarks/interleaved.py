@@ -38,9 +38,9 @@ class Sample:
 
 
 def measured(contenders: Sequence[Contender], *, rounds: int, is_smoke: bool) -> dict[str, Sample]:
-    """The sample of every figure. One turn before the first round warms up and is not counted."""
+    """The sample of every figure. One turn before the first round warms up and is not counted; a smoke run has none."""
     values: dict[str, list[float]] = {figure: [] for contender in contenders for figure in contender.figures}
-    for number in range(rounds + 1):
+    for number in range(1 if is_smoke else 0, rounds + 1):
         for contender in contenders:
             turn = _turn(contender, 1 if is_smoke else contender.repeat)
             if number > 0:

@@ -158,9 +158,10 @@ class Peer:
 
 
 def environment_with(bytecode: str) -> dict[str, str]:
-    """Ours, with bytecode kept in a directory of the run; the warm-up fills it."""
+    """Ours, with bytecode kept in a directory of the run, if one is given; the warm-up fills it."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": str(TREE), "PYTHONPYCACHEPREFIX": bytecode}
+    prefix = {"PYTHONPYCACHEPREFIX": bytecode} if bytecode else {}
+    return {**kept, "PYTHONPATH": str(TREE), **prefix}
 
 
 def _result(line: bytes) -> dict[str, Any]:

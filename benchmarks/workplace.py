@@ -31,6 +31,12 @@ class Workplace:
 
     root: str
     bytecode: str
+    """Where servers keep it; empty for where the interpreter would."""
+
+    @property
+    def beside(self) -> Path:
+        """A directory for what must not lie in the repository."""
+        return Path(self.root).parent
 
     @property
     def sample(self) -> str:
@@ -44,8 +50,11 @@ class Workplace:
 
 
 @contextmanager
-def workplace() -> Iterator[Workplace]:
-    """A repository with a changed, a staged and an untracked file; gone at the end."""
+def workplace(*, is_smoke: bool) -> Iterator[Workplace]:
+    """A repository with a changed, a staged and an untracked file; gone at the end.
+
+    A smoke run times nothing, and does without bytecode of its own, which takes seconds to make.
+    """
     with TemporaryDirectory(prefix="benchmarks-") as name:
         root = Path(os.path.realpath(name)) / "repository"
         root.mkdir()
@@ -60,7 +69,7 @@ def workplace() -> Iterator[Workplace]:
         _git(root, "add", f"{DIRECTORY}/file1.txt")
         # Writes what it learned into the index, as a person's own git has done in any repository in use.
         _git(root, "status")
-        yield Workplace(str(root), bytecode=f"{root.parent}/bytecode")
+        yield Workplace(str(root), bytecode="" if is_smoke else f"{root.parent}/bytecode")
 
 
 def plain_environment() -> dict[str, str]:

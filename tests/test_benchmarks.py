@@ -51,11 +51,11 @@ def test_a_smoke_run_prints_every_row_and_leaves_nothing_behind(tmp_path: Path, 
 
 def test_one_row_alone_is_measured_as_json(tmp_path: Path) -> None:
     """benchmarks-3, benchmarks-7: both figures with their spread, the ratio and the bar."""
-    done = benchmarks(tmp_path, "--smoke", "--json", "--only", "handshake/git_status")
+    done = benchmarks(tmp_path, "--smoke", "--json", "--only", "start/initialize")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
-    assert row["name"] == "handshake/git_status"
-    assert row["bar"] == 1.5
+    assert row["name"] == "start/initialize"
+    assert row["bar"] == 1.15
     assert row["ratio"] == pytest.approx(row["subject"]["median"] / row["baseline"]["median"])
     for side in ("subject", "baseline"):
         assert row[side]["min"] <= row[side]["median"] <= row[side]["max"]

@@ -73,7 +73,7 @@ class Slot:
 
 
 class Cell:
-    """One spawner. `close` must be called; it does not block."""
+    """One spawner. `close` must be called, from any thread; it does not block. All else is the event loop's."""
 
     def __init__(self, orders: Orders, *, group: ControlGroup | None = None) -> None:
         """Start the spawner, in the control group if there is one; `ready` tells whether that worked.
@@ -140,7 +140,7 @@ class Cell:
     def fill(self) -> None:
         """Have as many commands waiting as should."""
         while not self._is_retired and len(self._warm) < WARM:
-            self._warm.append(self._asked())
+            self._keep(self._asked())
 
     def take(self) -> Slot:
         """A command that waits, or will in a moment.
@@ -148,14 +148,17 @@ class Cell:
         Raises:
             OSError: no descriptor left, or the spawner is gone.
         """
-        return self._warm.popleft() if self._warm else self._asked()
+        try:
+            return self._warm.popleft()
+        except IndexError:
+            return self._asked()
 
     def take_back(self, slot: Slot) -> None:
         """Keep a slot whose supervisor has the next command waiting, or end it when enough are waiting."""
         if self._is_retired or len(self._warm) >= MOST_WARM:
             slot.close()
         else:
-            self._warm.append(slot)
+            self._keep(slot)
 
     def retire(self) -> None:
         """Take no more commands; the spawner ends when the last one has."""
@@ -193,9 +196,15 @@ class Cell:
         if self._group is not None:
             self._group.close()
 
+    def _keep(self, slot: Slot) -> None:
+        self._warm.append(slot)
+        if self._is_retired:  # by another thread, which may not have seen this one
+            self._drop_warm()
+
     def _drop_warm(self) -> None:
-        while self._warm:
-            self._warm.popleft().close()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._warm.popleft().close()
 
     def _asked(self) -> Slot:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from coretools.confinement import grants, landlock
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
 from coretools.operator_policy import ConfinementPolicy
 from coretools.process import keeper
+from coretools.process.cell import Slot
 from coretools.process.runner import Completed, Order, Runner
 from coretools.process.streams import TerminalSize
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
@@ -337,6 +339,31 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
         await runner.close()
     assert not is_there(tmp_path / "away" / "made")
     assert not is_there(tmp_path / "folder" / "made")
+
+
+@pytest.mark.parametrize("how", ["asked for", "given back"])
+async def test_a_command_that_comes_while_the_spawner_ends_is_dropped(tmp_path: Path, how: str) -> None:
+    """confinement-20: the server's end closes it from another thread; nothing waits in it then, and nothing is open."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        cell = place.keeper._cell
+        assert cell is not None
+
+        class Late(deque[Slot]):
+            def append(self, slot: Slot) -> None:
+                cell.close()  # at the worst moment: the end has looked, and sees nothing
+                super().append(slot)
+
+        slot = cell.take()
+        cell._warm = Late(cell._warm)
+        if how == "given back":
+            cell.take_back(slot)
+        else:
+            cell.take().close()
+            cell.fill()
+            slot.close()
+        assert not cell._warm
+        assert (slot.control.fileno(), slot.go.fileno()) == (-1, -1)
 
 
 def spawners(place: Place) -> list[int]:
