@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -50,13 +50,17 @@ class Module:
     path: Path
     name: str
     lines: list[str]
-    tree: ast.Module
 
     @property
     def layer(self) -> str:
         parts = self.name.split(".")
         folder = ".".join(parts[:2])
         return folder if folder in LAYERS + TOP else parts[0]
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Parsed when a test asks: every worker collects all modules, and looks into some."""
+        return ast.parse("\n".join(self.lines))
 
     @property
     def where(self) -> str:
@@ -83,7 +87,7 @@ def modules() -> tuple[Module, ...]:
         for path in sorted((TREE / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             name = ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__")
-            found.append(Module(path, name, text.splitlines(), ast.parse(text)))
+            found.append(Module(path, name, text.splitlines()))
     return tuple(found)
 
 

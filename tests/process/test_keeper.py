@@ -28,6 +28,7 @@ from coretools.settings import Limits
 from tests.docker_profile import under_profile
 from tests.process.tree import is_alive, until
 from tests.serving.peer import peer
+from tests.starting import warm
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 
@@ -107,7 +108,7 @@ def test_a_missing_tier_is_told(tmp_path: Path) -> None:
 def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
     """confinement-11: the server does not start, and says what is missing."""
     words = [*under_profile(), sys.executable, "-m", "servers.workstation", str(tmp_path), "--require-tier", "full"]
-    ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    ended = warm.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 69
     assert "commands need the tier full here, by the operator's word (full: unshare:" in ended.stderr
 

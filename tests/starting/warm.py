@@ -34,15 +34,16 @@ class Popen(subprocess.Popen[Any]):
 
     def _execute_child(self, *arguments: Any, **named: Any) -> None:
         asked = inspect.signature(super()._execute_child).bind(*arguments, **named).arguments
-        if not _is_forkable(asked):
+        divided = _divided(asked["args"]) if _is_forkable(asked) else None
+        if divided is None:
             super()._execute_child(*arguments, **named)
             return
-        _, _, *words = asked["args"]
+        wrapper, words = divided
         pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
         theirs = [handle if handle >= 0 else number for number, handle in enumerate(pipes[i] for i in (0, 3, 5))]
         directory = os.fspath(asked["cwd"] or os.getcwd())
         environment = dict(os.environ if asked["env"] is None else asked["env"])
-        self.pid = _zygote().fork((words, directory, environment, asked["start_new_session"]), theirs)
+        self.pid = _zygote(wrapper).fork((words, directory, environment, asked["start_new_session"]), theirs)
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
@@ -67,11 +68,11 @@ def run(words: list[str], *, timeout: float, check: bool = False, **named: Any) 
 
 
 class _Zygote:
-    def __init__(self) -> None:
+    def __init__(self, wrapper: tuple[str, ...]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", zygote.__name__, str(theirs.fileno())],
+                [*wrapper, sys.executable, "-m", zygote.__name__, str(theirs.fileno())],
                 cwd=TREE,
                 env={**_outer(os.environ), "PYTHONPATH": str(TREE)},
                 stdin=subprocess.DEVNULL,
@@ -96,15 +97,26 @@ class _Zygote:
 
 
 @cache
-def _zygote() -> _Zygote:
-    return _Zygote()
+def _zygote(wrapper: tuple[str, ...]) -> _Zygote:
+    return _Zygote(wrapper)
+
+
+def _divided(words: list[str]) -> tuple[tuple[str, ...], list[str]] | None:
+    """What stands before one of our entry points, and what follows `-m`; None where it is none of them.
+
+    Before it may stand programs of the tests, which give something up and then become the next one: what they gave up
+    a process has given up that is forked behind them.
+    """
+    for at, name in enumerate(words[2:]):
+        if name in ENTRY_POINTS and words[at : at + 2] == [sys.executable, "-m"]:
+            wrapper = tuple(words[:at])
+            is_ours = not wrapper or (wrapper[:2] == (sys.executable, "-m") and wrapper[2].startswith("tests."))
+            return (wrapper, words[at + 2 :]) if is_ours else None
+    return None
 
 
 def _is_forkable(asked: dict[str, Any]) -> bool:
-    words = asked["args"]
-    if COLD in os.environ or not zygote.is_possible() or not isinstance(words, list) or asked["executable"]:
-        return False
-    if words[:2] != [sys.executable, "-m"] or words[2:3] not in [[name] for name in ENTRY_POINTS]:
+    if COLD in os.environ or not zygote.is_possible() or not isinstance(asked["args"], list) or asked["executable"]:
         return False
     if asked["pass_fds"] or asked["preexec_fn"] or not asked["close_fds"]:
         return False
