@@ -13,7 +13,8 @@ _KILL_SECONDS = 1.0
 """Given to the members to be gone after the kernel was told to kill them."""
 _PAUSE_SECONDS = 0.005
 
-_CONTROLLERS = ("pids", "memory")
+_USUAL_WEIGHT = 100
+"""All commands together then count as one process does, however many sessions they begin (sched(7), autogroup)."""
 
 
 class ControlGroup:
@@ -26,14 +27,22 @@ class ControlGroup:
             OSError: not permitted, or there is no such place.
         """
         self.path = path
-        with suppress(OSError):  # only where no process is in the group above, or the controllers are there already
-            _write(f"{os.path.dirname(path)}/cgroup.subtree_control", " ".join(f"+{name}" for name in _CONTROLLERS))
-        os.mkdir(path)
-        self.bounds = dict.fromkeys(_CONTROLLERS, False)
-        """What is bounded for the group as a whole, by controller."""
-        for name, file, most in (("pids", "pids.max", tasks), ("memory", "memory.max", memory_bytes)):
+        bounds = {
+            "pids": ("pids.max", tasks),
+            "memory": ("memory.max", memory_bytes),
+            "cpu": ("cpu.weight", _USUAL_WEIGHT),
+        }
+        for name in bounds:
+            # Only where no process is in the group above, or the controller is there already. One after the other: of
+            # several the kernel takes all or none, and not every one may have been handed down.
             with suppress(OSError):
-                _write(f"{path}/{file}", str(most))
+                _write(f"{os.path.dirname(path)}/cgroup.subtree_control", f"+{name}")
+        os.mkdir(path)
+        self.bounds = dict.fromkeys(bounds, False)
+        """What is bounded for the group as a whole, by controller."""
+        for name, (file, value) in bounds.items():
+            with suppress(OSError):
+                _write(f"{path}/{file}", str(value))
                 self.bounds[name] = True
 
     def add(self, pid: int) -> None:

@@ -34,7 +34,7 @@ MISSING = {
     "command-confinement": "a command may do whatever the server's user may, outside the roots too",
     "command-view": "a command sees names, sizes and times of files outside, and reads denied files beneath the roots",
     "command-group": "what multiplies faster than it can be ended slows the machine for seconds",
-    "command-group-bounds": "processes and memory of all commands together are bounded for each process only",
+    "command-group-bounds": "processes, memory and processor time are not bounded for all commands together",
     "deny-globs-in-view": "too many directories to look for denied files in: some are closed to commands whole",
     "git-confinement": "whoever writes in a root while git runs can make it read through a link that leads out",
 }

@@ -3,6 +3,9 @@
 import os
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -49,6 +52,33 @@ def ancestors(pid: int) -> list[int]:
     return found
 
 
+def handed_down() -> list[str]:
+    """Controllers that a group made here could have."""
+    try:
+        return Path(str(ABOVE), "cgroup.controllers").read_text().split()
+    except OSError:
+        return []
+
+
+@contextmanager
+def started_in_a_group(
+    script: str, *, tasks: int = 100, memory_bytes: int = 1 << 30
+) -> Iterator[tuple[ControlGroup, "subprocess.Popen[bytes]"]]:
+    """A shell that runs the script as a member of a group."""
+    group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=tasks, memory_bytes=memory_bytes)
+    pipe = subprocess.PIPE
+    try:
+        with subprocess.Popen(["sh", "-c", f"read go; {script}"], stdin=pipe, stderr=pipe) as child:
+            group.add(child.pid)
+            assert child.stdin is not None
+            child.stdin.write(b"go\n")
+            child.stdin.flush()
+            yield group, child
+            group.kill()
+    finally:
+        group.close()
+
+
 def test_a_group_is_killed_at_once() -> None:
     """confinement-23: every member, whatever session it is in."""
     group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=100, memory_bytes=1 << 30)
@@ -62,6 +92,32 @@ def test_a_group_is_killed_at_once() -> None:
     assert child.wait(20) == -signal.SIGKILL
     group.close()
     assert not os.path.exists(group.path)
+
+
+def test_what_is_handed_down_is_bounded() -> None:
+    """confinement-23: each controller by itself; one that is missing keeps no other away."""
+    group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=100, memory_bytes=1 << 30)
+    try:
+        assert group.bounds == {name: name in handed_down() for name in ("pids", "memory", "cpu")}
+    finally:
+        group.close()
+
+
+@pytest.mark.skipif("pids" not in handed_down(), reason="needs the pids controller in the second hierarchy")
+def test_processes_are_bounded_together() -> None:
+    """confinement-23: whatever sessions they begin."""
+    with started_in_a_group("for i in $(seq 60); do setsid sleep 1000 & done; wait", tasks=20) as (group, child):
+        assert child.stderr is not None
+        assert b"fork" in child.stderr.readline()
+        assert len(members(os.path.basename(group.path))) <= 20
+
+
+@pytest.mark.skipif("memory" not in handed_down(), reason="needs the memory controller in the second hierarchy")
+def test_memory_is_bounded_together() -> None:
+    """confinement-23: who goes beyond is ended."""
+    script = f"exec {sys.executable} -c 'bytearray(256 << 20)'"
+    with started_in_a_group(script, memory_bytes=64 << 20) as (_, child):
+        assert child.wait(20) == -signal.SIGKILL
 
 
 async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> None:

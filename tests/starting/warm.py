@@ -13,6 +13,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.starting import zygote
@@ -27,6 +28,8 @@ OWN = ("CORETOOLS_", "PYTHONPATH")
 or be looked for in /proc by a test: a process for which one differs is started."""
 
 TREE = Path(__file__).parents[2]
+
+_MAKING = Lock()
 
 
 class Popen(subprocess.Popen[Any]):
@@ -78,6 +81,7 @@ class _Zygote:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
+        self._lock = Lock()
         atexit.register(self.close)
 
     def fork(self, request: tuple[Any, ...], standard: list[int]) -> int:
@@ -85,10 +89,11 @@ class _Zygote:
         letter = os.memfd_create("request")
         try:
             os.write(letter, marshal.dumps(request))
-            socket.send_fds(self._control, [b"."], [letter, *standard])
+            with self._lock:  # a test may start several at once
+                socket.send_fds(self._control, [b"."], [letter, *standard])
+                pid: int = marshal.loads(self._control.recv(zygote.REQUEST_BYTES))
         finally:
             os.close(letter)
-        pid: int = marshal.loads(self._control.recv(zygote.REQUEST_BYTES))
         return pid
 
     def close(self) -> None:
@@ -97,8 +102,13 @@ class _Zygote:
 
 
 @cache
-def _zygote(wrapper: tuple[str, ...]) -> _Zygote:
+def _known(wrapper: tuple[str, ...]) -> _Zygote:
     return _Zygote(wrapper)
+
+
+def _zygote(wrapper: tuple[str, ...]) -> _Zygote:
+    with _MAKING:
+        return _known(wrapper)
 
 
 def _divided(words: list[str]) -> tuple[tuple[str, ...], list[str]] | None:

@@ -137,8 +137,9 @@ class Peer:
     async def say(self, tool: str, /, **arguments: Any) -> str:
         """The text that a tool answers."""
         answer = await self.post(call(tool, **arguments))
-        result = messages_in(answer)[-1]["result"]
-        text: str = result["content"][0]["text"]
+        message = messages_in(answer)[-1]
+        assert "result" in message, answer.text
+        text: str = message["result"]["content"][0]["text"]
         return text
 
 
