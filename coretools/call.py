@@ -29,6 +29,11 @@ class Call(Protocol):
         """Who calls."""
         ...
 
+    @property
+    def session(self) -> str:
+        """The session that it came in, whose end is that of what it leaves behind; empty where there is none."""
+        ...
+
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Take the answers that the caller gave beforehand, by the key of the question.
 
@@ -83,6 +88,11 @@ class SilentCall:
     def principal(self) -> str:
         """Who calls."""
         return self._principal
+
+    @property
+    def session(self) -> str:
+        """None."""
+        return ""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""

@@ -43,6 +43,11 @@ class CliCall:
         """The person who started the process."""
         return LOCAL
 
+    @property
+    def session(self) -> str:
+        """None."""
+        return ""
+
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """What `--answer` gave."""
         self._ladder.take(answers, asks)

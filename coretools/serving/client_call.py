@@ -19,6 +19,9 @@ T = TypeVar("T")
 PRINCIPAL_KEY = "coretools.principal"
 """Where an HTTP server puts the principal of a request: a key of its ASGI scope."""
 
+SESSION_KEY = "coretools.session"
+"""Where it puts the id of the session that the request belongs to, once it is known to be the principal's own."""
+
 
 def principal_of(context: ServerRequestContext[Any]) -> str:
     """Who calls: as the HTTP request says that carried it; everywhere else whoever started the server."""
@@ -26,6 +29,14 @@ def principal_of(context: ServerRequestContext[Any]) -> str:
         return LOCAL
     principal: str = context.request.scope.get(PRINCIPAL_KEY, LOCAL)
     return principal
+
+
+def session_of(context: ServerRequestContext[Any]) -> str:
+    """The session of the request, as the HTTP server says; empty in the stateless era, and over a pair of streams."""
+    if context.request is None:
+        return ""
+    session: str = context.request.scope.get(SESSION_KEY, "")
+    return session
 
 
 class ClientCall:
@@ -45,6 +56,8 @@ class ClientCall:
         self._is_over = False
         self._close_stream = context.close_sse_stream
         self._principal = principal_of(context)
+        self.session = session_of(context)
+        """The session that it came in; empty where there is none."""
         self._interview = interview or SilentCall(trusts_answers=False)
 
     @property

@@ -49,6 +49,11 @@ class TaskCall:
         """Who calls."""
         return self._task.principal
 
+    @property
+    def session(self) -> str:
+        """None."""
+        return ""
+
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
         self._ladder.take(answers, asks)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.errors import Conflict, Unreachable
+from coretools.serving.client_call import SESSION_KEY
 from coretools.serving.draining import Draining
 from coretools.serving.web.answer_form import AnswerForm
 from coretools.serving.web.answers import refusal
@@ -95,6 +96,7 @@ class Endpoint:
             await self.manager.end(known.id)
             return
         known.touch()
+        scope[SESSION_KEY] = known.id
         if scope["method"] == "GET":
             await self._stream(scope, receive, send)
         elif self._has_nothing_to_tell(scope):

@@ -7,6 +7,7 @@ of its methods (docs/adr/0024); a test fails when it has them no more.
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
@@ -169,6 +170,8 @@ class SessionManager(StreamableHTTPSessionManager):
         self.sessions: dict[str, OpenSession] = {}
         self.is_closing = False
         """The server ends: what its sessions missed is left to the other replicas."""
+        self.session_ended: Callable[[str], None] = _ignore
+        """Told the id of a session that is over, before the server is. Is quick, and raises nothing."""
         self._stores = stores
         self._admission = admission
         self._role = role
@@ -226,6 +229,7 @@ class SessionManager(StreamableHTTPSessionManager):
             self._admission.watcher.session_ended(self._role, "closed" if self.is_closing else _reason(transport))
         await super()._discard_session(session_id, transport)
         if session is not None and not self.is_closing:
+            self.session_ended(session.id)
             await self._forget(session)
 
     async def _forget(self, session: OpenSession) -> None:
@@ -234,6 +238,10 @@ class SessionManager(StreamableHTTPSessionManager):
             await self._stores.sessions.release(session.id)
         except Unreachable:
             logger.warning("the end of a session is not told to the other replicas: the store can't be reached")
+
+
+def _ignore(_: str) -> None:
+    pass
 
 
 def _reason(transport: StreamableHTTPServerTransport) -> str:

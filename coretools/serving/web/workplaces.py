@@ -114,5 +114,6 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
             draining=around.draining,
             is_quiet=quiet_in(assembly.graph),
         )
+        endpoint.manager.session_ended = assembly.runs.end_of_session
         async with endpoint.running():
             yield Workplace(role=role, assembly=assembly, endpoint=endpoint)

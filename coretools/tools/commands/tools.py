@@ -209,7 +209,13 @@ class Commands:
 
     async def _begin(self, started: _Started, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait a while for its end."""
-        run = await self._runs.start(started.argv, cwd=started.directory, order=started.order, principal=call.principal)
+        run = await self._runs.start(
+            started.argv,
+            cwd=started.directory,
+            order=started.order,
+            principal=call.principal,
+            session=call.session,
+        )
         try:
             came = await wait(run, Until(seconds=waited), Pulse(run, call, total=waited))
         except anyio.get_cancelled_exc_class():

@@ -1,0 +1,47 @@
+"""Runs and the sessions that they were started in (docs/specs/runs.md), on a real server."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.serving.peer import marker, wait_until_none, wait_until_some
+from tests.serving.web.http_server_peer import http_server
+from tests.serving.web.mcp_peer import Peer, session, stateless
+
+REVISION = "2025-11-25"
+
+
+async def left_to_run(peer: Peer) -> str:
+    """Seconds that the command of a new run sleeps, which nobody waits for."""
+    seconds = marker()
+    said = await peer.say("run_command", command=f"sh -c 'setsid sleep {seconds} & wait'", wait_seconds=0)
+    assert "running" in said
+    wait_until_some(f"sleep {seconds}")
+    return seconds
+
+
+@pytest.mark.parametrize("how", ["deleted", "idle"])
+async def test_a_run_ends_with_the_session_that_it_was_started_in(tmp_path: Path, how: str) -> None:
+    """runs-5, http-7: and no other one: not that of another session of the same person, nor one without a session."""
+    root = tmp_path / "root"
+    root.mkdir()
+    config = tmp_path / "coretools.toml"
+    config.write_text(f"[limits]\nsession_idle_seconds = {1 if how == 'idle' else 300}\nsessions_per_principal = 8\n")
+    with http_server(tmp_path, "--root", root, "--config", config) as server:
+        async with stateless(server.url) as third:
+            without = await left_to_run(third)
+            async with session(server.url, REVISION) as first, session(server.url, REVISION) as second:
+                ending = await left_to_run(first)
+                staying = await left_to_run(second)
+                if how == "deleted":
+                    assert (await first.delete()).status_code == 200
+                    assert wait_until_none(ending) == []
+                    assert "its session ended" in await second.say("list_runs")
+                    wait_until_some(f"sleep {staying}")
+                else:
+                    assert wait_until_none(ending) == []
+                    assert wait_until_none(staying) == []
+                    assert (await third.say("list_runs")).count("its session ended") == 2
+            wait_until_some(f"sleep {without}")
+        assert server.end() == 143
+    assert wait_until_none(without) == []
