@@ -5,7 +5,7 @@ import platform
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
 import anyio
@@ -13,7 +13,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from coretools import __version__
 from coretools.client.render import result_text
-from coretools.settings import Settings
+from coretools.settings import Limits, Settings
 
 ANSWER_SECONDS = 30.0
 """A server that has not answered by then is reported as one that does not start."""
@@ -50,8 +50,30 @@ async def doctor(settings: Settings) -> int:
     return 0 if all(finding.good or not finding.required for finding in (*findings, served)) else 69
 
 
+def _words(settings: Settings) -> list[str]:
+    """The flags that make a server what this command line asks for."""
+    usual = asdict(Limits())
+    limits = {name: value for name, value in asdict(settings.limits).items() if value != usual[name]}
+    switches = {
+        "--read-only": settings.read_only,
+        "--no-default-deny": not settings.default_deny,
+        "--redact-output": settings.redact_output,
+    }
+    words = [word for word, is_on in switches.items() if is_on]
+    for flag, values in (
+        ("--profile", [settings.profile]),
+        ("--ask", [settings.ask]),
+        ("--resolver", [settings.resolver] if settings.resolver else []),
+        ("--deny", settings.deny),
+        ("--pass-env", settings.pass_environment),
+        ("--limit", [f"{name}={value}" for name, value in limits.items()]),
+    ):
+        words += [word for value in values for word in (flag, value)]
+    return words + _policy_words(settings)
+
+
 def _policy_words(settings: Settings) -> list[str]:
-    """The flags that make a server hold commands as this command line asks for."""
+    """The flags that make it hold commands as this command line asks for."""
     held = settings.policy.confinement
     words = ["--network", held.network]
     words += ["--policy", settings.policy.source] if settings.policy.source else []
@@ -61,10 +83,9 @@ def _policy_words(settings: Settings) -> list[str]:
 
 async def _try_server(settings: Settings) -> tuple[Finding, str]:
     """Start the workstation server as a desktop client does, list its tools and ask it for its diagnostics."""
-    words = ["--profile", settings.profile, "--log-level", "error", *_policy_words(settings), *settings.roots]
     parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "servers.workstation", *(["--read-only"] if settings.read_only else []), *words],
+        args=["-m", "servers.workstation", "--log-level", "error", *_words(settings), *settings.roots],
         env=dict(os.environ),
     )
     failure: BaseException | None = None

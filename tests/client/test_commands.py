@@ -188,5 +188,9 @@ def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
     told = coretools("doctor", cwd=project)
     assert "commands are held in tier: " in told.stdout
     assert told.returncode == 0
+    switches = ("--limit", "run_seconds=7.5", "--deny", "*.secret", "--no-default-deny", "--read-only")
+    other = coretools("doctor", *switches, "--profile", "ci", "--ask", "defaults", "--redact-output", cwd=project)
+    assert "run_seconds=7.5" in other.stdout, other.stdout
+    assert f"{project} (ro)" in other.stdout
     impossible = coretools("doctor", "--policy", str(project / "missing.toml"), cwd=project)
     assert impossible.returncode == 78

@@ -92,7 +92,7 @@ async def test_the_strongest_tier_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_missing_tier_is_told(tmp_path: Path) -> None:
-    """confinement-1: with the reason, at start, in diagnostics and to who asks the doctor."""
+    """confinement-1: with the reason, at start and in diagnostics."""
     with peer(tmp_path, before=under_profile()) as client:
         client.start_session()
         told = client.call("get_diagnostics")["content"][0]["text"]
