@@ -61,5 +61,5 @@ FROM runtime AS http
 ENV CORETOOLS_HTTP_SERVER__HOST=0.0.0.0 \
     CORETOOLS_HTTP_SERVER__PORT=8765
 EXPOSE 8765
-HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-m", "servers.healthcheck"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-P", "-m", "servers.healthcheck"]
 ENTRYPOINT ["/usr/bin/tini", "--", "coretools-http"]

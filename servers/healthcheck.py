@@ -1,6 +1,6 @@
 """The health check of the container: asks the HTTP server on this machine whether it is alive.
 
-    python -m servers.healthcheck
+    python -P -m servers.healthcheck
 
 Finds the server by the same file and variables as the server does (CORETOOLS_HTTP_*), and knows nothing of its flags.
 Ends with 0 when `/healthz` says so, and with 1 and a sentence on standard error when not.

@@ -128,9 +128,9 @@ def test_the_check_and_the_signal_are_those_of_the_server() -> None:
     assert check.json
     command, *words = check.value
     assert command == "CMD"
-    assert words[:2] == ["python", "-m"]
-    assert importlib.util.find_spec(words[2]) is not None
-    healthcheck = importlib.import_module(words[2])
+    assert words[:3] == ["python", "-P", "-m"]
+    assert importlib.util.find_spec(words[3]) is not None
+    healthcheck = importlib.import_module(words[3])
     flags = dict(flag.removeprefix("--").split("=") for flag in check.flags)
     assert seconds(flags["timeout"]) > healthcheck.ANSWER_SECONDS
     assert last("workstation", "HEALTHCHECK").value == ("NONE",)

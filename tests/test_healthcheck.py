@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from servers.healthcheck import fault_of
+from tests.image import last
 
 
 @contextmanager
@@ -124,12 +125,17 @@ def test_a_server_with_tls_is_called_with_tls(tmp_path: Path) -> None:
     assert seen == [("/healthz", "coretools.example.com")]
 
 
-def test_the_module_says_so_by_its_exit_code() -> None:
-    """container-16: as HEALTHCHECK runs it."""
-    words = [sys.executable, "-m", "servers.healthcheck"]
-    tree = Path(__file__).parent.parent
+def test_the_module_says_so_by_its_exit_code(tmp_path: Path) -> None:
+    """container-16: as HEALTHCHECK runs it, in a project whose modules have the names of ours: tools can write them."""
+    words = [sys.executable, *last("http", "HEALTHCHECK").value[2:]]
+    for module in ("servers/__init__", "servers/healthcheck", "coretools/__init__", "http/__init__", "tomllib"):
+        (tmp_path / module).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w').close()\n")
+    variables = {"PYTHONPATH": str(Path(__file__).parent.parent)}
     with answering(200, seen=[]) as port:
-        assert subprocess.run(words, cwd=tree, env=at(port), timeout=60).returncode == 0
-    done = subprocess.run(words, cwd=tree, env=at(port), capture_output=True, text=True, timeout=60)
+        assert subprocess.run(words, cwd=tmp_path, env={**at(port), **variables}, timeout=60).returncode == 0
+    environment = {**at(port), **variables}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert not (tmp_path / "taken").exists()
     assert done.returncode == 1
     assert done.stderr.startswith("coretools-http: no answer at 127.0.0.1 port")

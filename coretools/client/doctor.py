@@ -85,7 +85,8 @@ async def _try_server(settings: Settings) -> tuple[Finding, str]:
     """Start the workstation server as a desktop client does, list its tools and ask it for its diagnostics."""
     parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "servers.workstation", "--log-level", "error", *_words(settings), *settings.roots],
+        # -P: the directory that it is started in is a project's, whose modules must not be taken for ours.
+        args=["-P", "-m", "servers.workstation", "--log-level", "error", *_words(settings), *settings.roots],
         env=dict(os.environ),
     )
     failure: BaseException | None = None

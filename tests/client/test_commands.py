@@ -183,6 +183,18 @@ def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -> None:
+    """client-6: a project's modules may have the names of ours."""
+    for module in ("servers/__init__", "servers/workstation", "coretools/__init__", "mcp/__init__", "anyio"):
+        (project / module).parent.mkdir(exist_ok=True)
+        (project / f"{module}.py").write_text(f"open({str(project / 'taken')!r}, 'w').close()\n")
+    words = [sys.executable, "-P", "-m", "coretools.client.main", "doctor"]  # as by its script, which has no directory
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    done = subprocess.run(words, cwd=project, capture_output=True, timeout=SECONDS, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (project / "taken").exists()
+
+
 def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
     """confinement-1: the tier, of a server with the same switches; one that does not start is told with its reason."""
     told = coretools("doctor", cwd=project)
@@ -191,6 +203,6 @@ def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
     switches = ("--limit", "run_seconds=7.5", "--deny", "*.secret", "--no-default-deny", "--read-only")
     other = coretools("doctor", *switches, "--profile", "ci", "--ask", "defaults", "--redact-output", cwd=project)
     assert "run_seconds=7.5" in other.stdout, other.stdout
-    assert f"{project} (ro)" in other.stdout
+    assert f"{project} (read only)" in other.stdout
     impossible = coretools("doctor", "--policy", str(project / "missing.toml"), cwd=project)
     assert impossible.returncode == 78

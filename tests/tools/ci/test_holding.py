@@ -31,9 +31,7 @@ def test_they_are_held(tmp_path: Path, tier: str) -> None:
     root = place(tmp_path)
     outside = shlex.quote(str(tmp_path))
     script = f"cat {outside}/canary; echo x > {outside}/canary; touch {outside}/made; echo inside"
-    line = shlex.join(
-        ["sh", "-c", f"cat {outside}/canary; echo x > {outside}/canary; touch {outside}/made; echo inside"]
-    )
+    line = shlex.join(["sh", "-c", script])
     with peer(root, before=under_profile() if tier == "landlock" else ()) as client:
         client.start_session()
         if f"commands are held in tier: {tier}" not in text_of(client.call("get_diagnostics")):
