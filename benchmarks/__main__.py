@@ -12,6 +12,7 @@ from benchmarks.failure import NotMeasured
 from benchmarks.http_load import crowds, throughput
 from benchmarks.http_soak import soaked
 from benchmarks.interleaved import Contender, Sample, measured
+from benchmarks.neighbours import calls_beside
 from benchmarks.peer import Era
 from benchmarks.report import Measured, as_json, as_table
 from benchmarks.rows import ROWS, Row, selected
@@ -82,6 +83,8 @@ def _samples(group: str, rows: Sequence[Row], place: Workplace, rounds: Rounds) 
             contenders, turns = throughput(place, stack, is_smoke=is_smoke), rounds.of_floods
         elif group == "crowd":
             contenders, turns = crowds(place, stack, is_smoke=is_smoke), rounds.of_crowds
+        elif group == "neighbours":
+            contenders, turns = calls_beside(place, stack, is_smoke=is_smoke), rounds.of_floods
         elif group == "confinement":
             contenders, turns = [*starts_held(place, stack), *supervised(place, stack)], rounds.of_calls
         else:

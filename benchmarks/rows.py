@@ -83,6 +83,12 @@ CONFINEMENT = (
 )
 
 
+NEIGHBOURS = tuple(
+    Row(name=f"neighbours/{name}", subject=f"beside {name}", baseline="a call alone", bar=2.0)
+    for name in ("output", "memory", "processes")
+)
+
+
 PARTS = ("p50", "p99", "processor")
 """Of a figure over HTTP: latency, and processor time of the server, which other work hardly moves."""
 
@@ -136,7 +142,7 @@ SOAK = tuple(
     for figure in SOAKED
 )
 
-ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT, *HTTP, *CROWD, *SOAK)
+ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT, *NEIGHBOURS, *HTTP, *CROWD, *SOAK)
 
 
 def selected(text: str) -> tuple[Row, ...]:
