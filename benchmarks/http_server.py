@@ -14,6 +14,7 @@ from typing import Self
 
 from benchmarks.failure import NotMeasured
 from benchmarks.peer import ANSWER_MILLISECONDS, environment_with
+from coretools.process.descendants import descendants
 
 START_SECONDS = 60.0
 LISTENING = re.compile(rb"http://127\.0\.0\.1:(\d+)")
@@ -75,8 +76,8 @@ class HttpServer:
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def children(self) -> int:
-        """Processes that it started, those that these started, and so on (proc_tid_children(5))."""
-        return len(_descendants(self.pid))
+        """Processes that it started, those that these started, and so on."""
+        return len(descendants(self.pid))
 
     def close(self) -> None:
         """End it, and wait for that.
@@ -112,14 +113,3 @@ class HttpServer:
                 return int(found[1])
             time.sleep(0.02)
         raise NotMeasured(f"no server: {self._process.args!r}: {self._log.read_text(errors='replace')[-2000:]}")
-
-
-def _descendants(pid: int) -> list[str]:
-    found: list[str] = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            own = listed.read_text(encoding="ascii").split()
-        except OSError:  # the thread has ended meanwhile
-            continue
-        found += own + [below for child in own for below in _descendants(int(child))]
-    return found
