@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from redis import Redis
 
+from tests.process.tree import until
 from tests.serving.web.by_hand import LATEST, messages_in
 from tests.serving.web.mcp_peer import Peer, StatelessPeer, call, handshake, request
 from tests.serving.web.shared.balanced import NAMES, Cluster, cluster
@@ -262,3 +263,6 @@ async def test_without_redis_requests_fail_as_a_whole_and_later_work_again(repli
         answer = await peer.post(call("where"))
         assert answer.status_code in (200, 404)
         assert json.loads(answer.text)
+    # Redis forgot who is alive. A session that is opened before a replica has said so again ends when it does.
+    redis = Redis.from_url(replicas.redis.url)
+    await until(lambda: all(redis.exists(f"coretools:replica:{name}") for name in NAMES))
