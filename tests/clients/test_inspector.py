@@ -11,6 +11,8 @@ from tests.clients.calls import CALLS, COMMAND, REFUSED, TREE, WORKSTATION, Call
 from tests.clients.conftest import NODE_FOLDER
 
 SECONDS = 100
+PATIENT = ("--connect-timeout", "60000")
+"""In milliseconds; by itself the Inspector gives a server 15 s to start, which a busy machine may pass."""
 ERAS = ("legacy", "modern")
 REFUSED_EXIT_CODE = 5
 """The Inspector's, where the tool answered and its answer is an error."""
@@ -24,7 +26,7 @@ def inspect(node: Path, root: Path, era: str, *words: str) -> subprocess.Complet
     inspector = NODE_FOLDER / "node_modules" / ".bin" / "inspector"
     line = [node, inspector, "--cli", COMMAND, *WORKSTATION, str(root), "--protocol-era", era, "--format", "json"]
     return subprocess.run(
-        [*line, *words],
+        [*line, *PATIENT, *words],
         cwd=TREE,
         env={**os.environ, "HOME": str(root.parent)},
         stdin=subprocess.DEVNULL,
