@@ -68,7 +68,7 @@ def _words(settings: Settings) -> list[str]:
         ("--pass-env", settings.pass_environment),
         ("--limit", [f"{name}={value}" for name, value in limits.items()]),
     ):
-        words += [word for value in values for word in (flag, value)]
+        words += [f"{flag}={value}" for value in values]  # in one: a value may begin with a dash
     return words + _policy_words(settings)
 
 

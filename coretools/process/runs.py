@@ -58,13 +58,12 @@ class Filter(Protocol):
 class Run:
     """One run, from its start until it is forgotten. State for calls; only `Runs` makes and ends it."""
 
-    def __init__(
-        self, run_id: str, argv: Sequence[str], *, owner: tuple[str, str], order: Order, output: OutputStore
-    ) -> None:
-        """`owner`: a principal, and the session by whose end it ends, or an empty text."""
+    def __init__(self, run_id: str, argv: Sequence[str], *, principal: str, order: Order, output: OutputStore) -> None:
         self.id = run_id
         self.argv = tuple(argv)
-        self.principal, self.session = owner
+        self.principal = principal
+        self.session = ""
+        """The session by whose end it ends; empty for none."""
         self.feed: Feed | None = order.input
         self.terminal: TerminalSize | None = order.terminal
         self.output = output
@@ -197,7 +196,8 @@ class Runs:
         except CoreError:
             cwd.close()
             raise
-        run = self._new(argv, (principal, session), order)
+        run = self._new(argv, principal, order)
+        run.session = session
         self._runs[run.id] = run
         task = asyncio.get_running_loop().create_task(self._carry(run, cwd, order))
         self._tasks.add(task)
@@ -222,7 +222,7 @@ class Runs:
             Unsupported: no terminals here.
         """
         self._require_terminal(order)
-        return self._new(argv, (principal, ""), order)
+        return self._new(argv, principal, order)
 
     async def carry(self, run: Run, *, cwd: Directory, order: Order) -> None:
         """Run to the end within this call, which must `keep` or `forget` it then. Closes `cwd`.
@@ -302,11 +302,11 @@ class Runs:
         if order.terminal is not None and not self._runner.has_terminals:
             raise Unsupported("no terminals here; run it without one")
 
-    def _new(self, argv: Sequence[str], owner: tuple[str, str], order: Order) -> Run:
+    def _new(self, argv: Sequence[str], principal: str, order: Order) -> Run:
         # 32 bits, because a model copies them: it is the principal that keeps others out, not the id.
         run_id = next(found for found in iter(lambda: self._handles.draw("run", 4), "") if found not in self._runs)
         output = OutputStore(self._disk, file_bytes=self._limits.run_output_bytes)
-        run = Run(run_id, argv, owner=owner, order=order, output=output)
+        run = Run(run_id, argv, principal=principal, order=order, output=output)
         if self._make_filter is not None:
             run.filters = (self._make_filter(), self._make_filter())
         run.touched = self._clock()

@@ -50,7 +50,7 @@ class ClientCall:
         least: types.LoggingLevel = "info",
     ) -> None:
         """Without an interview nobody is asked. `least` is the level from which on the client wants messages."""
-        self._session = context.session
+        self._peer = context.session
         self._make_teller = partial(Teller, context, least)
         self._teller: Teller | None = None
         self._is_over = False
@@ -89,7 +89,7 @@ class ClientCall:
 
     def offers(self, capability: Capability) -> bool:
         """As the client declared: in its handshake, or with this request."""
-        return offered(self._session.client_capabilities, capability)
+        return offered(self._peer.client_capabilities, capability)
 
     async def close_stream(self) -> None:
         """Where events are kept (Streamable HTTP, revision 2025-11-25): the client asks for them by Last-Event-ID."""
