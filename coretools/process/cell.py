@@ -7,6 +7,7 @@ roots means another cell; the old one goes on until the last command in it has e
 import contextlib
 import marshal
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -66,6 +67,10 @@ class Slot:
         """
         return self._cell.condemn()
 
+    async def settle(self) -> None:
+        """After the end of the supervisor by somebody: until nothing is left of its command."""
+        await self._cell.settle()
+
     def close(self) -> None:
         """End the command if it runs."""
         self.control.close()
@@ -84,6 +89,8 @@ class Cell:
         self._warm: deque[Slot] = deque()
         self._is_ready = False
         self._is_retired = False
+        self._end: int | None = None
+        """Handle of the process with whose end everything in its view has ended."""
         self._has_view = orders.view is not None
         self._group = group
         try:
@@ -125,7 +132,9 @@ class Cell:
         said = b"it did not answer"
         with anyio.move_on_after(START_SECONDS):
             await anyio.wait_readable(self._control)
-            said = self._control.recv(512) or b"it ended at its start"
+            said, handles, _, _ = socket.recv_fds(self._control, 512, 1)
+            self._end = next(iter(handles), None)
+            said = said or b"it ended at its start"
         if said != spawner.READY:
             number, _, why = said.decode("utf-8", "replace").partition(" ")
             raise CellFailed(why, int(number)) if number.isdigit() else CellFailed(said.decode("utf-8", "replace"))
@@ -175,13 +184,32 @@ class Cell:
             self._process.kill()
         return self._has_view
 
+    async def settle(self) -> None:
+        """Until nothing is left of commands whose supervisors were ended, or of any when the spawner was. Bounded."""
+        reading, writing = os.pipe()
+        end = None if self._end is None else os.dup(self._end)
+        try:
+            with contextlib.suppress(OSError):  # it has ended
+                socket.send_fds(self._control, [spawner.SETTLE], [writing])
+            os.close(writing)
+            with anyio.move_on_after(_END_SECONDS):
+                await anyio.wait_readable(reading)
+                if end is not None and not os.read(reading, 1):
+                    await anyio.wait_readable(end)
+        finally:
+            os.close(reading)
+            if end is not None:
+                os.close(end)
+
     @property
     def is_gone(self) -> bool:
-        """Whether the spawner has ended and nothing is left of its control group."""
-        return not self.is_alive and (self._group is None or self._group.remove())
+        """Whether the spawner has ended and nothing is left of its namespaces and of its control group."""
+        if self.is_alive or (self._end is not None and not _is_readable(self._end)):
+            return False
+        return self._group is None or self._group.remove()
 
     def close(self) -> None:
-        """End the spawner and everything in it."""
+        """End the spawner and everything in it. `wait` is to follow."""
         self._is_retired = True
         self._drop_warm()
         self._control.close()
@@ -195,6 +223,9 @@ class Cell:
             self._process.wait()
         if self._group is not None:
             self._group.close()
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
 
     def _keep(self, slot: Slot) -> None:
         self._warm.append(slot)
@@ -224,6 +255,12 @@ class Cell:
         control.setblocking(False)
         go.setblocking(False)
         return slot
+
+
+def _is_readable(handle: int) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _letter(orders: Orders) -> bytes:

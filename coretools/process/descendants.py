@@ -1,7 +1,8 @@
 """The processes beneath this one: found, counted and ended, however they detached themselves.
 
 For a process that is child subreaper: whatever its descendants leave behind comes back to it. Reads /proc; standard
-library only, no threads.
+library only, no threads. A look at a tree that changes meanwhile may miss a part of it: what was handed over behind the
+look's back. That nothing is left is therefore known in one way only, `is_alone`.
 """
 
 import os
@@ -9,8 +10,10 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+
+from coretools.process.survivors import has_ended
 
 _END_SECONDS = 1.0
 """Given to freezing and killing a tree; it takes a few milliseconds unless the tree multiplies meanwhile."""
@@ -21,55 +24,81 @@ _PAUSE_SECONDS = 0.001
 
 def end_descendants(*, spare: int | None = None) -> int:
     """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped."""
-    mine = os.getpid()
-    return end(lambda: descendants(mine), spare=spare)
+    return end(own_children, spare=spare)
 
 
-def end(living: Callable[[], list[int]], *, spare: int | None = None) -> int:
-    """KILL what `living` finds, until it finds nothing; how many there were, `spare` not counted.
+def end(tops: Callable[[], list[int]], *, spare: int | None = None) -> int:
+    """KILL those of the children of this process that `tops` finds, and all beneath, until there are none; how many.
 
-    Frozen first, group by group: what stands still can't fork behind our back, and the signal to a group reaches every
-    member at once, a child that is being forked too. Bounded, for what even KILL does not end.
+    Bounded, for what even KILL does not end: `is_alone` tells. `spare` is killed, but neither reaped nor counted.
     """
     ended = set[int]()
     deadline = time.monotonic() + _END_SECONDS
-    while time.monotonic() < deadline:
-        frozen, groups = set[int](), set[int]()
-        for _ in range(_FREEZE_LOOKS):
-            fresh = [pid for pid in living() if pid not in frozen]
-            if not fresh:
-                break
-            for group in {group_of(pid) for pid in fresh} - groups:
-                send_signal(-group, signal.SIGSTOP)
-                groups.add(group)
-            frozen.update(fresh)
-        for group in groups:
-            send_signal(-group, signal.SIGKILL)
-        for pid in frozen:  # one that has not begun a group yet was reached by none
-            send_signal(pid, signal.SIGKILL)
-        ended |= frozen
-        reap(spare=spare)
-        if not frozen - {spare}:
-            break
+    while True:
+        ended |= _killed(tops)
+        reap(tops, spare=spare)
+        if is_alone(tops, spare=spare) or time.monotonic() > deadline:
+            return len(ended - {spare})
         select.select([], [], [], _PAUSE_SECONDS)
-    return len(ended - {spare})
 
 
-def reap(*, spare: int | None = None) -> None:
-    """Take the ends of all children that have ended, but for `spare`."""
-    for pid in children(os.getpid()):
+def _killed(tops: Callable[[], list[int]]) -> set[int]:
+    """KILL what is found; what was found.
+
+    Frozen first, group by group: what stands still can't fork behind our back, and the signal to a group reaches every
+    member at once, a child that is being forked too.
+    """
+    frozen, groups = set[int](), set[int]()
+    for _ in range(_FREEZE_LOOKS):
+        fresh = [pid for pid in living(tops()) if pid not in frozen]
+        if not fresh:
+            break
+        for group in {group_of(pid) for pid in fresh} - groups:
+            send_signal(-group, signal.SIGSTOP)
+            groups.add(group)
+        frozen.update(fresh)
+    for group in groups:
+        send_signal(-group, signal.SIGKILL)
+    for pid in frozen:  # one that has not begun a group yet was reached by none
+        send_signal(pid, signal.SIGKILL)
+    return frozen
+
+
+def own_children() -> list[int]:
+    """All children of this process, those that wait to be reaped too."""
+    return children(os.getpid())
+
+
+def is_alone(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> bool:
+    """Whether nothing is beneath this process but `spare`, which has ended: a proof, unlike a look that finds nothing.
+
+    A process hands its children on, to us in the end, at the moment of its own end (exit(3), prctl(2)), and the kernel
+    adds them behind those whom we have. So a list of our own that is empty leaves no place for anybody. What has ended
+    and was not reaped is in the list: it may have handed on a child since.
+    """
+    return (spare is None or has_ended(spare)) and not set(tops()) - {spare}
+
+
+def reap(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> None:
+    """Take the ends of children that have ended, but for `spare`."""
+    for pid in tops():
         if pid != spare:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
 
 def descendants(pid: int, *, most: int = sys.maxsize) -> list[int]:
-    """Every living process beneath this one, or so many of them."""
+    """Living processes beneath this one that one look finds, or so many of them."""
+    return living(children(pid), most=most)
+
+
+def living(tops: Iterable[int], *, most: int = sys.maxsize) -> list[int]:
+    """Those of the processes that live, and whatever lives beneath any of them, as one look finds them."""
     found: list[int] = []
-    waiting = children(pid)
+    waiting = list(tops)
     while waiting and len(found) < most:
         one = waiting.pop()
-        if not is_dead(one):
+        if not has_ended(one):
             found.append(one)
         waiting += children(one)
     return found
@@ -83,15 +112,6 @@ def children(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
                 found += [int(word) for word in file.read().split()]
     return found
-
-
-def is_dead(pid: int) -> bool:
-    """Whether a process has ended: gone, or waiting to be reaped."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read().rpartition(b") ")[2][:1] in (b"Z", b"X", b"")
-    except OSError:
-        return True
 
 
 def group_of(pid: int) -> int:

@@ -278,6 +278,7 @@ class Keeper:
         gone = [cell for cell in self._old if cell.is_gone]
         for cell in gone:
             cell.close()
+            cell.wait()
             self._old.remove(cell)
 
 

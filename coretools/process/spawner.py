@@ -18,12 +18,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp, view
-from coretools.process import descendants, supervisor
+from coretools.process import descendants, supervisor, survivors
 
 READY = b"ready"
 
-COMMAND, RETIRE = b"C", b"R"
-"""What the server asks for: one more command; an end when the last one has ended."""
+COMMAND, RETIRE, SETTLE = b"C", b"R", b"S"
+"""What the server asks for: one more command; an end when the last one has ended; the end of a pipe when nothing is
+left of commands whose supervisors have ended."""
 
 PAIR = 2
 """Sockets that come with a request for a command: of its supervisor, and of itself."""
@@ -58,7 +59,10 @@ def main() -> None:
     # What is there now stays for good: without a collection no page of it is written to, and copied, in a child.
     gc.disable()
     gc.freeze()
-    control.send(READY)
+    # The kernel tells of the end of a process 1 when nothing is left in its namespace (pid_namespaces(7)).
+    handle = os.pidfd_open(os.getpid())
+    socket.send_fds(control, [READY], [handle])
+    os.close(handle)
     _Spawner(control, hold).serve()
 
 
@@ -139,18 +143,25 @@ class _Spawner:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
                 self._reap()
-            if self._control.fileno() in ready:
-                try:
-                    message, handles, _, _ = socket.recv_fds(self._control, 16, PAIR)
-                except OSError:
-                    message, handles = b"", []
-                if not message:
-                    break
-                self._retires = self._retires or message == RETIRE
-                if len(handles) == PAIR:
-                    self._fork(handles)
+            if self._control.fileno() in ready and not self._obeyed():
+                break
         descendants.end_descendants()
+        while self._hold.last_resort is None and not descendants.is_alone():
+            descendants.end_descendants()
         os._exit(0)
+
+    def _obeyed(self) -> bool:
+        """Do what the server asks for; False when it is gone."""
+        try:
+            message, handles, _, _ = socket.recv_fds(self._control, 16, PAIR)
+        except OSError:
+            return False
+        self._retires = self._retires or message == RETIRE
+        if message == COMMAND and len(handles) == PAIR:
+            self._fork(handles)
+        elif message == SETTLE:
+            self._settle(handles)
+        return bool(message)
 
     def _fork(self, handles: Sequence[int]) -> None:
         try:
@@ -180,16 +191,25 @@ class _Spawner:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                if pid in self._supervisors:
-                    self._supervisors.remove(pid)
+                self._supervisors.discard(pid)
         # A supervisor waits for all of its tree. Children that are none of ours have lost theirs.
-        if self._lost():
-            descendants.end(self._lost)
+        if self._strangers():
+            descendants.end(self._strangers)
 
-    def _lost(self) -> list[int]:
-        strangers = [pid for pid in descendants.children(os.getpid()) if pid not in self._supervisors]
-        found = [one for pid in strangers for one in (pid, *descendants.descendants(pid))]
-        return [pid for pid in found if not descendants.is_dead(pid)]
+    def _strangers(self) -> list[int]:
+        return [pid for pid in descendants.own_children() if pid not in self._supervisors]
+
+    def _settle(self, handles: Sequence[int]) -> None:
+        """Say so when nothing is left of commands whose supervisors have ended, or are about to."""
+        for pid in filter(survivors.is_exiting, self._supervisors.copy()):
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            self._supervisors.discard(pid)
+        self._reap()
+        for handle in handles:
+            with suppress(OSError):  # nobody waits any more
+                os.write(handle, b".")
+            os.close(handle)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,9 @@ START_SECONDS = 10.0
 WATCH_SECONDS = 0.03
 """After this long a supervisor begins to count the processes of its command; most commands have ended by then."""
 
+UNENDED = "what it started could not be ended in time; that goes on being ended"
+"""Why a command is given up: what KILL does not end at once, or what multiplies and has no view to end with."""
+
 LOST = "its supervisor was ended, or could end it only together with all commands"
 """Why a command has ended whose supervisor says nothing any more."""
 
@@ -65,6 +68,7 @@ class Supervised:
         self._started = time.monotonic()
         self._status: int | None = None
         self._is_gone = False
+        self._is_orphaned = False
         self._ended = 0
         self.stopped_for = ""
         """Why the supervisor ended the tree by itself; empty when it did not."""
@@ -147,6 +151,10 @@ class Supervised:
             await self._gone(KILL_SECONDS)
         if not self._is_gone and self._slot.condemn():
             await self._gone(survivors.KILL_SECONDS)
+        if not self._is_gone:
+            self.stopped_for = UNENDED
+        elif self._is_orphaned:
+            await self._slot.settle()
         streams.drain_ready()
         return self._ended
 
@@ -204,7 +212,7 @@ class Supervised:
                 self.peak_memory_bytes = max(self.peak_memory_bytes, peak * 1024)
             case _:
                 # The supervisor itself was ended; the spawner ends what it leaves.
-                self._is_gone = True
+                self._is_gone = self._is_orphaned = True
                 if self._status is None:
                     self._status = signal.SIGKILL
                     self.stopped_for = LOST

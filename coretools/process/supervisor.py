@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp
-from coretools.process.descendants import children, descendants, end_descendants, group_of, reap, send_signal
+from coretools.process.descendants import descendants, end_descendants, group_of, is_alone, reap, send_signal
 
 TERM, KILL, WATCH = b"T", b"K", b"W"
 """What the server says to a supervisor. An end of file is KILL."""
@@ -173,7 +173,7 @@ class _Tree:
     def _is_too_large(self) -> bool:
         self._looks += 1
         is_suspect = self._looks % _LOOKS_TO_COUNT == 0 or _tasks_of_machine() - self._before > self._most // 2
-        return is_suspect and len(self._left()) > self._most
+        return is_suspect and self._left() > self._most
 
     def _note_exit(self) -> bool:
         """Tell the server of the command's end; whether nothing is left of it.
@@ -183,8 +183,7 @@ class _Tree:
         self._poll.unregister(self._handle)
         self._has_exited = True
         self._pause = _LEAVING_SECONDS
-        is_alone = children(os.getpid()) == [self._pid]
-        left = 0 if is_alone else len(self._left())
+        left = self._left()
         status = self._status()
         self._say(EXITED, status, self._reaped() if left == 0 else 0, left, self._ended)
         return left == 0
@@ -196,10 +195,12 @@ class _Tree:
             return 0
         return ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
 
-    def _left(self) -> list[int]:
-        """Descendants that live; those that came back to us dead are reaped."""
+    def _left(self) -> int:
+        """How many descendants live, 0 only when it is certain; those that came back to us dead are reaped."""
+        if is_alone(spare=self._pid):
+            return 0
         reap(spare=self._pid)
-        return descendants(os.getpid(), most=self._most + 1)
+        return max(1, len(descendants(os.getpid(), most=self._most + 1)))
 
     def _signal_all(self, number: int) -> int:
         """Signal all of the tree; how many there are beside the command itself."""
@@ -212,13 +213,15 @@ class _Tree:
         return len(found)
 
     def _end(self, why: str) -> None:
-        found = len(set(self._left()) - {self._pid})
+        found = self._left() - (not self._has_exited)
         send_signal(-self._pid, signal.SIGKILL)
         # It may wait for its order still, and not be the leader of its group yet.
         send_signal(self._pid, signal.SIGKILL)
         more = end_descendants(spare=self._pid)
-        if self._last_resort is not None and descendants(os.getpid(), most=1) not in ([], [self._pid]):
-            self._last_resort()
+        while not is_alone(spare=self._pid):
+            if self._last_resort is not None:
+                self._last_resort()
+            more += end_descendants(spare=self._pid)
         if not self._has_exited:
             # Not that nothing is left: that is said next, with the reason.
             self._say(EXITED, self._status(), 0, 1, self._ended)

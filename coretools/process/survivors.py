@@ -28,8 +28,10 @@ GROUP_TRIES = 20
 """Looks, LAST_PAUSE_SECONDS apart, whether a group is empty: its members are dying."""
 
 _SLOT_BYTES = 4
+_GROUP, _FLAGS, _THREADS = 2, 6, 17
+"""Places in proc(5)'s `stat`, counted from the state on: pgrp, flags, num_threads."""
 _EXITING = 0x4
-"""PF_EXITING of the kernel's include/linux/sched.h, in field 9 of proc(5)'s stat."""
+"""PF_EXITING of the kernel's include/linux/sched.h, in the flags."""
 
 
 def can_look() -> bool:
@@ -65,11 +67,20 @@ def find(groups: Collection[int], marker: bytes) -> set[int]:
     return {pid for pid in pids if pid != mine and (_in_groups(pid, groups) or carries(pid, marker))}
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or waits to be reaped.
+
+    One whose first thread has ended while others go on is shown as a zombie too (proc(5), state and num_threads).
+    """
+    fields = _stat(pid)
+    return len(fields) <= _THREADS or (fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1)
+
+
 def carries(pid: int, marker: bytes) -> bool:
     """Whether the environment that the process was started with has an entry that starts with `marker`."""
     if not marker:
         return False
-    environment = _proc_file(pid, "environ")
+    environment = _environment(pid)
     return environment.startswith(marker) or b"\0" + marker in environment
 
 
@@ -86,7 +97,7 @@ def sweep(marker: bytes) -> set[int]:
     ended: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
     pause = FIRST_PAUSE_SECONDS
-    while found := signal_carriers(marker, signal.SIGKILL) | set(filter(_is_exiting, ended)):
+    while found := signal_carriers(marker, signal.SIGKILL) | set(filter(is_exiting, ended)):
         ended |= found
         if time.monotonic() > deadline:
             break
@@ -123,24 +134,40 @@ def _gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int
 
 def _left(groups: Collection[int], marker: bytes, known: set[int]) -> set[int]:
     """Who is left, with those of the known that are on their way out; they are known from now on."""
-    left = find(groups, marker) | set(filter(_is_exiting, known))
+    left = find(groups, marker) | set(filter(is_exiting, known))
     known |= left
     return left
 
 
-def _is_exiting(pid: int) -> bool:
+def is_exiting(pid: int) -> bool:
     """Whether the process is about to become a zombie: its environment is gone already, it is not."""
-    fields = _proc_file(pid, "stat").rpartition(b")")[2].split(None, 7)
-    return len(fields) > 7 and fields[0] not in (b"Z", b"X") and bool(int(fields[6]) & _EXITING)
+    fields = _stat(pid)
+    return len(fields) > _FLAGS and fields[0] not in (b"Z", b"X") and bool(int(fields[_FLAGS]) & _EXITING)
 
 
 def _in_groups(pid: int, groups: Collection[int]) -> bool:
-    """Whether the process is a member, zombies left out."""
+    """Whether the process is a member, those that have ended left out."""
     if not groups:
         return False
-    # proc(5): "pid (comm) state ppid pgrp ..."; comm may hold blanks and parentheses, so count from the last one.
-    fields = _proc_file(pid, "stat").rpartition(b")")[2].split(None, 3)
-    return len(fields) > 2 and fields[0] not in (b"Z", b"X") and int(fields[2]) in groups
+    fields = _stat(pid)
+    return len(fields) > _GROUP and int(fields[_GROUP]) in groups and not has_ended(pid)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What proc(5) has in `stat` behind "pid (comm) "; comm may hold blanks and parentheses. Empty when it is gone."""
+    return _proc_file(pid, "stat").rpartition(b")")[2].split()
+
+
+def _environment(pid: int) -> bytes:
+    """Of the process; with its first thread ended it is seen through another one."""
+    environment = _proc_file(pid, "environ")
+    if environment or _stat(pid)[:1] != [b"Z"]:
+        return environment
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return b""
+    return b"\0".join(_proc_file(pid, f"task/{thread}/environ") for thread in threads)
 
 
 def _signal_carrier(pid: int, marker: bytes, number: int) -> None:

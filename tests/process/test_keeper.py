@@ -27,7 +27,7 @@ from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from tests.docker_profile import under_profile
 from tests.process.tree import is_alive, until
-from tests.serving.peer import peer
+from tests.serving.peer import command_line, peer, processes_with
 from tests.starting import warm
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
@@ -272,7 +272,7 @@ async def test_a_command_of_too_many_processes(tmp_path: Path) -> None:
         assert ended.stopped_for == "too many processes"
         assert ended.stragglers_stopped >= 40
         assert await place.sh("echo on") == "on\n"
-    assert _with("bomb-8a1c") == []
+    assert processes_with("bomb-8a1c") == []
 
 
 @pytest.mark.parametrize(
@@ -376,12 +376,15 @@ def spawners(place: Place) -> list[int]:
 
 async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
     """confinement-19: what runs in it ends with it, and the next command has another one."""
+    token = f"1001.{os.getpid():09}"
     async with kept(tmp_path) as place:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(place.sh, "echo up > up; sleep 1000")
-            await until((tmp_path / "up").exists)
+            tasks.start_soon(place.sh, f"{_slow(token)}; sleep {token}")
+            await until(lambda: _sleeping(token) and is_there(tmp_path / "up"))
+            heavy = _heavy(token)
             for pid in spawners(place):
                 os.kill(pid, signal.SIGKILL)
+        assert (processes_with(token), is_alive(heavy)) == ([], False)
         assert await place.sh("echo on") == "on\n"
 
 
@@ -392,45 +395,41 @@ async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
         ended: list[Completed] = []
 
         async def watch() -> None:
-            ended.append(await place.run("sh", "-c", f"setsid sleep {token} & echo $$ > up; sleep {token}"))
+            ended.append(await place.run("sh", "-c", f"{_slow(token)}; sleep {token}"))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
-            await until(lambda: len(_sleeping(token)) == 2)
+            await until(lambda: _sleeping(token) and is_there(tmp_path / "up"))
+            heavy = _heavy(token)
             os.kill(_parent_of_shell(token), signal.SIGKILL)
+        assert (processes_with(token), is_alive(heavy)) == ([], False)
         assert ended[0].stopped_for
-        await until(lambda: not _with(token))
         assert await place.sh("echo on") == "on\n"
+
+
+def _slow(token: str) -> str:
+    """Shell text that leaves a process which takes a moment to end, since it has much memory to give back.
+
+    Its number, as seen from outside, is found by `_heavy`: on its way out it has no command line.
+    """
+    code = "import time; m = b'x' * (256 << 20); open('up', 'w'); time.sleep(1000)"
+    return f"""setsid {sys.executable} -c "{code}" {token} > /dev/null 2>&1 & true"""
+
+
+def _heavy(token: str) -> int:
+    [pid] = [pid for pid in processes_with(token) if command_line(pid).startswith(sys.executable)]
+    return pid
 
 
 def _parent_of_shell(token: str) -> int:
     """The supervisor of the command whose shell text holds the token."""
-    [shell] = [pid for pid in _with(token) if _arguments(pid)[:1] == [b"sh"]]
+    [shell] = [pid for pid in processes_with(token) if command_line(pid).startswith("sh ")]
     return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _sleeping(token: str) -> list[int]:
     """The processes that have become their program, which on the way to it look like what started them."""
-    return [pid for pid in _with(token) if _arguments(pid)[:1] == [b"sleep"]]
-
-
-def _arguments(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _with(token: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes()
-        except OSError:
-            continue
-        if token.encode() in line and int(path.parent.name) != os.getpid():
-            found.append(int(path.parent.name))
-    return found
+    return [pid for pid in processes_with(token) if command_line(pid).startswith("sleep")]
 
 
 async def test_many_at_once(tmp_path: Path) -> None:
@@ -597,5 +596,5 @@ async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
         for step in range(80):
             with anyio.move_on_after(step * 0.0002):
                 await place.run("sleep", token)
-        await until(lambda: not _with(token))
+        await until(lambda: not processes_with(token))
         assert await place.sh("echo on") == "on\n"

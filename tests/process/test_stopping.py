@@ -14,7 +14,7 @@ from coretools.process.child import exit_handle_by_thread
 from coretools.process.runner import Completed, Order, Runner
 from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
-from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, carriers, is_alive, until
+from tests.process.tree import HEADLESS, PATIENCE_SECONDS, TREE, Tree, carriers, is_alive, until
 
 NEEDS_PROC = pytest.mark.skipif(not survivors.can_look(), reason="needs marker-sweep")
 DEAF = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
@@ -156,6 +156,15 @@ async def test_a_daemon_that_holds_an_output_ends_with_its_run(runner: Runner, h
     """process-13, process-20: it left the group, but the open pipe gives it away."""
     completed = await runner.run(["sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.1"], cwd=here)
     assert (completed.ok, completed.stragglers_stopped) == (True, 1)
+    assert not is_alive(int(completed.stdout.text()))
+
+
+@NEEDS_PROC
+async def test_a_daemon_without_its_first_thread_ends_with_its_run(runner: Runner, here: Directory) -> None:
+    """process-13, process-20: it looks like a zombie, and has no environment but through its other thread."""
+    order = Order(timeout_seconds=0.5)
+    completed = await runner.run([sys.executable, "-c", HEADLESS], cwd=here, order=order)
+    assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
     assert not is_alive(int(completed.stdout.text()))
 
 

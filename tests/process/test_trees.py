@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker_profile import under_profile
+from tests.process.tree import HEADLESS
 from tests.serving.peer import Peer, peer, processes_with, stop, wait_until_none, wait_until_some
 
 HYDRA = """
@@ -24,6 +25,18 @@ while True:
     time.sleep(0.005)
 """
 
+RELAY = """
+import os, time
+if os.fork():
+    time.sleep(0.05)
+    os._exit(0)
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+"""
+"""Hands its one life on so fast that a look at the processes often meets nobody, and outlives its command."""
+
 TREES = {
     "child": ("exec sleep {mark}", 1),
     "background": ("sleep {mark} & sleep {mark} & wait", 2),
@@ -33,6 +46,7 @@ TREES = {
     "deaf to TERM": ("trap '' TERM INT HUP; while :; do sleep {mark}; done", 1),
     "cleared environment": ("env -i setsid sleep {mark} & wait", 1),
     "fork and exit": ("{python} -c {hydra} {mark} & sleep {mark}", 2),
+    "without its first thread": ("exec {python} -c {headless} {mark}", 2),
     "60 sleepers": ("for i in $(seq 30); do setsid sleep {mark} & sleep {mark} & done; wait", 60),
 }
 """Shell text, and how many processes of it carry the mark at least."""
@@ -61,7 +75,7 @@ def start_all(client: Peer, mark: str, **arguments: object) -> list[int]:
     """Start every tree and wait until all of them stand; the requests."""
     requests = []
     for text, _ in TREES.values():
-        line = text.format(mark=mark, python=sys.executable, hydra=shlex.quote(HYDRA))
+        line = text.format(mark=mark, python=sys.executable, hydra=shlex.quote(HYDRA), headless=shlex.quote(HEADLESS))
         whole = {"command": shlex.join(["sh", "-c", line]), **arguments}
         requests.append(client.send("tools/call", {"name": "run_command", "arguments": whole}))
     wait_until_some(mark, ALIVE)
@@ -83,6 +97,14 @@ def test_deadline(server: Peer, mark: str) -> None:
     assert processes_with(mark) == []
     assert all(answer["_meta"]["coretools/facts"]["timed_out"] for answer in answers)
     assert answers[-1]["_meta"]["coretools/facts"]["stragglers_stopped"] == 60
+
+
+def test_a_life_handed_on(server: Peer, mark: str) -> None:
+    """confinement-20: nor of what is never there when one looks; the end is a proof, not a look that found nothing."""
+    for _ in range(12):
+        result = server.call("run_command", command=shlex.join([sys.executable, "-c", RELAY, mark]))
+        assert processes_with(mark) == []
+        assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
 
 
 def test_client_goes_away(server: Peer, mark: str) -> None:

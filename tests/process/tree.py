@@ -1,6 +1,7 @@
 """What the tests of processes stand on: trees of real children and a count of who survived."""
 
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,11 +28,12 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Whether a thread of the process runs; a zombie has none, and shows one all the same (proc(5), num_threads)."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return False
+    return fields[0] not in (b"Z", b"X") or int(fields[17]) > 1
 
 
 def carriers(marker: str) -> list[int]:
@@ -62,6 +64,19 @@ wait
 environment, in a session of its own, forked twice."""
 
 TREE_SIZE = 7
+
+
+HEADLESS = f"""
+import ctypes, os, threading, time
+if os.fork():
+    time.sleep(1000)
+os.setsid()
+print(os.getpid(), flush=True)
+threading.Thread(target=time.sleep, args=(1000,)).start()
+ctypes.CDLL(None).syscall({93 if platform.machine() == "aarch64" else 60}, 0)
+"""
+"""Python whose child is a process without its first thread, which /proc shows as a zombie, while another one goes on:
+exit(2) ends a thread and not its process."""
 
 
 class Tree:

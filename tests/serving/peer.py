@@ -130,17 +130,18 @@ def marker() -> str:
 
 def processes_with(marker: str) -> list[int]:
     """Processes whose command line holds the marker, zombies left out."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            line = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if marker in line:
-            found.append(int(name))
-    return found
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [pid for pid in pids if pid != os.getpid() and marker in command_line(pid)]
+
+
+def command_line(pid: int) -> str:
+    """Of a process, empty when it has ended; with its first thread ended it is seen through another one."""
+    with suppress(OSError):
+        for place in (f"/proc/{pid}", *Path(f"/proc/{pid}/task").iterdir()):
+            with suppress(OSError):
+                if line := Path(place, "cmdline").read_bytes():
+                    return line.replace(b"\0", b" ").decode(errors="replace")
+    return ""
 
 
 def wait_until_none(marker: str) -> list[int]:
