@@ -5,9 +5,10 @@ beneath a root, and git is then told where everything is (GIT_DIR, GIT_WORK_TREE
 read on the way is never shown to the caller.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from coretools.confinement.domain import Domain
 from coretools.confinement.landlock import Rule
@@ -50,6 +51,8 @@ class Checkout:
     """What git may touch, for the kernel."""
     domain: Domain | None
     """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
+    is_held: Callable[[], bool]
+    """Whether git runs in a domain at all, as far as is known by now."""
     environment: Mapping[str, str]
     """Where git finds everything, so that it looks for nothing."""
     git_path: str
@@ -61,6 +64,11 @@ class Checkout:
     """Hooks that are installed, and don't run here. Only looked for before a change."""
     under_way: str
     """What waits to be finished: "merge", "rebase", ...; empty mostly."""
+
+    @property
+    def tier(self) -> str:
+        """How git was held, by the name that the tier of commands has; a domain is Landlock without a view."""
+        return "landlock" if self.domain is not None and self.is_held() else "none"
 
     def to_root(self, name: str) -> str:
         """The path, relative to the root, of a name in the work tree."""
@@ -112,6 +120,7 @@ class Checkouts:
                 directory=directory,
                 rules=tuple(rules),
                 domain=None if policy.outer else self._confined.domain("git", rules),
+                is_held=partial(self._confined.is_confined, "git"),
                 environment=environment,
                 git_path=own.path,
                 common_path=common.path,

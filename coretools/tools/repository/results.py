@@ -25,6 +25,7 @@ class GitStatus(Result):
     omitted: int
     not_used: list[str]
     _text: str = PrivateAttr("")
+    _tier: str = PrivateAttr("none")
 
     @classmethod
     def of(cls, status: Status, checkout: Checkout, *, most: int) -> "GitStatus":
@@ -47,11 +48,16 @@ class GitStatus(Result):
         if result.omitted:
             lines.append(f"[{result.omitted} more entries; name a smaller repository directory or use git_diff]")
         result._text = "\n".join((*lines, *remarks(checkout)))
+        result._tier = checkout.tier
         return result
 
     def text(self) -> str:
         """Like `git status --short --branch`."""
         return self._text
+
+    def facts(self) -> dict[str, object]:
+        """How git was held."""
+        return {"tier": self._tier}
 
 
 class GitText(Result):
@@ -65,14 +71,15 @@ class GitText(Result):
         return self.body
 
     def facts(self) -> dict[str, object]:
-        """Counts and object names."""
+        """Counts, object names, and how git was held."""
         return self.details
 
 
 def answer(checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: bool = False) -> GitText:
     """An answer with what the repository wanted and did not get."""
     not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
-    return GitText(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details={**details, **not_used})
+    facts = {**details, **not_used, "tier": checkout.tier}
+    return GitText(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details=facts)
 
 
 def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:

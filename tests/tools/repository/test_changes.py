@@ -37,7 +37,7 @@ async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path
         "A new.txt",
         "[left out, covered by deny globs: .env, x/id_rsa]",
     ]
-    assert answer.facts() == {"staged": 3, "left_out": 2}
+    assert answer.facts().items() >= {"staged": 3, "left_out": 2}.items()
 
 
 async def test_a_denied_path_that_is_named_is_refused(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_commit_tells_its_id_branch_and_summary(tmp_path: Path) -> None:
         f"committed {commit[:10]} on main: Summary of it",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
     ]
-    assert answer.facts() == {"commit": commit, "branch": "main"}
+    assert answer.facts().items() >= {"commit": commit, "branch": "main"}.items()
     body = world.git("log", "-1", "--format=%an <%ae> %cn%n%B")
     assert body == "Ada Lovelace <ada@example.org> Ada Lovelace\nSummary of it\n\n# kept: this is no comment"
 

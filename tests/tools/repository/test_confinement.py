@@ -267,8 +267,25 @@ async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) ->
         assert "committed" in (await tools.git_commit("all", "work")).text()
 
 
+@needs_landlock
+async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
+    """domains-9: in its metadata, as those of commands do."""
+    world = World(tmp_path).filled()
+    (world.repository / "a.txt").write_text("another line\n")
+    async with world.tools() as tools:
+        said = [
+            await tools.git_status("work"),
+            await tools.git_log("work"),
+            await tools.git_diff("work"),
+            await tools.git_branches("work"),
+            await tools.git_add(["."], "work"),
+            await tools.git_commit("all", "work"),
+        ]
+    assert [result.facts()["tier"] for result in said] == ["landlock"] * len(said)
+
+
 def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Path) -> None:
-    """repository-34: on a kernel that answers as one without; said by name."""
+    """repository-34, domains-9: on a kernel that answers as one without; said by name."""
     world = World(tmp_path).filled()
     argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-m", "servers.workstation"]
     process = subprocess.Popen(
@@ -286,6 +303,7 @@ def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Pat
         status = server.call("git_status", repository="work")
         assert not status.get("isError"), status
         assert "branch main" in json.dumps(status)
+        assert status["_meta"]["coretools/facts"] == {"tier": "none"}
         diagnostics = json.dumps(server.call("get_diagnostics"))
         assert "git-confinement: missing" in diagnostics
         assert server.end() == 0
