@@ -79,6 +79,7 @@ CONFINEMENT = (
     Row(name="confinement/thread/git", subject="git status, held", baseline="git status, spawned"),
     Row(name="confinement/supervised", subject="true, supervised", baseline="true, spawned", most_more=2.5),
     Row(name="confinement/supervised/run", subject="true, supervised", baseline="true, run"),
+    Row(name="confinement/supervised/end", subject="deaf tree, ended", baseline="sleep, ended", most=1500.0),
     Row(name="confinement/supervised/many", subject="200 true, supervised", baseline="200 true, run", most=2000.0),
 )
 

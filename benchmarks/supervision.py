@@ -25,6 +25,12 @@ from coretools.settings import Limits
 MANY = 200
 """Commands at once in the row that says so."""
 
+GRACE_SECONDS = 0.5
+"""Between TERM and KILL here. The bar of the row is a second more than that."""
+_STANDS_SECONDS = 0.5
+"""Deadline of what is to be ended: it has started everything by then."""
+_DEAF = "trap '' TERM; for i in $(seq 10); do setsid sh -c 'sleep 1000 & sleep 1000' & done; sleep 1000"
+
 HELD, FREE = Order(is_command=True), Order()
 
 
@@ -44,6 +50,16 @@ class _Runs:
             raise NotMeasured("true did not run as it should")
         return taken
 
+    async def ended(self, *argv: str) -> float:
+        """A command to its deadline; milliseconds from there until nothing of it is left."""
+        started = perf_counter()
+        order = Order(is_command=True, timeout_seconds=_STANDS_SECONDS)
+        completed = await self._runner.run(argv, cwd=self._directory, order=order)
+        taken = 1000 * (perf_counter() - started - _STANDS_SECONDS)
+        if not completed.timed_out or completed.stopped_for:
+            raise NotMeasured(f"{argv[0]} did not run until its deadline")
+        return taken
+
     async def many(self, order: Order) -> float:
         """As many at once; milliseconds until the last has ended."""
         started = perf_counter()
@@ -56,7 +72,9 @@ class _Runs:
 @asynccontextmanager
 async def _runs(directory: Directory, roots: Roots) -> AsyncIterator[_Runs]:
     environment = {"PATH": os.environ["PATH"]}
-    runner = Runner(Limits(), environment, keeper=Keeper(roots, ConfinementPolicy(), environment))
+    runner = Runner(
+        Limits(grace_seconds=GRACE_SECONDS), environment, keeper=Keeper(roots, ConfinementPolicy(), environment)
+    )
     try:
         await runner.prepare()
         yield _Runs(runner, directory)
@@ -65,7 +83,7 @@ async def _runs(directory: Directory, roots: Roots) -> AsyncIterator[_Runs]:
 
 
 def supervised(place: Workplace, stack: ExitStack) -> list[Contender]:
-    """`true`, alone and many at once, supervised and merely run."""
+    """`true`, alone and many at once, supervised and merely run; and what has to be ended."""
     roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(DEFAULT_DENY)))
     directory = stack.enter_context(open_directory(roots, "."))
     portal = stack.enter_context(start_blocking_portal())
@@ -75,4 +93,6 @@ def supervised(place: Workplace, stack: ExitStack) -> list[Contender]:
         Contender(figures=("true, run",), once=lambda: (portal.call(runs.one, FREE),)),
         Contender(figures=(f"{MANY} true, supervised",), once=lambda: (portal.call(runs.many, HELD),)),
         Contender(figures=(f"{MANY} true, run",), once=lambda: (portal.call(runs.many, FREE),)),
+        Contender(figures=("deaf tree, ended",), once=lambda: (portal.call(runs.ended, "sh", "-c", _DEAF),)),
+        Contender(figures=("sleep, ended",), once=lambda: (portal.call(runs.ended, "sleep", "1000"),)),
     ]
