@@ -12,6 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
@@ -48,13 +49,15 @@ class Domain:
         """
         self._lock = threading.Lock()
         self._is_closed = True
+        self._open_jobs = 0
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._thread = _Sleeper()
         try:
             ruleset = landlock.ruleset(rules, tcp=False)
         except OSError as error:
             raise InputOutput(f"no rules for a child can be made now ({error.strerror}); try again later") from error
         try:
-            _thread.start_new_thread(_serve, (self._jobs, ruleset))
+            _thread.start_new_thread(_serve, (self._jobs, ruleset, self._thread))
         except RuntimeError as error:
             os.close(ruleset)
             raise Busy("the system has no room for another thread now; try again later") from error
@@ -83,8 +86,15 @@ class Domain:
         with self._lock:
             if self._is_closed:
                 raise CannotStart("the server is ending and starts nothing any more")
+            if self._open_jobs == 0:  # one that works keeps its processors, for the child that it may just start
+                self._thread.wake_here()
+            self._open_jobs += 1
             self._jobs.put(job)
-        return job.result()
+        try:
+            return job.result()
+        finally:
+            with self._lock:
+                self._open_jobs -= 1
 
 
 class Domains:
@@ -139,11 +149,34 @@ class Domains:
                 self._known.popitem()[1].close()
 
 
+class _Sleeper:
+    """Has a thread that sleeps wake on the processor of the one that then waits for it.
+
+    That processor is free and its caches are warm; left to the kernel the thread wakes on another one, where a start of
+    a child takes 0.2 ms longer (docs/adr/0010). Once awake it may run anywhere again, as may its children.
+    """
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def begin(self) -> None:
+        """Called by the thread itself: whose it is, unless it is not let choose its processors."""
+        if _run_anywhere(_processors()):
+            self._number = _thread.get_native_id()
+
+    def wake_here(self) -> None:
+        """Called by the thread that is going to wait."""
+        if self._number is not None:
+            with suppress(OSError):
+                os.sched_setaffinity(self._number, (kernel.current_processor(),))
+
+
 class _Job(Generic[Made]):
     """One piece of work, between the thread that wants it done and the one that does it."""
 
     def __init__(self, work: Callable[[], Made]) -> None:
         self._work = work
+        self._processors = _processors()
         self._made: list[Made] = []
         self._error: BaseException | None = None
         self._done = _thread.allocate_lock()
@@ -162,6 +195,7 @@ class _Job(Generic[Made]):
 
     def do(self, refusal: CannotStart | None) -> None:
         """Do the work, unless the thread is not where it has to be done."""
+        _run_anywhere(self._processors)
         with self:
             if refusal is not None:
                 raise refusal
@@ -178,9 +212,10 @@ class _Job(Generic[Made]):
         return self._made[0]
 
 
-def _serve(jobs: "SimpleQueue[_Job[Any] | None]", ruleset: int) -> None:
+def _serve(jobs: "SimpleQueue[_Job[Any] | None]", ruleset: int, thread: _Sleeper) -> None:
     """Enter the domain for good, then do what is asked. Knows nothing of the `Domain`, which could never end then."""
     refusal = _entered(ruleset)
+    thread.begin()
     while (job := jobs.get()) is not None:
         job.do(refusal)
         del job  # and what was made with it
@@ -198,6 +233,23 @@ def _entered(ruleset: int) -> CannotStart | None:
     finally:
         os.close(ruleset)
     return None
+
+
+def _processors() -> frozenset[int]:
+    """Those that the calling thread may run on; none where that is not told."""
+    try:
+        return frozenset(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return frozenset()
+
+
+def _run_anywhere(processors: frozenset[int]) -> bool:
+    """Let the calling thread run on these; whether that worked."""
+    try:
+        os.sched_setaffinity(0, processors)
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
 
 
 def _can_enter() -> bool:

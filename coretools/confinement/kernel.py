@@ -189,6 +189,11 @@ def _permitted(header: bytes) -> int:
     return int(struct.unpack("6I", found.raw)[1])
 
 
+def current_processor() -> int:
+    """Number of the processor that the calling thread runs on just now (sched_getcpu(3))."""
+    return int(_libc.sched_getcpu())
+
+
 def die_with_parent(number: int) -> None:
     """Have the kernel send this signal to the calling process when the thread that started it ends."""
     control(_PR_SET_PDEATHSIG, number)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,19 @@ def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
             domain.run((tmp_path / "file").read_text)
         assert (tmp_path / "file").read_text() == "content"
         assert "NoNewPrivs:\t0" in Path("/proc/thread-self/status").read_text()
+
+
+def test_a_child_has_all_processors_of_the_caller(tmp_path: Path) -> None:
+    """domains-10: though the thread that starts it wakes on one; also when many start children at once."""
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    mine = sorted(os.sched_getaffinity(0))
+    with domain_of(LIBRARY) as domain, ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: ran(domain, code), range(40))) == {str(mine)}
+        assert domain.run(lambda: sorted(os.sched_getaffinity(0))) == mine
+        with ThreadPoolExecutor(1) as narrow:
+            narrow.submit(os.sched_setaffinity, 0, mine[:1]).result()
+            assert narrow.submit(ran, domain, code).result() == str(mine[:1])
+        assert ran(domain, code) == str(mine)
 
 
 def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> None:
