@@ -185,21 +185,23 @@ class Cell:
         return self._has_view
 
     async def settle(self) -> None:
-        """Until nothing is left of commands whose supervisors were ended, or of any when the spawner was. Bounded."""
-        reading, writing = os.pipe()
-        end = None if self._end is None else os.dup(self._end)
-        try:
-            with contextlib.suppress(OSError):  # it has ended
-                socket.send_fds(self._control, [spawner.SETTLE], [writing])
-            os.close(writing)
+        """Until nothing is left of commands whose supervisors were ended, or of any when the spawner was. Bounded.
+
+        Returns at once where no descriptor is left to ask with.
+        """
+        with contextlib.suppress(OSError), contextlib.ExitStack() as ours:
+            asking, asked = socket.socketpair()
+            ours.enter_context(asking)
+            with asked:
+                end = None if self._end is None else os.dup(self._end)
+                if end is not None:
+                    ours.callback(os.close, end)
+                with contextlib.suppress(OSError):  # it has ended
+                    socket.send_fds(self._control, [spawner.SETTLE], [asked.fileno()])
             with anyio.move_on_after(_END_SECONDS):
-                await anyio.wait_readable(reading)
-                if end is not None and not os.read(reading, 1):
+                await anyio.wait_readable(asking)
+                if end is not None and not asking.recv(1):
                     await anyio.wait_readable(end)
-        finally:
-            os.close(reading)
-            if end is not None:
-                os.close(end)
 
     @property
     def is_gone(self) -> bool:

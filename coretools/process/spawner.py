@@ -23,8 +23,8 @@ from coretools.process import descendants, supervisor, survivors
 READY = b"ready"
 
 COMMAND, RETIRE, SETTLE = b"C", b"R", b"S"
-"""What the server asks for: one more command; an end when the last one has ended; the end of a pipe when nothing is
-left of commands whose supervisors have ended."""
+"""What the server asks for: one more command; an end when the last one has ended; a word when nothing is left of
+commands whose supervisors have ended."""
 
 PAIR = 2
 """Sockets that come with a request for a command: of its supervisor, and of itself."""
