@@ -165,13 +165,18 @@ def control(option: int, argument: int = 0, pointer: int = 0) -> None:
         raise OSError(number, f"prctl {option}: {os.strerror(number)}")
 
 
+def gain_no_privileges() -> None:
+    """Let this thread, and what it starts, never gain a privilege by an exec again."""
+    control(_PR_SET_NO_NEW_PRIVS, 1)
+
+
 def give_up_privileges(*, keep: int = 0) -> None:
     """Let this thread, and what it starts, never gain a privilege again; and drop every capability it has.
 
     Those in the mask `keep` stay, where it has them. Both belong to the thread alone and are inherited by its children.
     With no new privileges an exec by user 0 does not get the capabilities back.
     """
-    control(_PR_SET_NO_NEW_PRIVS, 1)
+    gain_no_privileges()
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     kept = keep & _permitted(header) if keep else 0
     # Effective, permitted and inheritable: of the first 32 capabilities, then of the others.

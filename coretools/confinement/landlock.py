@@ -37,6 +37,8 @@ _NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, _RESOLVE_UNIX))
 _TCP = 0b11
 _SCOPES = 0b11
 """Abstract Unix sockets, and signals, to processes outside."""
+_SIGNALS = 0b10
+"""The second of these alone."""
 _VERSION = 1
 _PATH_BENEATH = 1
 
@@ -87,6 +89,33 @@ def ruleset(rules: Iterable[Rule], *, tcp: bool) -> int:
 def restrict_thread(made: int) -> None:
     """Hold the calling thread, and whatever it starts from now on, to the rules. It must have no new privileges."""
     kernel.call("landlock_restrict_self", made, 0)
+
+
+def hold_signals(outsider: int) -> bool:
+    """Keep the signals of the calling process to itself and to what it starts from now on, for good; nothing else.
+
+    True when that is so, which is proved on `outsider`, a living process that can be signalled until now. Then
+    `kill(-1, ...)` reaches every descendant at once, however they multiply, and nobody else. Needs ABI 6 (Linux 6.12).
+    """
+    if abi() < 6:
+        return False
+    try:
+        os.kill(outsider, 0)
+        kernel.gain_no_privileges()
+        made = kernel.call("landlock_create_ruleset", struct.pack("3Q", 0, 0, _SIGNALS), 24, 0)
+        try:
+            restrict_thread(made)
+        finally:
+            os.close(made)
+    except OSError:
+        return False
+    try:
+        os.kill(outsider, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _add(made: int, where: str | int, rights: int) -> None:

@@ -21,7 +21,7 @@ _FILTER = 2
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 24, 40
 """Where the words stand that a filter can load; of an argument its low half, on machines with the low one first."""
 
 _X32 = 0x40000000
@@ -30,6 +30,11 @@ _NAMESPACES = 0x7E020080
 _CLONE_VM = 0x100
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Put characters into a terminal's input, for whoever reads it next."""
+
+_SET_OPTIONS, _SEIZE = 0x4200, 0x4206
+_TRACE_EXIT = 0x40
+"""A request of ptrace(2) for a stop at the end of a process, in which KILL does not reach it: two that trace each other
+so can't be ended by anybody."""
 
 _REFUSED = (
     *("mount", "umount2", "pivot_root", "chroot", "setns", "open_tree", "move_mount"),
@@ -70,6 +75,9 @@ def command_filter(families: frozenset[int], *, ptrace: bool = True, forks: bool
     program += _when(_EQUAL, numbers["clone"], unshares if forks else [*unshares[:-1], *_shares_memory()])
     if not forks and "fork" in numbers:
         program += _when(_EQUAL, numbers["fork"], [(_RETURN, 0, 0, _REFUSE | errno.EPERM)])
+    ends = _argument(_FOURTH_ARGUMENT, _ANY_BIT, (_TRACE_EXIT,), allow=False, error=errno.EINVAL)
+    options = [*_when(_EQUAL, _SET_OPTIONS, ends), *_when(_EQUAL, _SEIZE, ends), (_RETURN, 0, 0, _ALLOW)]
+    program += _when(_EQUAL, numbers["ptrace"], [(_LOAD, 0, 0, _FIRST_ARGUMENT), *options])
     program += _when(_EQUAL, numbers["ioctl"], _argument(_SECOND_ARGUMENT, _EQUAL, (_TIOCSTI, _TIOCLINUX), allow=False))
     # The limits of other processes, the server's too, which Landlock does not guard. 0 is the caller itself.
     program += _when(_EQUAL, numbers["prlimit64"], _argument(_FIRST_ARGUMENT, _EQUAL, (0,), allow=True))

@@ -67,9 +67,9 @@ class Slot:
         """
         return self._cell.condemn()
 
-    async def settle(self) -> None:
-        """After the end of the supervisor by somebody: until nothing is left of its command."""
-        await self._cell.settle()
+    async def settle(self) -> bool:
+        """After the end of the supervisor by somebody: wait until nothing is left of its command; whether it is so."""
+        return await self._cell.settle()
 
     def close(self) -> None:
         """End the command if it runs."""
@@ -143,8 +143,8 @@ class Cell:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the spawner runs."""
-        return self._process.poll() is None
+        """Whether the spawner runs and listens: one that can't end, since something in its view can't, does neither."""
+        return self._process.poll() is None and not _is_hung_up(self._control)
 
     def fill(self) -> None:
         """Have as many commands waiting as should."""
@@ -184,11 +184,12 @@ class Cell:
             self._process.kill()
         return self._has_view
 
-    async def settle(self) -> None:
-        """Until nothing is left of commands whose supervisors were ended, or of any when the spawner was. Bounded.
+    async def settle(self) -> bool:
+        """Wait until nothing is left of commands whose supervisors were ended, or of any when the spawner was.
 
-        Returns at once where no descriptor is left to ask with.
+        Whether that is certain; not so when it takes too long, or no descriptor is left to ask with.
         """
+        is_certain = False
         with contextlib.suppress(OSError), contextlib.ExitStack() as ours:
             asking, asked = socket.socketpair()
             ours.enter_context(asking)
@@ -200,8 +201,12 @@ class Cell:
                     socket.send_fds(self._control, [spawner.SETTLE], [asked.fileno()])
             with anyio.move_on_after(_END_SECONDS):
                 await anyio.wait_readable(asking)
-                if end is not None and not asking.recv(1):
+                is_certain = bool(asking.recv(1))
+                if end is not None and not is_certain:
                     await anyio.wait_readable(end)
+                    # Without a view its end proves something only if it was its own.
+                    is_certain = self._has_view or self._process.poll() == 0
+        return is_certain
 
     @property
     def is_gone(self) -> bool:
@@ -262,6 +267,12 @@ class Cell:
 def _is_readable(handle: int) -> bool:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _is_hung_up(control: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(control, 0)  # tells of the other end's closing in any case
     return bool(poll.poll(0))
 
 

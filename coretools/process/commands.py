@@ -16,6 +16,9 @@ from coretools.sandbox.reading import Directory
 _TRIES = 3
 """A spawner, or a command that waits, may have been ended by somebody: the next one is asked."""
 
+_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
+"""How a socket says that nobody is at its other end."""
+
 
 async def start_command(
     keeper: Keeper,
@@ -38,11 +41,13 @@ async def start_command(
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
     for _ in range(_TRIES):
         slot = await _slot(keeper)
+        if slot is None:
+            continue
         variables = environment()
         try:
             child = send(slot, argv, cwd=cwd, environment=variables, fed=fed, size=size)
         except OSError as error:
-            if error.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
+            if error.errno in _GONE:
                 continue
             raise refusal(error, argv, cwd, place="", environment=variables) from error
         failure = await _failure(child)
@@ -55,12 +60,15 @@ async def start_command(
     raise CannotStart(f"{argv[0]}: the process that starts commands does not answer; try again")
 
 
-async def _slot(keeper: Keeper) -> Slot:
+async def _slot(keeper: Keeper) -> Slot | None:
+    """A command that waits; None when the spawner ended just now."""
     try:
         return await keeper.slot()
     except CellFailed as error:
         raise Unsupported(f"no command can be started here: {error}") from error
     except OSError as error:
+        if error.errno in _GONE:
+            return None
         raise InputOutput(f"no descriptors left for a command ({error.strerror}); try again when fewer run") from error
 
 

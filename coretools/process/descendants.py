@@ -19,30 +19,47 @@ _END_SECONDS = 1.0
 """Given to freezing and killing a tree; it takes a few milliseconds unless the tree multiplies meanwhile."""
 _FREEZE_LOOKS = 20
 """Looks for what is not frozen yet, until what was found is killed all the same."""
-_PAUSE_SECONDS = 0.001
+_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.001, 0.05
 
 
-def end_descendants(*, spare: int | None = None) -> int:
-    """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped."""
-    return end(own_children, spare=spare)
+def end_descendants(*, spare: int | None = None, is_held: bool = False) -> int:
+    """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped.
+
+    `is_held`: our signals reach nobody else (`landlock.hold_signals`). All are then killed at once: the kernel lets no
+    fork come to its end while it goes through the processes (kill(2), fork(2)).
+    """
+    return end(own_children, spare=spare, kill=_kill_held if is_held else _kill_found)
 
 
-def end(tops: Callable[[], list[int]], *, spare: int | None = None) -> int:
+def end(
+    tops: Callable[[], list[int]],
+    *,
+    spare: int | None = None,
+    kill: Callable[[Callable[[], list[int]]], set[int]] | None = None,
+) -> int:
     """KILL those of the children of this process that `tops` finds, and all beneath, until there are none; how many.
 
     Bounded, for what even KILL does not end: `is_alone` tells. `spare` is killed, but neither reaped nor counted.
     """
     ended = set[int]()
     deadline = time.monotonic() + _END_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
     while True:
-        ended |= _killed(tops)
-        reap(tops, spare=spare)
+        ended |= (kill or _kill_found)(tops)
+        ended |= reap(tops, spare=spare)
         if is_alone(tops, spare=spare) or time.monotonic() > deadline:
             return len(ended - {spare})
-        select.select([], [], [], _PAUSE_SECONDS)
+        select.select([], [], [], pause)
+        pause = min(2 * pause, _LAST_PAUSE_SECONDS)
 
 
-def _killed(tops: Callable[[], list[int]]) -> set[int]:
+def _kill_held(_tops: Callable[[], list[int]]) -> set[int]:
+    """KILL all that our signals reach. Whom, shows when they are reaped: a look would be too late for some."""
+    send_signal(-1, signal.SIGKILL)
+    return set()
+
+
+def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
     """KILL what is found; what was found.
 
     Frozen first, group by group: what stands still can't fork behind our back, and the signal to a group reaches every
@@ -79,12 +96,14 @@ def is_alone(tops: Callable[[], list[int]] = own_children, *, spare: int | None 
     return (spare is None or has_ended(spare)) and not set(tops()) - {spare}
 
 
-def reap(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> None:
-    """Take the ends of children that have ended, but for `spare`."""
+def reap(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> set[int]:
+    """Take the ends of children that have ended, but for `spare`; whose."""
+    reaped = set[int]()
     for pid in tops():
         if pid != spare:
             with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+                reaped.add(os.waitpid(pid, os.WNOHANG)[0])
+    return reaped - {0}
 
 
 def descendants(pid: int, *, most: int = sys.maxsize) -> list[int]:

@@ -122,6 +122,8 @@ class _Spawner:
     def __init__(self, control: socket.socket, hold: supervisor.Hold) -> None:
         self._control = control
         self._hold = hold
+        # As process 1 of a namespace it ends everything by its own end.
+        self._is_held = hold.last_resort is None and landlock.hold_signals(os.getppid())
         self._supervisors = set[int]()
         self._retires = False
         self._woken, waker = os.pipe()
@@ -145,9 +147,12 @@ class _Spawner:
                 self._reap()
             if self._control.fileno() in ready and not self._obeyed():
                 break
-        descendants.end_descendants()
+        self._end()
+
+    def _end(self) -> None:
+        """End with everything beneath."""
         while self._hold.last_resort is None and not descendants.is_alone():
-            descendants.end_descendants()
+            descendants.end_descendants(is_held=self._is_held)
         os._exit(0)
 
     def _obeyed(self) -> bool:
@@ -195,6 +200,8 @@ class _Spawner:
         # A supervisor waits for all of its tree. Children that are none of ours have lost theirs.
         if self._strangers():
             descendants.end(self._strangers)
+            if self._strangers() and (self._is_held or self._hold.last_resort is not None):
+                self._end()  # they multiply faster than they can be ended by themselves
 
     def _strangers(self) -> list[int]:
         return [pid for pid in descendants.own_children() if pid not in self._supervisors]
@@ -207,8 +214,9 @@ class _Spawner:
             self._supervisors.discard(pid)
         self._reap()
         for handle in handles:
-            with suppress(OSError):  # nobody waits any more
-                os.write(handle, b".")
+            if not self._strangers():
+                with suppress(OSError):  # nobody waits any more
+                    os.write(handle, b".")
             os.close(handle)
 
 

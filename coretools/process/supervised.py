@@ -31,8 +31,8 @@ START_SECONDS = 10.0
 WATCH_SECONDS = 0.03
 """After this long a supervisor begins to count the processes of its command; most commands have ended by then."""
 
-UNENDED = "what it started could not be ended in time; that goes on being ended"
-"""Why a command is given up: what KILL does not end at once, or what multiplies and has no view to end with."""
+UNENDED = "not all that it started is known to have ended"
+"""Why a command is given up: what KILL does not end at once, or nobody is left who could tell."""
 
 LOST = "its supervisor was ended, or could end it only together with all commands"
 """Why a command has ended whose supervisor says nothing any more."""
@@ -151,12 +151,14 @@ class Supervised:
             await self._gone(KILL_SECONDS)
         if not self._is_gone and self._slot.condemn():
             await self._gone(survivors.KILL_SECONDS)
-        if not self._is_gone:
-            self.stopped_for = UNENDED
-        elif self._is_orphaned:
-            await self._slot.settle()
+        await self._settle()
         streams.drain_ready()
         return self._ended
+
+    async def _settle(self) -> None:
+        """Say so where it is not certain that everything has ended."""
+        if not self._is_gone or (self._is_orphaned and not await self._slot.settle()):
+            self.stopped_for = UNENDED
 
     def close_stdin(self) -> None:
         """End the input of the program."""

@@ -87,7 +87,8 @@ def supervise(control: socket.socket, go: socket.socket, hold: Hold) -> None:
     The next command waits for its argv as soon as nothing is left of the one before.
     """
     kernel.become_subreaper()
-    while _saw_to_command(control, go, hold):
+    is_held = landlock.hold_signals(os.getppid())
+    while _saw_to_command(control, go, hold, is_held=is_held):
         continue
     # Not before the server has closed its end: with words of it unread, the ones for it would be lost (unix(7)).
     with suppress(OSError):
@@ -95,7 +96,7 @@ def supervise(control: socket.socket, go: socket.socket, hold: Hold) -> None:
             continue
 
 
-def _saw_to_command(control: socket.socket, go: socket.socket, hold: Hold) -> bool:
+def _saw_to_command(control: socket.socket, go: socket.socket, hold: Hold, *, is_held: bool) -> bool:
     """Fork a command and see to its end; whether another one is wanted."""
     mine = os.getpid()
     pid = os.fork()
@@ -105,19 +106,23 @@ def _saw_to_command(control: socket.socket, go: socket.socket, hold: Hold) -> bo
             _be_command(go, hold, supervisor=mine)
         finally:
             os._exit(127)
-    return _Tree(pid, control, hold).attend()
+    return _Tree(pid, control, hold, is_held=is_held).attend()
 
 
 class _Tree:
     """The descendants of this process."""
 
-    def __init__(self, pid: int, control: socket.socket, hold: Hold) -> None:
+    def __init__(self, pid: int, control: socket.socket, hold: Hold, *, is_held: bool) -> None:
+        """`is_held`: signals of this process reach its descendants only."""
         self._pid = pid
+        self._is_held = is_held
         self._last_resort = hold.last_resort
         self._control = control
         self._most = hold.processes
         self._handle = os.pidfd_open(pid)
         self._has_exited = False
+        self._is_traced = False
+        """The command has ended, and a process that traces it has not let go of it."""
         self._ended = 0
         self._was_told = False
         """Words may still be on their way then, which would be taken for another command's: this is the last one."""
@@ -140,14 +145,18 @@ class _Tree:
     def _is_over(self) -> bool:
         """Wait for the next thing to happen and see to it; whether nothing is left then."""
         ready = dict(self._poll.poll(self._pause and self._pause * 1000))
-        if self._handle in ready and self._note_exit():
+        if (self._handle in ready or self._is_traced) and self._note_exit():
             return True
         if self._control.fileno() in ready and self._obey(self._word()):
             return True
+        return self._pause is not None and self._looked()
+
+    def _looked(self) -> bool:
+        """Look whether something is left, or too much; whether nothing is left then."""
         if self._has_exited and not self._left():
             self._finish(self._ended, "")
             return True
-        if self._pause is not None and self._is_too_large():
+        if self._is_too_large():
             self._end(TOO_MANY)
             return True
         return False
@@ -180,19 +189,23 @@ class _Tree:
 
         While something is left the command is not reaped: its number is also that of the group which is then ended.
         """
-        self._poll.unregister(self._handle)
-        self._has_exited = True
-        self._pause = _LEAVING_SECONDS
-        left = self._left()
+        if not self._is_traced:
+            self._poll.unregister(self._handle)
+            self._pause = _LEAVING_SECONDS
         status = self._status()
+        self._is_traced = status is None
+        if status is None:
+            return False
+        self._has_exited = True
+        left = self._left()
         self._say(EXITED, status, self._reaped() if left == 0 else 0, left, self._ended)
         return left == 0
 
-    def _status(self) -> int:
-        """Of the command, as wait(2) has it, waited for without reaping it."""
-        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
-        if ended is None:  # only with WNOHANG
-            return 0
+    def _status(self) -> int | None:
+        """Of the command, which has ended, as wait(2) has it; it is not reaped. None: its tracer has it (ptrace(2))."""
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            return None
         return ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
 
     def _left(self) -> int:
@@ -213,18 +226,18 @@ class _Tree:
         return len(found)
 
     def _end(self, why: str) -> None:
-        found = self._left() - (not self._has_exited)
+        found = 0 if self._is_held else self._left() - (not self._has_exited)
         send_signal(-self._pid, signal.SIGKILL)
         # It may wait for its order still, and not be the leader of its group yet.
         send_signal(self._pid, signal.SIGKILL)
-        more = end_descendants(spare=self._pid)
+        more = end_descendants(spare=self._pid, is_held=self._is_held)
         while not is_alone(spare=self._pid):
-            if self._last_resort is not None:
+            if self._last_resort is not None and not self._is_held:
                 self._last_resort()
-            more += end_descendants(spare=self._pid)
+            more += end_descendants(spare=self._pid, is_held=self._is_held)
         if not self._has_exited:
             # Not that nothing is left: that is said next, with the reason.
-            self._say(EXITED, self._status(), 0, 1, self._ended)
+            self._say(EXITED, self._status() or 0, 0, 1, self._ended)
         self._finish(max(found, more, self._ended), why)
 
     def _finish(self, ended: int, why: str) -> None:

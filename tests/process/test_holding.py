@@ -207,6 +207,29 @@ for pid in map(int, sys.argv[1:]):
 """
 
 
+TRACE_EXIT = """
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+for request, options in ((0x4206, 0x40), (0x4206, 0x41), (0x4206, 0), (0x4200, 0x40), (0x4200, 0x1)):
+    child = os.fork()
+    if child == 0:
+        time.sleep(1000)
+    if request == 0x4200:
+        libc.ptrace(16, child, 0, 0)
+        os.waitpid(child, 0)
+    print(libc.ptrace(request, child, 0, options), end=" ")
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+"""PTRACE_SEIZE and PTRACE_SETOPTIONS, with PTRACE_O_TRACEEXIT and without."""
+
+
+def test_processes_that_nobody_could_end(world: World) -> None:
+    """confinement-24: two that trace each other and stop at their end would stay for good; other tracing works."""
+    assert world.sh(shlex.join([sys.executable, "-c", TRACE_EXIT])).split() == ["-1", "-1", "0", "-1", "0"]
+
+
 LIMIT = """
 import resource, sys
 for pid in map(int, sys.argv[1:]):

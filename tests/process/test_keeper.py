@@ -17,7 +17,7 @@ import pytest
 from coretools.confinement import grants, landlock
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
 from coretools.operator_policy import ConfinementPolicy
-from coretools.process import keeper
+from coretools.process import descendants, keeper
 from coretools.process.cell import Slot
 from coretools.process.runner import Completed, Order, Runner
 from coretools.process.streams import TerminalSize
@@ -386,6 +386,17 @@ async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
                 os.kill(pid, signal.SIGKILL)
         assert (processes_with(token), is_alive(heavy)) == ([], False)
         assert await place.sh("echo on") == "on\n"
+
+
+async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
+    """confinement-19: the next command runs though what starts commands is on its way out, each time."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        for _ in range(5):
+            [outside] = spawners(place)
+            [first] = descendants.children(outside)
+            os.kill(first, signal.SIGKILL)
+            assert await place.sh("echo on") == "on\n"
 
 
 async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:

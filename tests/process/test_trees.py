@@ -3,7 +3,9 @@
 Through a real server and its pipes; survivors are counted in /proc by a number that only these trees have.
 """
 
+import os
 import secrets
+import select
 import shlex
 import signal
 import sys
@@ -12,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from coretools.confinement import landlock
 from tests.docker_profile import under_profile
 from tests.process.tree import HEADLESS
-from tests.serving.peer import Peer, peer, processes_with, stop, wait_until_none, wait_until_some
+from tests.serving.peer import ANSWER_SECONDS, Peer, peer, processes_with, stop, wait_until_none, wait_until_some
 
 HYDRA = """
 import os, sys, time
@@ -36,6 +39,43 @@ while True:
     os.setsid()
 """
 """Hands its one life on so fast that a look at the processes often meets nobody, and outlives its command."""
+
+TRACED = """
+import ctypes, os, signal, time
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+libc.prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
+reading, writing = os.pipe()
+traced = os.getpid()
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    libc.ptrace(0x4206, traced, 0, 0)
+    os.write(writing, b".")
+    time.sleep(1000)
+os.read(reading, 1)
+os._exit(0)
+"""
+"""Ends while its child traces it (PTRACE_SEIZE): only the tracer could be told of that by wait(2)."""
+
+FLEET = """
+import os, sys, time
+held = os.open(sys.argv[1], os.O_WRONLY)
+nothing = os.open("/dev/null", os.O_RDWR)
+for _ in range(40):
+    if os.fork() == 0:
+        for number in range(3):
+            os.dup2(nothing, number)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if os.fork():
+                os._exit(0)
+            os.setpgid(0, 0)
+        os._exit(0)
+os.write(held, b".")
+time.sleep(1000)
+"""
+"""Forty lives handed on at once, each time in another process group. The pipe that they hold shows who is there."""
 
 TREES = {
     "child": ("exec sleep {mark}", 1),
@@ -105,6 +145,45 @@ def test_a_life_handed_on(server: Peer, mark: str) -> None:
         result = server.call("run_command", command=shlex.join([sys.executable, "-c", RELAY, mark]))
         assert processes_with(mark) == []
         assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
+
+
+def test_a_command_that_is_traced_by_its_child(server: Peer, mark: str) -> None:
+    """confinement-20: nor of one that its supervisor can't be told the end of; others of the server go on."""
+    other = server.send("tools/call", {"name": "run_command", "arguments": {"command": "sh -c 'sleep 4; echo on'"}})
+    server.call("run_command", command=shlex.join([sys.executable, "-c", TRACED, mark]), timeout_seconds=1)
+    assert processes_with(mark) == []
+    assert server.answer(other)["result"]["content"][0]["text"] == "on"
+
+
+@pytest.mark.parametrize("end", ["deadline", "SIGTERM", "SIGKILL"])
+def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
+    """confinement-20: nor of many that multiply faster than they can be looked for."""
+    if landlock.abi() < 6:
+        pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")
+    os.mkfifo(tmp_path / "held")
+    reading = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "held")]), "timeout_seconds": 2}
+    try:
+        request = server.send("tools/call", {"name": "run_command", "arguments": words})
+        assert came(reading, select.POLLIN)
+        assert os.read(reading, 2) == b"."
+        if end == "deadline":
+            answer = server.answer(request)["result"]
+            assert os.read(reading, 1) == b""  # nobody holds the other end; BlockingIOError if somebody does
+            assert answer["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
+            assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
+        else:
+            stop(server.process, signal.Signals[end])
+            assert came(reading, select.POLLHUP)
+    finally:
+        os.close(reading)
+
+
+def came(reading: int, event: int) -> bool:
+    """Whether a pipe has something to read (POLLIN), or nobody holds its other end any more (POLLHUP); awaited."""
+    poll = select.poll()
+    poll.register(reading, event & select.POLLIN)
+    return any(what & event for _, what in poll.poll(int(1000 * ANSWER_SECONDS)))
 
 
 def test_client_goes_away(server: Peer, mark: str) -> None:

@@ -76,7 +76,8 @@ class Ended:
     def verdict(self) -> str:
         """How it ended, in words."""
         if self.timed_out:
-            return f"timed out after {self.duration_seconds:.1f} s and was stopped"
+            remark = f"; {self.stopped_for}" if self.stopped_for else ""
+            return f"timed out after {self.duration_seconds:.1f} s and was stopped{remark}"
         if self.stopped_for:
             return f"stopped: {self.stopped_for}"
         if self.signal is not None:

@@ -1,0 +1,51 @@
+"""Signals that stay inside: by effect, in a process that may be spoiled."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coretools.confinement import landlock
+
+TREE = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(landlock.abi() < 6, reason="needs signals that Landlock keeps inside (Linux 6.12)")
+
+HELD = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from coretools.confinement import landlock
+outsider, ended = os.getppid(), os.fork()
+if ended == 0:
+    os._exit(0)
+os.waitpid(ended, 0)
+print(landlock.hold_signals(ended))
+os.kill(outsider, 0)
+print(landlock.hold_signals(outsider))
+children = [os.fork() for _ in range(2)]
+if 0 in children:
+    os.setsid()
+    time.sleep(1000)
+try:
+    os.kill(outsider, 0)
+except PermissionError:
+    # Nobody else may be reached by what comes now.
+    os.kill(-1, signal.SIGKILL)
+    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+print(open(sys.argv[2]).read())
+"""
+
+
+def test_signals_stay_inside(tmp_path: Path) -> None:
+    """confinement-20: they reach what was started since, all at once, and nobody else; nothing else is given up."""
+    (tmp_path / "file").write_text("content")
+    bystander = subprocess.Popen(["sleep", "1000"])
+    try:
+        argv = [sys.executable, "-I", "-c", HELD, str(TREE), str(tmp_path / "file")]
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+        assert said == ["False", "True", "[-9, -9]", "content"]
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
