@@ -15,6 +15,9 @@ from coretools.confinement import kernel
 ABI_REQUIRED = 3
 """Linux 6.2: before it a file outside could be truncated."""
 
+ABI_OF_SIGNALS = 6
+"""Linux 6.12: signals can be kept inside."""
+
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIRECTORY, REMOVE_FILE, MAKE_DIRECTORY, MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 TRUNCATE = 1 << 14
@@ -73,7 +76,7 @@ def ruleset(rules: Iterable[Rule], *, tcp: bool) -> int:
     words = [handled]
     if version >= 4:
         words.append(0 if tcp else _TCP)
-    if version >= 6:
+    if version >= ABI_OF_SIGNALS:
         words.append(_SCOPES)
     made = kernel.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
     try:
@@ -97,7 +100,7 @@ def hold_signals(outsider: int) -> bool:
     True when that is so, which is proved on `outsider`, a living process that can be signalled until now. Then
     `kill(-1, ...)` reaches every descendant at once, however they multiply, and nobody else. Needs ABI 6 (Linux 6.12).
     """
-    if abi() < 6:
+    if abi() < ABI_OF_SIGNALS:
         return False
     try:
         os.kill(outsider, 0)

@@ -8,6 +8,7 @@ import platform
 from dataclasses import asdict
 
 from coretools import __version__
+from coretools.confinement import landlock
 from coretools.confinement.domain import Domains
 from coretools.declare import Effect, tool
 from coretools.errors import CannotStart, CoreError
@@ -32,6 +33,7 @@ VERSION_SECONDS = 5.0
 MISSING = {
     "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
     "command-confinement": "a command may do whatever the server's user may, outside the roots too",
+    "command-end-at-once": "what a command starts, if it multiplies fast enough, may outlive the call and the server",
     "command-view": "a command sees names, sizes and times of files outside, and reads denied files beneath the roots",
     "command-group": "what multiplies faster than it can be ended slows the machine for seconds",
     "command-group-bounds": "processes, memory and processor time are not bounded for all commands together",
@@ -108,11 +110,18 @@ class Diagnostics:
             **self._runner.protections,
             "command-confinement": holding.tier != "none",
             "command-view": holding.tier == "full",
+            "command-end-at-once": self._ends_at_once(holding),
             "command-group": holding.bounds is not None,
             "command-group-bounds": holding.bounds is not None and all(holding.bounds.values()),
             "deny-globs-in-view": holding.tier == "full" and holding.is_whole,
             "git-confinement": self._confined.is_confined("git"),
         }
+
+    @staticmethod
+    def _ends_at_once(holding: Holding) -> bool:
+        """Whether a command that multiplies ends for certain: by its namespace, by signals, or by a control group."""
+        has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.ABI_OF_SIGNALS
+        return holding.tier == "full" or has_signals or holding.bounds is not None
 
     async def _versions(self) -> dict[str, str]:
         versions = {"coretools": __version__, "python": platform.python_version()}

@@ -10,7 +10,9 @@ from coretools.confinement import landlock
 
 TREE = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(landlock.abi() < 6, reason="needs signals that Landlock keeps inside (Linux 6.12)")
+pytestmark = pytest.mark.skipif(
+    landlock.abi() < landlock.ABI_OF_SIGNALS, reason="needs signals that Landlock keeps inside (Linux 6.12)"
+)
 
 HELD = """
 import os, signal, sys, time

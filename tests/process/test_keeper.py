@@ -102,6 +102,8 @@ def test_a_missing_tier_is_told(tmp_path: Path) -> None:
     assert "commands are held in tier: landlock" in told
     assert "tier full can't be had: unshare: Operation not permitted" in told
     assert "command-view: missing (" in told
+    has_signals = landlock.abi() >= landlock.ABI_OF_SIGNALS
+    assert ("command-end-at-once: missing (" in told) == (not has_signals and "command-group: missing (" in told)
     assert "commands are held in tier landlock; not full: unshare: Operation not permitted" in log
 
 
