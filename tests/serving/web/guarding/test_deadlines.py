@@ -211,7 +211,7 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_cut_off() -> Non
     """guard-3: slow but steady."""
     size = 8_000_000
     limits = LimitsSection(write_seconds=0.4)
-    async with served(Recorder(size=size), limits) as running, connected(running.port, receive_buffer=65536) as raw:
+    async with served(Recorder(size=size), limits) as running, connected(running.port, receive_buffer=1 << 18) as raw:
         await raw.send(GET % b"x")
         received = 0
         while received < size:
