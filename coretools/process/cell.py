@@ -132,7 +132,7 @@ class Cell:
         said = b"it did not answer"
         with anyio.move_on_after(START_SECONDS):
             await anyio.wait_readable(self._control)
-            said, handles, _, _ = socket.recv_fds(self._control, 512, 1)
+            said, handles, _, _ = socket.recv_fds(self._control, 512, 1, socket.MSG_CMSG_CLOEXEC)
             self._end = next(iter(handles), None)
             said = said or b"it ended at its start"
         if said != spawner.READY:
@@ -144,7 +144,7 @@ class Cell:
     @property
     def is_alive(self) -> bool:
         """Whether the spawner runs and listens: one that can't end, since something in its view can't, does neither."""
-        return self._process.poll() is None and not _is_hung_up(self._control)
+        return self._process.poll() is None and not _is_ready(self._control.fileno(), 0)
 
     def fill(self) -> None:
         """Have as many commands waiting as should."""
@@ -211,7 +211,7 @@ class Cell:
     @property
     def is_gone(self) -> bool:
         """Whether the spawner has ended and nothing is left of its namespaces and of its control group."""
-        if self.is_alive or (self._end is not None and not _is_readable(self._end)):
+        if self._process.poll() is None or (self._end is not None and not _is_ready(self._end, select.POLLIN)):
             return False
         return self._group is None or self._group.remove()
 
@@ -264,15 +264,12 @@ class Cell:
         return slot
 
 
-def _is_readable(handle: int) -> bool:
+def _is_ready(handle: int, events: int) -> bool:
+    """Whether an event is there; unasked, whether nobody has the other end any more (poll(2)), or we have not."""
+    if handle < 0:
+        return True
     poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _is_hung_up(control: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(control, 0)  # tells of the other end's closing in any case
+    poll.register(handle, events)
     return bool(poll.poll(0))
 
 

@@ -22,37 +22,6 @@ _FREEZE_LOOKS = 20
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.001, 0.05
 
 
-def end_descendants(*, spare: int | None = None, is_held: bool = False) -> int:
-    """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped.
-
-    `is_held`: our signals reach nobody else (`landlock.hold_signals`). All are then killed at once: the kernel lets no
-    fork come to its end while it goes through the processes (kill(2), fork(2)).
-    """
-    return end(own_children, spare=spare, kill=_kill_held if is_held else _kill_found)
-
-
-def end(
-    tops: Callable[[], list[int]],
-    *,
-    spare: int | None = None,
-    kill: Callable[[Callable[[], list[int]]], set[int]] | None = None,
-) -> int:
-    """KILL those of the children of this process that `tops` finds, and all beneath, until there are none; how many.
-
-    Bounded, for what even KILL does not end: `is_alone` tells. `spare` is killed, but neither reaped nor counted.
-    """
-    ended = set[int]()
-    deadline = time.monotonic() + _END_SECONDS
-    pause = _FIRST_PAUSE_SECONDS
-    while True:
-        ended |= (kill or _kill_found)(tops)
-        ended |= reap(tops, spare=spare)
-        if is_alone(tops, spare=spare) or time.monotonic() > deadline:
-            return len(ended - {spare})
-        select.select([], [], [], pause)
-        pause = min(2 * pause, _LAST_PAUSE_SECONDS)
-
-
 def _kill_held(_tops: Callable[[], list[int]]) -> set[int]:
     """KILL all that our signals reach. Whom, shows when they are reaped: a look would be too late for some."""
     send_signal(-1, signal.SIGKILL)
@@ -79,6 +48,37 @@ def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
     for pid in frozen:  # one that has not begun a group yet was reached by none
         send_signal(pid, signal.SIGKILL)
     return frozen
+
+
+def end_descendants(*, spare: int | None = None, is_held: bool = False) -> int:
+    """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped.
+
+    `is_held`: our signals reach nobody else (`landlock.hold_signals`). All are then killed at once: the kernel lets no
+    fork come to its end while it goes through the processes (kill(2), fork(2)).
+    """
+    return end(own_children, spare=spare, kill=_kill_held if is_held else _kill_found)
+
+
+def end(
+    tops: Callable[[], list[int]],
+    *,
+    spare: int | None = None,
+    kill: Callable[[Callable[[], list[int]]], set[int]] = _kill_found,
+) -> int:
+    """KILL those of the children of this process that `tops` finds, and all beneath, until there are none; how many.
+
+    Bounded, for what even KILL does not end: `is_alone` tells. `spare` is killed, but neither reaped nor counted.
+    """
+    ended = set[int]()
+    deadline = time.monotonic() + _END_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        ended |= kill(tops)
+        ended |= reap(tops, spare=spare)
+        if is_alone(tops, spare=spare) or time.monotonic() > deadline:
+            return len(ended - {spare})
+        select.select([], [], [], pause)
+        pause = min(2 * pause, _LAST_PAUSE_SECONDS)
 
 
 def own_children() -> list[int]:

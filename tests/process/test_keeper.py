@@ -369,6 +369,20 @@ async def test_a_command_that_comes_while_the_spawner_ends_is_dropped(tmp_path: 
         assert (slot.control.fileno(), slot.go.fileno()) == (-1, -1)
 
 
+async def test_a_spawner_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
+    """confinement-19: one that was given up, and still runs when the next command comes."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        cell = place.keeper._cell
+        assert cell is not None
+        [outside] = spawners(place)
+        os.kill(outside, signal.SIGSTOP)
+        cell.close()
+        assert (cell.is_alive, cell.is_gone) == (False, False)
+        assert [await place.sh("echo on"), await place.sh("echo on")] == ["on\n", "on\n"]
+        os.kill(outside, signal.SIGCONT)
+
+
 def spawners(place: Place) -> list[int]:
     """The processes of this place's spawner, by the socket that only they were given."""
     cell = place.keeper._cell  # who is to be ended is not told to anybody
