@@ -33,6 +33,8 @@ HUNDRED_TOOLS = ("benchmarks.hundred_tools",)
 ECHO = ("echo", {"text": "hello"})
 READ = ("read_file", {"path": SAMPLE})
 
+GIT_STATUS = ("git", "status", "--porcelain=v2", "--branch")
+
 SHORT = 10
 """Repetitions in a turn of what takes about a millisecond or less."""
 
@@ -43,7 +45,7 @@ RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 def workstation(place: Workplace) -> tuple[str, ...]:
     """How our server is started, in the workplace."""
-    return ("servers.workstation", place.root, "--log-level", "error")
+    return ("servers.workstation", place.root, place.clone, "--log-level", "error")
 
 
 def starts(place: Workplace) -> list[Contender]:
@@ -73,9 +75,11 @@ def calls(place: Workplace, era: Era, stack: ExitStack) -> list[Contender]:
         _call("list_directory", server, ("list_directory", {"path": DIRECTORY}), repeat=SHORT),
         _direct("scandir, stat", lambda: _list(place.directory), repeat=SHORT),
         _call("git_status", server, ("git_status", {}), repeat=LONGER),
-        _process("git status process", place, ["git", "status", "--porcelain=v2", "--branch"]),
+        _process("git status process", place.root, GIT_STATUS),
+        _call("git_status, clone", server, ("git_status", {"repository": place.clone}), repeat=LONGER),
+        _process("git status process, clone", place.clone, GIT_STATUS),
         _call("run_command true", server, ("run_command", {"command": "true"}), repeat=LONGER),
-        _process("true process", place, ["true"]),
+        _process("true process", place.root, ["true"]),
         _call(f"read_file x{IN_FLIGHT}", server, READ, count=IN_FLIGHT),
         _call(BARE_FLOOD, bare, ECHO, count=IN_FLIGHT),
         _call(OWN_FLOOD, own, ECHO, count=IN_FLIGHT),
@@ -121,11 +125,11 @@ def _direct(figure: str, work: Callable[[], int], *, repeat: int = LONGER) -> Co
     return Contender(figures=(figure,), once=once, repeat=repeat)
 
 
-def _process(figure: str, place: Workplace, argv: Sequence[str]) -> Contender:
+def _process(figure: str, directory: str, argv: Sequence[str]) -> Contender:
     environment = plain_environment()
 
     def work() -> int:
-        return subprocess.run(argv, cwd=place.root, env=environment, capture_output=True, check=True).returncode == 0
+        return subprocess.run(argv, cwd=directory, env=environment, capture_output=True, check=True).returncode == 0
 
     return _direct(figure, work)
 

@@ -66,6 +66,12 @@ def _calls(group: str) -> tuple[Row, ...]:
         Row(name=f"{group}/list_directory", subject="list_directory", baseline=BARE_ECHO),
         Row(name=f"{group}/list_directory/direct", subject="list_directory", baseline="scandir, stat"),
         Row(name=f"{group}/git_status", subject="git_status", baseline="git status process", bar=1.5),
+        Row(
+            name=f"{group}/git_status/clone",
+            subject="git_status, clone",
+            baseline="git status process, clone",
+            bar=1.5,
+        ),
         Row(name=f"{group}/run_command", subject="run_command true", baseline="true process"),
         Row(name=f"{group}/dispatch", subject=REGISTRY_ECHO, baseline=OWN_TRANSPORT, most_more=0.06),
         Row(name=f"{group}/tools-list", subject=LONG_LIST, baseline=SHORT_LIST, most=3.0),

@@ -20,6 +20,9 @@ LISTED = 50
 LONG_AGO = 1_700_000_000
 """A time of change well before the index: git reads a file again whose time is the index's own (racy-git.txt)."""
 
+CHECKOUT = Path(__file__).parent.parent
+"""Must be one with a history, as a clone is."""
+
 SAMPLE = "sample.txt"
 SAMPLE_BYTES = 4096
 DIRECTORY = "part0"
@@ -37,6 +40,11 @@ class Workplace:
     def beside(self) -> Path:
         """A directory for what must not lie in the repository."""
         return Path(self.root).parent
+
+    @property
+    def clone(self) -> str:
+        """A clone of the checkout that is measured: a real repository with its history."""
+        return str(self.beside / "clone")
 
     @property
     def sample(self) -> str:
@@ -61,15 +69,24 @@ def workplace(*, is_smoke: bool) -> Iterator[Workplace]:
         _git(root, "init", "--quiet", "--initial-branch=main")
         _git(root, "fast-import", "--quiet", stdin=_history().encode())
         _git(root, "reset", "--quiet", "--hard", "main")
-        for path in root.rglob("*.txt"):
-            os.utime(path, (LONG_AGO, LONG_AGO))
+        clone = root.parent / "clone"
+        _git(root, "clone", "--quiet", str(CHECKOUT), str(clone))
+        _age(root)
+        _age(clone)
         (root / DIRECTORY / "file0.txt").write_text("changed\n")
         (root / DIRECTORY / "file1.txt").write_text("changed and staged\n")
         (root / DIRECTORY / "new.txt").write_text("untracked\n")
         _git(root, "add", f"{DIRECTORY}/file1.txt")
         # Writes what it learned into the index, as a person's own git has done in any repository in use.
         _git(root, "status")
+        _git(clone, "status")
         yield Workplace(str(root), bytecode="" if is_smoke else f"{root.parent}/bytecode")
+
+
+def _age(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        if path.is_file() and ".git" not in path.parts:
+            os.utime(path, (LONG_AGO, LONG_AGO))
 
 
 def plain_environment() -> dict[str, str]:

@@ -78,6 +78,8 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
         "stateless/read_file": (2.0, 1.2),
         "handshake/git_status": (1.5, None),
         "stateless/git_status": (1.5, None),
+        "handshake/git_status/clone": (1.5, None),
+        "stateless/git_status/clone": (1.5, None),
         "confinement/thread": (2.0, None),
         **{f"http/{era}/{form}": (1.176, None) for era in ("handshake", "stateless") for form in ("json", "stream")},
         "http/client": (0.5, None),

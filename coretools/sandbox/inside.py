@@ -7,14 +7,15 @@ without links can't lead out from there.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from coretools.errors import TooLarge, WrongType
 from coretools.sandbox.failures import translated
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a directory is opened that is to be listed."""
 _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -40,6 +41,20 @@ def kinds(directory: int) -> dict[str, str]:
         return {entry.name: _kind(entry) for entry in entries}
 
 
+def are_kinds(directory: int, expected: Mapping[str, str]) -> bool:
+    """Whether `kinds` would say just this. Bounded by what is expected, however much there is; False for an error."""
+    count = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if expected.get(entry.name) != _kind(entry):
+                    return False
+                count += 1
+    except OSError:
+        return False
+    return count == len(expected)
+
+
 def odd(directory: int, name: str) -> dict[str, str] | None:
     """What is neither a regular file nor a directory in the directory of this name: mostly nothing.
 
@@ -47,7 +62,7 @@ def odd(directory: int, name: str) -> dict[str, str] | None:
     """
     with translated(name):
         try:
-            handle = os.open(name, _DIRECTORY, dir_fd=directory)
+            handle = os.open(name, DIRECTORY, dir_fd=directory)
         except FileNotFoundError:
             return None
         try:
@@ -77,6 +92,11 @@ def stamp(directory: int, name: str) -> Stamp | None:
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
+    return stamp_of(found)
+
+
+def stamp_of(found: os.stat_result) -> Stamp:
+    """Stamp of what has this status."""
     return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -108,7 +128,7 @@ def opened(directory: int, name: str) -> Iterator[int]:
         NotFound, WrongType (a link, a file), PermissionRefused.
     """
     with translated(name):
-        handle = os.open(name, _DIRECTORY, dir_fd=directory)
+        handle = os.open(name, DIRECTORY, dir_fd=directory)
     try:
         yield handle
     finally:

@@ -65,16 +65,18 @@ def _how_cached(flags: int, resolve: int) -> object:
     return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, resolve))
 
 
-def open_cached(beneath: int | None, path: str, flags: int) -> int:
+def open_cached(beneath: int | None, path: str, flags: int, *, across: bool = False) -> int:
     """Open a path that holds no link, if the kernel has all of the way to it in memory, on one file system.
 
-    Without `beneath` the path is absolute, and may lead over others.
+    `across`: on any. Without it a name is left on which something is mounted in whatever namespace, as the views of
+    commands do it with `.git` (Linux: `__follow_mount_rcu`). Without `beneath` the path is absolute, and on any.
 
     Raises:
         OSError: EAGAIN where it would have to wait, EXDEV where another file system lies on the way, EINVAL before
             Linux 5.12; else as open(2).
     """
-    how = _how_cached(flags, _IN_MEMORY if beneath is not None else _NO_SYMLINKS | _CACHED)
+    resolve = _NO_SYMLINKS | _CACHED if beneath is None else _RESOLVE | _CACHED if across else _IN_MEMORY
+    how = _how_cached(flags, resolve)
     fd: int = _syscall(_NUMBER, _HERE if beneath is None else beneath, os.fsencode(path), how, _SIZE)
     if fd < 0:
         failure = ctypes.get_errno()

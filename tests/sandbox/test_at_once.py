@@ -138,7 +138,7 @@ def test_what_the_operator_refuses_is_left(world: World) -> None:
 
 def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """sandbox-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
-    now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
+    now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
     monkeypatch.setattr("coretools.sandbox.at_once.time.monotonic", lambda: next(now))
     assert at_once(world.roots, "plain.txt") == b"plain"
     assert at_once(world.roots, "plain.txt") is None

@@ -69,8 +69,8 @@ def descriptors() -> list[str]:
 
 @contextmanager
 def mounted(kind: str, options: str, place: Path) -> Iterator[Path]:
-    """A file system of its own at a new directory; skips where that is not allowed."""
-    place.mkdir()
+    """A file system of its own at a directory, a new one mostly; skips where that is not allowed."""
+    place.mkdir(exist_ok=True)
     command = ["mount", "-t", kind, "-o", options, "coretools-test", str(place)]
     if os.geteuid() != 0 or subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode != 0:
         pytest.skip("mount: not allowed here")

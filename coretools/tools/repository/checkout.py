@@ -5,9 +5,9 @@ beneath a root, and git is then told where everything is (GIT_DIR, GIT_WORK_TREE
 read on the way is never shown to the caller.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from coretools.confinement.domain import Domain
@@ -20,6 +20,7 @@ from coretools.sandbox.roots import Roots
 from coretools.tools.repository.configuration import Configurations
 from coretools.tools.repository.confinement import to_change, to_read
 from coretools.tools.repository.policy import Policy
+from coretools.tools.repository.remembered import GIT, Looks, Sight
 from coretools.tools.repository.structure import (
     GitDirectory,
     examine,
@@ -83,6 +84,22 @@ class Checkouts:
         self._roots = roots
         self._confined = confined
         self._configurations = Configurations(roots)
+        self._looks = Looks[Checkout](roots)
+
+    @contextmanager
+    def at_once(self, repository: str) -> Iterator[Checkout | None]:
+        """What `opened` gives for reading, by an earlier look that still holds, and never waits; None for none.
+
+        Raises:
+            InputOutput, Busy: see `Confined.domain`.
+        """
+        with self._looks.held(repository) as held, ExitStack() as stack:
+            if held is None:
+                yield None
+                return
+            rules = to_read(self._roots, (held.directory.fd, held.git_directory), (), stack)
+            domain = self._confined.domain("git", rules)
+            yield replace(held.found, directory=held.directory, rules=tuple(rules), domain=domain)
 
     @contextmanager
     def opened(self, repository: str, *, change: bool = False, references: bool = False) -> Iterator[Checkout]:
@@ -97,6 +114,7 @@ class Checkouts:
         with ExitStack() as stack:
             directory = stack.enter_context(self._work_tree(repository))
             own, environment = self._git_directory(stack, directory)
+            sight = self._looks.sight(own.handle)
             entries = shared = examine(own)
             common = own
             if "commondir" in entries:
@@ -116,7 +134,7 @@ class Checkouts:
             rules = to_read(self._roots, handles, policy.included, stack)
             if change:
                 rules += to_change(own, entries, common, shared, stack)
-            yield Checkout(
+            checkout = Checkout(
                 directory=directory,
                 rules=tuple(rules),
                 domain=None if policy.outer else self._confined.domain("git", rules),
@@ -128,19 +146,33 @@ class Checkouts:
                 hooks=_hooks(common, shared) if change else (),
                 under_way=next((word for name, word in _UNDER_WAY.items() if name in entries), ""),
             )
+            self._keep(checkout, sight, entries, borrowed)
+            yield checkout
+
+    def _keep(self, checkout: Checkout, sight: Sight, entries: Mapping[str, str], borrowed: Sequence[int]) -> None:
+        """Remember a checkout that is all in one place, without what is open in it, and without its domain.
+
+        The domain would not end as long as it is remembered.
+        """
+        where = checkout.directory
+        is_in_one_place = checkout.common_path == checkout.git_path == f"{where.path}/{GIT}"
+        if is_in_one_place and not borrowed and checkout.policy.is_plain:
+            closed = Directory(-1, where.place, where.shown)
+            kept = replace(checkout, directory=closed, rules=(), domain=None, hooks=())
+            self._looks.keep(where.place, sight, entries, kept)
 
     @contextmanager
     def _work_tree(self, repository: str) -> Iterator[Directory]:
         with open_directory(self._roots, repository) as start:
             place = start.place
-            if inside.kind(start.fd, ".git") is not None:
+            if inside.kind(start.fd, GIT) is not None:
                 yield start
                 return
         relative = place.relative
         while relative != ".":
             relative = relative.rpartition("/")[0] or "."
             with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
-                if inside.kind(above.fd, ".git") is not None:
+                if inside.kind(above.fd, GIT) is not None:
                     yield above
                     return
         raise NotFound(
@@ -151,9 +183,9 @@ class Checkouts:
     def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
         """The git directory, and the environment that names it."""
         shown = f"{directory.shown}/.git".removeprefix("./")
-        kind = inside.kind(directory.fd, ".git")
+        kind = inside.kind(directory.fd, GIT)
         if kind == "directory":
-            handle = stack.enter_context(inside.opened(directory.fd, ".git"))
+            handle = stack.enter_context(inside.opened(directory.fd, GIT))
             own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
             # Relative to the handle that git runs in: a work tree that is renamed meanwhile is still the one looked at.
             return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}

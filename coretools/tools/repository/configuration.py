@@ -31,6 +31,10 @@ SETTLED_NS = 100_000_000
 Linux, HZ=250) need not show in its stamp."""
 
 
+CONFIG, CONFIG_WORKTREE = _OWN = ("config", "config.worktree")
+"""Names of the files of a git directory itself (git-config(1))."""
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     """Where a configuration file was looked for, and what was there."""
@@ -77,13 +81,14 @@ class Configurations:
         known = self._known.get(own.path)
         if known is not None and all(self._is_unchanged(file, reading) for file in known[0]):
             return known[1]
-        self._read(reading, common.path, "config", f"{common.shown}/config", depth=INCLUDE_DEPTH)
+        self._read(reading, common.path, CONFIG, f"{common.shown}/config", depth=INCLUDE_DEPTH)
         for path, directory in directories.items():
-            self._read(reading, path, "config.worktree", f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
+            self._read(reading, path, CONFIG_WORKTREE, f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
         policy = policy_of(reading.settings, f"{common.shown}/config")
         policy = replace(
             policy,
             included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
+            is_plain=not reading.outer and all(file.name in _OWN for file in reading.files),
             outer=tuple(reading.outer),
             outer_shown=next(iter(reading.outer.values()), ""),
         )

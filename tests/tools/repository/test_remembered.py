@@ -1,0 +1,308 @@
+"""A look at a repository that is remembered: it holds exactly as long as nothing that it saw has changed."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coretools.confinement.domain import Domains
+from coretools.errors import CoreError
+from coretools.process.confined import Confined
+from coretools.process.runner import Runner
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.repository.checkout import Checkouts
+from coretools.tools.repository.configuration import REMEMBERED, SETTLED_NS
+from coretools.tools.repository.remembered import ENTRIES
+from coretools.tools.repository.tools import Repository
+from tests.sandbox.world import descriptors, mounted
+from tests.tools.repository.outer_traps import OUTER_PROGRAMS, OUTER_REDIRECTIONS
+from tests.tools.repository.traps import PROGRAMS, REDIRECTIONS, Trap, snapshot
+from tests.tools.repository.world import SECRET, World
+
+TRIES = 50
+
+Change = Callable[[World], object]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path).filled()
+
+
+@pytest.fixture
+def checkouts(world: World) -> Iterator[Checkouts]:
+    yield from _checkouts(RootSpec(str(world.root)))
+
+
+def _checkouts(*specs: RootSpec, resolver: str | None = None) -> Iterator[Checkouts]:
+    domains = Domains()
+    runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
+    with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
+        yield Checkouts(roots, Confined(runner, domains))
+    domains.close()
+
+
+def holds(checkouts: Checkouts, repository: str = "work") -> bool:
+    """Asked again and again: the kernel says EAGAIN also where a mount anywhere changes at the same moment."""
+    for _ in range(TRIES):
+        with checkouts.at_once(repository) as checkout:
+            if checkout is not None:
+                return True
+    return False
+
+
+def look(checkouts: Checkouts, world: World, repository: str = "work") -> None:
+    """Look once the last change is long enough ago for a look to be remembered."""
+    while time.time_ns() - _latest(world.git_dir) <= SETTLED_NS:
+        with checkouts.opened(repository):
+            pass
+    with checkouts.opened(repository):
+        pass
+
+
+def _latest(directory: Path) -> int:
+    return max(path.lstat().st_ctime_ns for path in (directory, *directory.rglob("*")))
+
+
+@pytest.fixture(autouse=True)
+def _is_possible(world: World, checkouts: Checkouts) -> None:
+    """Skips by name where it never happens, so that nothing here passes for that reason."""
+    look(checkouts, world)
+    if not holds(checkouts):
+        pytest.skip("RESOLVE_CACHED: this kernel or file system lacks it")
+
+
+def test_a_look_that_holds_gives_the_same_checkout(world: World, checkouts: Checkouts) -> None:
+    """repository-35: with handles of its own, which are closed."""
+    look(checkouts, world)
+    before = descriptors()
+    assert holds(checkouts)
+    with checkouts.opened("work") as fresh, checkouts.at_once("work") as held:
+        assert held is not None
+        for name in ("environment", "git_path", "common_path", "policy", "hooks", "under_way", "domain", "tier"):
+            assert getattr(held, name) == getattr(fresh, name), name
+        assert [rights for _, rights in held.rules] == [rights for _, rights in fresh.rules]
+        assert (held.directory.place, held.directory.shown) == (fresh.directory.place, fresh.directory.shown)
+        assert os.path.samestat(os.fstat(held.directory.fd), os.fstat(fresh.directory.fd))
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("spelling", ["work", "./work", "work/", "work/.", "{root}/work"])
+def test_a_look_holds_for_every_spelling(world: World, checkouts: Checkouts, spelling: str) -> None:
+    """repository-35"""
+    look(checkouts, world, "work/folder")
+    assert holds(checkouts, spelling.format(root=world.root))
+
+
+@pytest.mark.parametrize("other", ["work/folder", "work/nothing", "other", "../root/work", ".", "", "a\0b", "/"])
+def test_nothing_is_remembered_of_another_directory(world: World, checkouts: Checkouts, other: str) -> None:
+    """repository-35: and nothing is raised; the look says what is wrong."""
+    look(checkouts, world)
+    before = descriptors()
+    assert not holds(checkouts, other)
+    assert descriptors() == before
+
+
+def _touched(name: str) -> Change:
+    """Write the same content again, and set the time of modification back."""
+
+    def change(world: World) -> None:
+        path = world.git_dir / name
+        before = path.stat()
+        path.write_bytes(path.read_bytes())
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return change
+
+
+def _made(name: str) -> Change:
+    def change(world: World) -> None:
+        path = world.git_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+
+    return change
+
+
+def _exchanged(world: World) -> None:
+    """Another git directory, of the same name."""
+    world.git_dir.rename(world.root / "old")
+    other = World(world.top / "other").filled()
+    other.git_dir.rename(world.git_dir)
+
+
+CHANGES: tuple[Change, ...] = (
+    *(_touched("config"), _made("config.worktree"), _made("commondir"), _made("MERGE_HEAD"), _made("info/more")),
+    *(_made("objects/info/alternates"), _made("objects/pack/more"), _made("objects/more")),
+    lambda world: (world.git_dir / "HEAD").unlink(),
+    lambda world: (world.git_dir / "config").rename(world.git_dir / "config.old"),
+    _exchanged,
+    lambda world: world.git_dir.rename(world.root / "gone"),
+    lambda world: world.repository.rename(world.root / "gone"),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_ends_a_look(world: World, checkouts: Checkouts, change: Change) -> None:
+    """repository-35: also one that sets times back."""
+    look(checkouts, world)
+    assert holds(checkouts)
+    change(world)
+    assert not holds(checkouts)
+
+
+ORDINARY: tuple[Change, ...] = (
+    lambda world: world.write("another.txt", "x"),
+    lambda world: world.git("status"),
+    lambda world: world.git("add", "a.txt"),
+    lambda world: world.git("branch", "another"),
+)
+
+
+@pytest.mark.parametrize("change", ORDINARY)
+def test_what_a_look_does_not_see_ends_none(world: World, checkouts: Checkouts, change: Change) -> None:
+    """repository-35: work on files, and what git itself does all the time."""
+    for number in range(256):
+        (world.git_dir / "objects" / f"{number:02x}").mkdir(exist_ok=True)
+    look(checkouts, world)
+    change(world)
+    assert holds(checkouts)
+
+
+def test_a_git_directory_full_of_files_is_not_remembered(world: World, checkouts: Checkouts) -> None:
+    """repository-35: as it would be listed with each call."""
+    while len(os.listdir(world.git_dir)) < ENTRIES:
+        (world.git_dir / f"file{len(os.listdir(world.git_dir))}").touch()
+    look(checkouts, world)
+    assert holds(checkouts)
+    (world.git_dir / "one-more").touch()
+    assert not holds(checkouts)
+    look(checkouts, world)
+    assert not holds(checkouts)
+
+
+def test_a_repository_that_changed_just_now_is_looked_at_again(world: World, checkouts: Checkouts) -> None:
+    """repository-35: the next change need not show in its stamps."""
+    _touched("config")(world)
+    with checkouts.opened("work"):
+        assert time.time_ns() - _latest(world.git_dir) > SETTLED_NS or not holds(checkouts)
+
+
+def _including(world: World) -> None:
+    (world.git_dir / "more").write_text("[user]\n\tname = x\n")
+    world.git("config", "include.path", "more")
+
+
+def _borrowing(world: World) -> None:
+    store = world.root / "store"
+    store.mkdir()
+    (world.git_dir / "objects" / "info" / "alternates").write_text(f"{store}\n")
+
+
+def _pointing(world: World) -> None:
+    world.git_dir.rename(world.root / "separate")
+    world.git_dir.write_text("gitdir: ../separate\n")
+
+
+@pytest.mark.parametrize("made", [_including, _borrowing, _pointing])
+def test_what_is_not_all_in_one_place_is_looked_at_again(world: World, checkouts: Checkouts, made: Change) -> None:
+    """repository-35: an included file, a store or a git directory elsewhere could change unseen."""
+    made(world)
+    while time.time_ns() - _latest(world.root) <= SETTLED_NS:
+        with checkouts.opened("work"):
+            pass
+    with checkouts.opened("work"):
+        pass
+    assert not holds(checkouts)
+
+
+def test_a_git_directory_that_is_mounted_over_is_looked_at(world: World, checkouts: Checkouts) -> None:
+    """repository-35: no name in the work tree changes with a mount."""
+    look(checkouts, world)
+    with mounted("tmpfs", "size=1m", world.git_dir):
+        assert not holds(checkouts)
+    assert holds(checkouts)
+
+
+def test_the_other_resolver_and_nested_roots_look_each_time(world: World) -> None:
+    """repository-35"""
+    for checkouts in _checkouts(RootSpec(str(world.root)), resolver="walk"):
+        look(checkouts, world)
+        assert not holds(checkouts)
+    for checkouts in _checkouts(RootSpec(str(world.root)), RootSpec(str(world.repository / "folder"))):
+        look(checkouts, world)
+        assert not holds(checkouts)
+
+
+def test_only_so_many_are_remembered(world: World, checkouts: Checkouts) -> None:
+    """repository-35: the one looked at longest ago goes."""
+    for number in range(REMEMBERED):
+        world.git("init", "--quiet", str(world.root / f"r{number}"), cwd=world.root)
+    look(checkouts, world)
+    while time.time_ns() - _latest(world.root / f"r{REMEMBERED - 1}") <= SETTLED_NS:
+        assert holds(checkouts)
+    for number in range(REMEMBERED):
+        with checkouts.opened(f"r{number}"):
+            pass
+    assert holds(checkouts, "r0")
+    assert not holds(checkouts)
+
+
+@pytest.mark.parametrize("trap", [*PROGRAMS, *OUTER_PROGRAMS], ids=lambda trap: trap.name)
+async def test_a_program_that_is_named_after_the_look_does_not_run(world: World, trap: Trap) -> None:
+    """repository-35, repository-12, repository-15"""
+    async with world.tools() as tools:
+        await _status_until_remembered(world, tools)
+        trap.lay(world)
+        before = snapshot(world)
+        said = "\n".join(await _read(tools))
+    assert snapshot(world) == before
+    assert SECRET not in said
+    if not trap.name.endswith("hooks of the repository"):  # told by git_commit alone
+        assert trap.tells in said
+
+
+@pytest.mark.parametrize("trap", [*REDIRECTIONS, *OUTER_REDIRECTIONS], ids=lambda trap: trap.name)
+async def test_what_leads_out_after_the_look_is_refused(world: World, trap: Trap) -> None:
+    """repository-35, repository-13"""
+    async with world.tools() as tools:
+        await _status_until_remembered(world, tools)
+        trap.lay(world)
+        before = snapshot(world)
+        said = await _read(tools)
+    assert snapshot(world) == before
+    assert all(text.startswith("git-refused: ") and trap.tells in text for text in said), said
+
+
+async def _read(tools: Repository) -> list[str]:
+    said = []
+    for call in (tools.git_status, tools.git_log, tools.git_diff, tools.git_branches, tools.git_current_branch):
+        try:
+            said.append((await call("work")).text())
+        except CoreError as error:
+            said.append(f"{error.kind}: {error}")
+    return said
+
+
+async def _status_until_remembered(world: World, tools: Repository) -> None:
+    while time.time_ns() - _latest(world.git_dir) <= SETTLED_NS:
+        await tools.git_status("work")
+    await tools.git_status("work")
+    await tools.git_status("work")
+
+
+async def test_calls_that_use_a_look_leave_nothing_open(world: World) -> None:
+    """repository-35: answers, refusals and errors alike."""
+    async with world.tools() as tools:
+        await _status_until_remembered(world, tools)
+        before = descriptors()
+        for _ in range(20):
+            await tools.git_status("work")
+            await tools.git_diff("work")
+            with pytest.raises(CoreError):
+                await tools.git_log("work", "no-such-revision")
+        assert descriptors() == before
