@@ -6,20 +6,20 @@ for the way to the file, RWF_NOWAIT (preadv2(2)) for its content. Everything tha
 left to `reading`, which says what is wrong.
 """
 
+import errno
 import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 from coretools.errors import CoreError
 from coretools.sandbox.inside import DIRECTORY, Stamp, stamp_of
 from coretools.sandbox.kinds import version_of
-from coretools.sandbox.openat2 import open_cached
+from coretools.sandbox.openat2 import cached_status, open_cached
 from coretools.sandbox.reading import READ, Content, Directory
-from coretools.sandbox.roots import Place, Root, Roots, identity_of
+from coretools.sandbox.roots import Place, Root, Roots
 from coretools.sandbox.walk import HANDLE
 
 MOST_BYTES = 8 * 1024
@@ -32,6 +32,7 @@ so for ten minutes."""
 
 Stamps = tuple[Stamp | None, ...]
 
+_PIN = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -50,36 +51,53 @@ def read_at_once(roots: Roots, path: str, *, limit_bytes: int) -> Content | None
 def open_directory_at_once(roots: Roots, path: str) -> Directory | None:
     """Handle of a directory, or None where it is not to be had without waiting, or not at all. Within `attempted`."""
     place = _plain_place(roots, path)
-    try:
-        if place is None or not _is_present(place.root):
-            return None
-        return Directory(open_cached(place.root.fd, place.relative, HANDLE), place, roots.shown(place))
-    except OSError:
+    if place is None:
         return None
+    with ExitStack() as stack:
+        try:
+            if not _is_present(place.root):
+                return None
+            directory = Directory(open_cached(place.root.fd, place.relative, HANDLE), place, roots.shown(place))
+            stack.callback(directory.close)
+            # Another root that was moved here is not used, as it is not where it was.
+            if roots.root_with(_identity(directory.fd)) not in (None, place.root):
+                return None
+        except OSError:
+            return None
+        stack.pop_all()
+    return directory
 
 
 @contextmanager
-def opened_at_once(directory: int, name: str) -> Iterator[int | None]:
-    """Handle of the directory of this name in another one, which can be listed; None as before, or on another device.
+def opened_at_once(directory: int, name: str, *, most_bytes: int) -> Iterator[int | None]:
+    """Handle of the directory of this name in another one, which can be listed. Begun within `attempted`.
 
-    Begun within `attempted`.
+    None as before, where something is mounted there, and where the directory itself takes more bytes.
     """
     with ExitStack() as stack:
+        handle = None
         try:
             pin = open_cached(directory, name, HANDLE, across=True)
             stack.callback(os.close, pin)
-            handle = None
-            if os.fstat(pin).st_dev == os.fstat(directory).st_dev:
+            found = cached_status(pin)
+            if found.mount == cached_status(directory).mount and found.size <= most_bytes:
                 handle = open_cached(pin, ".", DIRECTORY)
                 stack.callback(os.close, handle)
         except OSError:
-            handle = None
+            pass
         yield handle
 
 
 def stamps_at_once(directory: int, names: Sequence[str]) -> Stamps | None:
-    """What `stamps` says, or None where it is not to be had without waiting. Within `attempted`."""
-    return _stamps(partial(open_cached, across=True), directory, names)
+    """What `stamps` says; None also where something is mounted, or it is not to be had without waiting.
+
+    Within `attempted`.
+    """
+    try:
+        mount = cached_status(directory).mount
+        return tuple(_stamp_at_once(directory, name, mount) for name in names)
+    except OSError:
+        return None
 
 
 def stamps(roots: Roots, directory: int, names: Sequence[str]) -> Stamps | None:
@@ -87,25 +105,35 @@ def stamps(roots: Roots, directory: int, names: Sequence[str]) -> Stamps | None:
 
     No file is opened for it, so no program that watches them is asked.
     """
-    return _stamps(roots.engine.open, directory, names)
-
-
-def _stamps(opening: Callable[[int, str, int], int], directory: int, names: Sequence[str]) -> Stamps | None:
-    found: list[Stamp | None] = []
     try:
-        for name in names:
-            try:
-                fd = opening(directory, name, os.O_PATH | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                found.append(None)
-                continue
-            try:
-                found.append(stamp_of(os.fstat(fd)))
-            finally:
-                os.close(fd)
+        return tuple(_stamp(roots, directory, name) for name in names)
     except OSError:
         return None
-    return tuple(found)
+
+
+def _stamp_at_once(directory: int, name: str, mount: int) -> Stamp | None:
+    try:
+        fd = open_cached(directory, name, _PIN, across=True)
+    except FileNotFoundError:
+        return None
+    try:
+        found = cached_status(fd)
+    finally:
+        os.close(fd)
+    if found.mount != mount:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    return Stamp(found.device, found.inode, found.size, found.modified_ns, found.changed_ns)
+
+
+def _stamp(roots: Roots, directory: int, name: str) -> Stamp | None:
+    try:
+        fd = roots.engine.open(directory, name, _PIN)
+    except FileNotFoundError:
+        return None
+    try:
+        return stamp_of(os.fstat(fd))
+    finally:
+        os.close(fd)
 
 
 @contextmanager
@@ -150,9 +178,14 @@ def _is_present(root: Root) -> bool:
     """Whether the root is where it was opened, as `Roots.require_present` asks."""
     fd = open_cached(None, root.path, HANDLE)
     try:
-        return identity_of(os.fstat(fd)) == root.identity
+        return _identity(fd) == root.identity
     finally:
         os.close(fd)
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = cached_status(fd)
+    return found.device, found.inode
 
 
 def _status(place: Place) -> os.stat_result:

@@ -20,6 +20,13 @@ _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+SETTLED_NS = 100_000_000
+"""What changed less than this ago is looked at again: a change within one tick of the file system's clock (4 ms on
+Linux, HZ=250) need not show in its stamp."""
+SETTLED_SECONDS_NS = 2_100_000_000
+"""The same where times are whole seconds, as on ext4 with inodes of 128 bytes (mke2fs(8)); FAT has every second one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """What tells a file from every earlier state of it, short of its content."""
@@ -30,6 +37,11 @@ class Stamp:
     modified_ns: int
     changed_ns: int
     """Unlike the time of modification, this one can't be set back by whoever writes the file."""
+
+    def is_settled(self, at_ns: int) -> bool:
+        """Whether what changes after that moment will show in a stamp taken then."""
+        apart = SETTLED_NS if self.changed_ns % 1_000_000_000 else SETTLED_SECONDS_NS
+        return at_ns - self.changed_ns > apart
 
 
 def kinds(directory: int) -> dict[str, str]:

@@ -79,3 +79,18 @@ def test_a_stamp_tells_a_change(handle: int, tmp_path: Path) -> None:
     (tmp_path / "new").rename(tmp_path / "file")
     assert before != inside.stamp(handle, "file")
     assert inside.stamp(handle, "nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("changed_ns", "at_ns", "is_settled"),
+    [
+        (5_000_000_001, 5_100_000_001, False),
+        (5_000_000_001, 5_100_000_002, True),
+        (5_000_000_000, 5_900_000_000, False),
+        (5_000_000_000, 7_100_000_000, False),
+        (5_000_000_000, 7_100_000_001, True),
+    ],
+)
+def test_a_stamp_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
+    """repository-18, repository-35: later where times are whole seconds."""
+    assert inside.Stamp(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled

@@ -156,7 +156,7 @@ class Checkouts:
         """
         where = checkout.directory
         is_in_one_place = checkout.common_path == checkout.git_path == f"{where.path}/{GIT}"
-        if is_in_one_place and not borrowed and checkout.policy.is_plain:
+        if is_in_one_place and not borrowed and "commondir" not in entries and checkout.policy.is_plain:
             closed = Directory(-1, where.place, where.shown)
             kept = replace(checkout, directory=closed, rules=(), domain=None, hooks=())
             self._looks.keep(where.place, sight, entries, kept)

@@ -26,11 +26,6 @@ INCLUDE_DEPTH = 10
 REMEMBERED = 64
 """Repositories whose configuration is remembered."""
 
-SETTLED_NS = 100_000_000
-"""A file that changed less than this ago is read again: a change within one tick of the file system's clock (4 ms on
-Linux, HZ=250) need not show in its stamp."""
-
-
 CONFIG, CONFIG_WORKTREE = _OWN = ("config", "config.worktree")
 """Names of the files of a git directory itself (git-config(1))."""
 
@@ -57,6 +52,17 @@ class _Reading:
     settings: list[Setting] = field(default_factory=list)
     outer: dict[str, str] = field(default_factory=dict)
     """Files outside the roots, each once, and what includes them, in words."""
+    began_ns: int = field(default_factory=time_ns)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is included, or only the repository's own two files."""
+        return not self.outer and all(file.directory in self.handles and file.name in _OWN for file in self.files)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether whatever changed since the beginning will show in the stamps."""
+        return all(file.stamp is None or file.stamp.is_settled(self.began_ns) for file in self.files)
 
 
 class Configurations:
@@ -88,19 +94,18 @@ class Configurations:
         policy = replace(
             policy,
             included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
-            is_plain=not reading.outer and all(file.name in _OWN for file in reading.files),
+            is_plain=reading.is_plain,
             outer=tuple(reading.outer),
             outer_shown=next(iter(reading.outer.values()), ""),
         )
-        self._remember(own.path, reading.files, policy)
+        if reading.is_settled:
+            self._remember(own.path, reading.files, policy)
         return policy
 
     def _remember(self, path: str, files: list[_File], policy: Policy) -> None:
-        now = time_ns()
         with self._lock:
             self._known.pop(path, None)
-            if all(file.stamp is None or now - file.stamp.changed_ns > SETTLED_NS for file in files):
-                self._known[path] = (tuple(files), policy)
+            self._known[path] = (tuple(files), policy)
             while len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
 

@@ -24,14 +24,18 @@ from coretools.sandbox.at_once import (
 from coretools.sandbox.inside import are_kinds
 from coretools.sandbox.reading import Directory
 from coretools.sandbox.roots import Place, Roots
-from coretools.tools.repository.configuration import CONFIG, CONFIG_WORKTREE, REMEMBERED, SETTLED_NS
+from coretools.tools.repository.configuration import CONFIG, CONFIG_WORKTREE, REMEMBERED
 
 GIT = ".git"
 
 ENTRIES = 200
 """Most entries of a git directory that is remembered; a fresh one has 10."""
+LISTED_BYTES = 16 * 1024
+"""Largest such directory: one that was full once is slow to list for ever."""
 
-_DECIDING = (CONFIG, CONFIG_WORKTREE, "info", "objects", "objects/info", "objects/pack")
+ALTERNATES = "objects/info/alternates"
+
+_DECIDING = (CONFIG, CONFIG_WORKTREE, "info", "objects", "objects/info", ALTERNATES, "objects/pack")
 """What a look at a git directory opens, in it. A directory's stamp changes with every name in it that comes, goes or
 means something else. Not its own: with every `git status` of anybody a lock comes and goes in it."""
 
@@ -49,8 +53,9 @@ class Sight:
     @property
     def is_settled(self) -> bool:
         """Whether whatever changes from then on will show in the stamps."""
-        changes = [stamp.changed_ns for stamp in self.stamps or () if stamp is not None]
-        return bool(changes) and self.taken_ns - max(changes) > SETTLED_NS
+        return self.stamps is not None and all(
+            stamp is None or stamp.is_settled(self.taken_ns) for stamp in self.stamps
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,9 @@ class Looks(Generic[Found]):
             return None
         place = stack.enter_context(directory).place
         known = self._known.get((place.root.path, place.relative))
-        handle = None if known is None else stack.enter_context(opened_at_once(directory.fd, GIT))
+        handle = (
+            None if known is None else stack.enter_context(opened_at_once(directory.fd, GIT, most_bytes=LISTED_BYTES))
+        )
         if known is None or handle is None:
             return None
         sight, entries, found = known

@@ -1,22 +1,28 @@
 """A look at a repository that is remembered: it holds exactly as long as nothing that it saw has changed."""
 
+import ctypes
 import os
+import stat
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from coretools.confinement.domain import Domains
-from coretools.errors import CoreError
+from coretools.errors import CoreError, GitRefused
 from coretools.process.confined import Confined
 from coretools.process.runner import Runner
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.inside import SETTLED_NS
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from coretools.tools.repository.checkout import Checkouts
-from coretools.tools.repository.configuration import REMEMBERED, SETTLED_NS
-from coretools.tools.repository.remembered import ENTRIES
+from coretools.tools.repository.configuration import REMEMBERED
+from coretools.tools.repository.remembered import ENTRIES, LISTED_BYTES
 from coretools.tools.repository.tools import Repository
 from tests.sandbox.world import descriptors, mounted
 from tests.tools.repository.outer_traps import OUTER_PROGRAMS, OUTER_REDIRECTIONS
@@ -192,9 +198,14 @@ def test_a_repository_that_changed_just_now_is_looked_at_again(world: World, che
         assert time.time_ns() - _latest(world.git_dir) > SETTLED_NS or not holds(checkouts)
 
 
-def _including(world: World) -> None:
-    (world.git_dir / "more").write_text("[user]\n\tname = x\n")
-    world.git("config", "include.path", "more")
+def _including(name: str) -> Change:
+    def change(world: World) -> None:
+        path = world.git_dir / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("[user]\n\tname = x\n")
+        world.git("config", "include.path", os.path.normpath(path) if "shared" in name else name)
+
+    return change
 
 
 def _borrowing(world: World) -> None:
@@ -208,7 +219,14 @@ def _pointing(world: World) -> None:
     world.git_dir.write_text("gitdir: ../separate\n")
 
 
-@pytest.mark.parametrize("made", [_including, _borrowing, _pointing])
+def _common(world: World) -> None:
+    (world.git_dir / "commondir").write_text(".\n")
+
+
+INCLUDED = ("more", "../config", "../folder/config.worktree", "../../shared/config")
+
+
+@pytest.mark.parametrize("made", [*map(_including, INCLUDED), _borrowing, _pointing, _common])
 def test_what_is_not_all_in_one_place_is_looked_at_again(world: World, checkouts: Checkouts, made: Change) -> None:
     """repository-35: an included file, a store or a git directory elsewhere could change unseen."""
     made(world)
@@ -218,6 +236,74 @@ def test_what_is_not_all_in_one_place_is_looked_at_again(world: World, checkouts
     with checkouts.opened("work"):
         pass
     assert not holds(checkouts)
+
+
+def test_a_list_of_alternates_that_was_empty_is_read_again(world: World, checkouts: Checkouts) -> None:
+    """repository-35, repository-13: written in place, so that no directory changes."""
+    alternates = world.git_dir / "objects" / "info" / "alternates"
+    alternates.write_text("# none yet\n")
+    look(checkouts, world)
+    assert holds(checkouts)
+    alternates.write_text(f"{world.outside}\n")
+    assert not holds(checkouts)
+    with pytest.raises(GitRefused, match="alternates"), checkouts.opened("work"):
+        pass
+
+
+def test_a_git_directory_that_was_full_is_not_listed(world: World, checkouts: Checkouts) -> None:
+    """repository-35: 11 names in a directory of megabytes take milliseconds to list."""
+    for number in range(1000):
+        (world.git_dir / f"{number:0250d}").touch()
+    for number in range(1000):
+        (world.git_dir / f"{number:0250d}").unlink()
+    if world.git_dir.stat().st_size <= LISTED_BYTES:
+        pytest.skip("directories shrink on this file system")
+    look(checkouts, world)
+    assert not holds(checkouts)
+
+
+def test_a_root_that_was_moved_to_the_place_is_not_used(world: World) -> None:
+    """repository-35, sandbox-17"""
+    other = world.top / "other"
+    other.mkdir()
+    for checkouts in _checkouts(RootSpec(str(world.root)), RootSpec(str(other))):
+        look(checkouts, world)
+        assert holds(checkouts)
+        world.git_dir.rename(other / ".git")
+        world.repository.rename(world.top / "old")
+        other.rename(world.repository)
+        assert not holds(checkouts)
+
+
+@pytest.mark.parametrize("name", [".", ".git", ".git/config", ".git/info", ".git/objects", ".git/objects/pack"])
+def test_a_file_system_that_never_answers_holds_nobody_up(world: World, checkouts: Checkouts, name: str) -> None:
+    """repository-35: FUSE without a server. One that is held up is let go after half a minute, and has failed."""
+    look(checkouts, world)
+    said: list[bool] = []
+    asking = threading.Thread(target=lambda: said.append(holds(checkouts)), daemon=True)
+    with silent(world.repository / name):
+        asking.start()
+        asking.join(30)
+        found = list(said)
+    assert found == [False]
+
+
+@contextmanager
+def silent(place: Path) -> Iterator[None]:
+    """A file system of which nobody answers; skips where that is not allowed."""
+    mode = stat.S_IFMT(place.stat().st_mode)
+    try:
+        connection = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("FUSE: not here")
+    try:
+        options = f"fd={connection},rootmode={mode:o},user_id=0,group_id=0"
+        if ctypes.CDLL(None).mount(b"silent", os.fsencode(place), b"fuse", 0, options.encode()) != 0:
+            pytest.skip("mount: not allowed here")
+        yield
+    finally:
+        os.close(connection)  # whoever waits is told that nobody is there
+        subprocess.run(["umount", "--lazy", str(place)], stderr=subprocess.DEVNULL, check=False)
 
 
 def test_a_git_directory_that_is_mounted_over_is_looked_at(world: World, checkouts: Checkouts) -> None:
