@@ -6,20 +6,21 @@ for the way to the file, RWF_NOWAIT (preadv2(2)) for its content. Everything tha
 left to `reading`, which says what is wrong.
 """
 
-import errno
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from coretools.errors import CoreError
-from coretools.sandbox.inside import DIRECTORY, Stamp, stamp_of
+from coretools.sandbox.inside import DIRECTORY
 from coretools.sandbox.kinds import version_of
-from coretools.sandbox.openat2 import cached_status, open_cached
+from coretools.sandbox.openat2 import open_cached
 from coretools.sandbox.reading import READ, Content, Directory
 from coretools.sandbox.roots import Place, Root, Roots
+from coretools.sandbox.signature import mount_of, signature, stamp_from
 from coretools.sandbox.walk import HANDLE
 
 MOST_BYTES = 8 * 1024
@@ -30,7 +31,7 @@ PAUSE_SECONDS = 600.0
 """After one that took longer, because a program that watches the file system (fanotify(7)) held it up, nothing is read
 so for ten minutes."""
 
-Stamps = tuple[Stamp | None, ...]
+Signatures = tuple[bytes | None, ...]
 
 _PIN = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
@@ -60,7 +61,7 @@ def open_directory_at_once(roots: Roots, path: str) -> Directory | None:
             directory = Directory(open_cached(place.root.fd, place.relative, HANDLE), place, roots.shown(place))
             stack.callback(directory.close)
             # Another root that was moved here is not used, as it is not where it was.
-            if roots.root_with(_identity(directory.fd)) not in (None, place.root):
+            if place.relative != "." and roots.root_with(_identity(directory.fd)) is not None:
                 return None
         except OSError:
             return None
@@ -69,18 +70,18 @@ def open_directory_at_once(roots: Roots, path: str) -> Directory | None:
 
 
 @contextmanager
-def opened_at_once(directory: int, name: str, *, most_bytes: int) -> Iterator[int | None]:
+def opened_at_once(directory: int, name: str, *, mount: bytes, most_bytes: int) -> Iterator[int | None]:
     """Handle of the directory of this name in another one, which can be listed. Begun within `attempted`.
 
-    None as before, where something is mounted there, and where the directory itself takes more bytes.
+    None as before, where it does not lie on this mount, and where the directory itself takes more bytes.
     """
     with ExitStack() as stack:
         handle = None
         try:
             pin = open_cached(directory, name, HANDLE, across=True)
             stack.callback(os.close, pin)
-            found = cached_status(pin)
-            if found.mount == cached_status(directory).mount and found.size <= most_bytes:
+            signed = signature(pin)
+            if mount_of(signed) == mount and stamp_from(signed).size <= most_bytes:
                 handle = open_cached(pin, ".", DIRECTORY)
                 stack.callback(os.close, handle)
         except OSError:
@@ -88,52 +89,35 @@ def opened_at_once(directory: int, name: str, *, most_bytes: int) -> Iterator[in
         yield handle
 
 
-def stamps_at_once(directory: int, names: Sequence[str]) -> Stamps | None:
-    """What `stamps` says; None also where something is mounted, or it is not to be had without waiting.
+def signatures_at_once(directory: int, names: Sequence[str]) -> Signatures | None:
+    """What `signatures` says, or None where it is not to be had without waiting. Within `attempted`."""
+    return _signatures(partial(open_cached, across=True), directory, names)
 
-    Within `attempted`.
+
+def signatures(roots: Roots, directory: int, names: Sequence[str]) -> Signatures | None:
+    """Signature of each name beneath a directory, None for one that nothing has.
+
+    None in all where a link is on the way. No file is opened for it, so no program that watches them is asked.
     """
+    return _signatures(roots.engine.open, directory, names)
+
+
+def _signatures(opening: Callable[[int, str, int], int], directory: int, names: Sequence[str]) -> Signatures | None:
+    found: list[bytes | None] = []
     try:
-        mount = cached_status(directory).mount
-        return tuple(_stamp_at_once(directory, name, mount) for name in names)
+        for name in names:
+            try:
+                fd = opening(directory, name, _PIN)
+            except FileNotFoundError:
+                found.append(None)
+                continue
+            try:
+                found.append(signature(fd))
+            finally:
+                os.close(fd)
     except OSError:
         return None
-
-
-def stamps(roots: Roots, directory: int, names: Sequence[str]) -> Stamps | None:
-    """Stamp of each name beneath a directory, None for one that nothing has. None in all where a link is on the way.
-
-    No file is opened for it, so no program that watches them is asked.
-    """
-    try:
-        return tuple(_stamp(roots, directory, name) for name in names)
-    except OSError:
-        return None
-
-
-def _stamp_at_once(directory: int, name: str, mount: int) -> Stamp | None:
-    try:
-        fd = open_cached(directory, name, _PIN, across=True)
-    except FileNotFoundError:
-        return None
-    try:
-        found = cached_status(fd)
-    finally:
-        os.close(fd)
-    if found.mount != mount:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
-    return Stamp(found.device, found.inode, found.size, found.modified_ns, found.changed_ns)
-
-
-def _stamp(roots: Roots, directory: int, name: str) -> Stamp | None:
-    try:
-        fd = roots.engine.open(directory, name, _PIN)
-    except FileNotFoundError:
-        return None
-    try:
-        return stamp_of(os.fstat(fd))
-    finally:
-        os.close(fd)
+    return tuple(found)
 
 
 @contextmanager
@@ -184,7 +168,7 @@ def _is_present(root: Root) -> bool:
 
 
 def _identity(fd: int) -> tuple[int, int]:
-    found = cached_status(fd)
+    found = stamp_from(signature(fd))
     return found.device, found.inode
 
 

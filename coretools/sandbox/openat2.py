@@ -1,4 +1,4 @@
-"""System calls that the `os` module lacks, by ctypes: openat2(2), renameat2(2), fstatfs(2) and statx(2). Linux only.
+"""System calls that the `os` module lacks, by ctypes: openat2(2), renameat2(2) and fstatfs(2). Linux only.
 
 `CDLL`, not `PyDLL`: the interpreter's lock is released meanwhile, so a slow file system stops nobody else.
 """
@@ -7,9 +7,7 @@ import ctypes
 import errno
 import os
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
-from struct import Struct
 
 NO_REPLACE = 1
 """RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
@@ -39,26 +37,6 @@ _ASK_AGAIN = (errno.EINTR, errno.EAGAIN)
 _MOST_TRIES = 64
 
 
-_AT_EMPTY_PATH, _AT_STATX_DONT_SYNC = 0x1000, 0x4000
-_STATX_BASIC_STATS, _STATX_MNT_ID = 0x7FF, 0x1000
-_STATX = Struct("=I 28x QQ 48x qI4x qI4x 8x II Q")
-"""`struct statx` as far as the identifier of the mount: mask, inode, size, changed, modified, device, mount."""
-_STATX_BYTES = 256
-
-
-@dataclass(frozen=True, slots=True)
-class CachedStatus:
-    """What the kernel knows of an open file or directory."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-    mount: int
-    """Tells whether something is mounted between two handles, of the same device too."""
-
-
 class _How(ctypes.Structure):
     """`struct open_how`."""
 
@@ -71,9 +49,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 _syscall.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
-_statx = getattr(_libc, "statx", None)
-if _statx is not None:
-    _statx.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
 _renameat2 = getattr(_libc, "renameat2", None)
 if _renameat2 is not None:
     _renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
@@ -93,7 +68,7 @@ def _how_cached(flags: int, resolve: int) -> object:
 def open_cached(beneath: int | None, path: str, flags: int, *, across: bool = False) -> int:
     """Open a path that holds no link, if the kernel has all of the way to it in memory, on one file system.
 
-    `across`: on any; see `CachedStatus.mount` then. Without it a name is left on which something is mounted in whatever
+    `across`: on any; see `signature.mount_of` then. Without it a name is left on which something is mounted in whatever
     namespace, as the views of commands do it with `.git` (Linux: `__follow_mount_rcu`). Without `beneath` the path is
     absolute, and on any.
 
@@ -108,24 +83,6 @@ def open_cached(beneath: int | None, path: str, flags: int, *, across: bool = Fa
         failure = ctypes.get_errno()
         raise OSError(failure, os.strerror(failure), path)
     return fd
-
-
-def cached_status(fd: int) -> CachedStatus:
-    """Status of a handle without asking another machine or program for it, as fstat(2) does of FUSE and NFS.
-
-    Raises:
-        OSError: ENOSYS when this libc, or a kernel before Linux 5.8, lacks it.
-    """
-    found = ctypes.create_string_buffer(_STATX_BYTES)
-    flags, mask = _AT_EMPTY_PATH | _AT_STATX_DONT_SYNC, _STATX_BASIC_STATS | _STATX_MNT_ID
-    if _statx is None or _statx(fd, b"", flags, mask, found) != 0:
-        failure = errno.ENOSYS if _statx is None else ctypes.get_errno()
-        raise OSError(failure, os.strerror(failure))
-    told, inode, size, changed, changed_ns, modified, modified_ns, major, minor, mount = _STATX.unpack_from(found.raw)
-    if told & mask != mask:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    device = os.makedev(major, minor)
-    return CachedStatus(device, inode, size, modified * 10**9 + modified_ns, changed * 10**9 + changed_ns, mount)
 
 
 def is_on_disk(fd: int) -> bool:

@@ -149,7 +149,9 @@ class Checkouts:
             self._keep(checkout, sight, entries, borrowed)
             yield checkout
 
-    def _keep(self, checkout: Checkout, sight: Sight, entries: Mapping[str, str], borrowed: Sequence[int]) -> None:
+    def _keep(
+        self, checkout: Checkout, sight: Sight | None, entries: Mapping[str, str], borrowed: Sequence[int]
+    ) -> None:
         """Remember a checkout that is all in one place, without what is open in it, and without its domain.
 
         The domain would not end as long as it is remembered.

@@ -1,8 +1,8 @@
 """Looks at repositories that still hold: nothing that they saw has changed since.
 
 A look lists directories, which may wait for a disk, and so takes a worker thread. Thread and look are a fourth of what
-a status costs beyond git's own time. Whether an earlier one still holds is told by the stamps of what decided it, which
-the kernel gives without waiting where it has them in memory (docs/adr/0036).
+a status costs beyond git's own time. Whether an earlier one still holds is told by the signatures of what decided it,
+which the kernel gives without waiting where it has them in memory (docs/adr/0036).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,18 @@ from time import time_ns
 from typing import Generic, TypeVar
 
 from coretools.sandbox.at_once import (
-    Stamps,
+    Signatures,
     attempted,
     can_read_at_once,
     open_directory_at_once,
     opened_at_once,
-    stamps,
-    stamps_at_once,
+    signatures,
+    signatures_at_once,
 )
 from coretools.sandbox.inside import are_kinds
 from coretools.sandbox.reading import Directory
 from coretools.sandbox.roots import Place, Roots
+from coretools.sandbox.signature import mount_of, stamp_from
 from coretools.tools.repository.configuration import CONFIG, CONFIG_WORKTREE, REMEMBERED
 
 GIT = ".git"
@@ -33,11 +34,10 @@ ENTRIES = 200
 LISTED_BYTES = 16 * 1024
 """Largest such directory: one that was full once is slow to list for ever."""
 
-ALTERNATES = "objects/info/alternates"
-
-_DECIDING = (CONFIG, CONFIG_WORKTREE, "info", "objects", "objects/info", ALTERNATES, "objects/pack")
-"""What a look at a git directory opens, in it. A directory's stamp changes with every name in it that comes, goes or
-means something else. Not its own: with every `git status` of anybody a lock comes and goes in it."""
+_ALTERNATES = "objects/info/alternates"
+_DECIDING = (CONFIG, CONFIG_WORKTREE, "info", "objects", "objects/info", _ALTERNATES, "objects/pack")
+"""What a look at a git directory opens, in it. A directory's signature changes with every name in it that comes, goes
+or means something else. Not its own: with every `git status` of anybody a lock comes and goes in it."""
 
 Found = TypeVar("Found")
 
@@ -47,14 +47,16 @@ class Sight:
     """What decides a look, as it was at one moment."""
 
     taken_ns: int
-    stamps: Stamps | None
-    """None: not to be had."""
+    signatures: Signatures
+    mount: bytes
+    """Of the git directory."""
 
     @property
-    def is_settled(self) -> bool:
-        """Whether whatever changes from then on will show in the stamps."""
-        return self.stamps is not None and all(
-            stamp is None or stamp.is_settled(self.taken_ns) for stamp in self.stamps
+    def is_lasting(self) -> bool:
+        """Whether all lies on one mount, and whatever changes from then on will show."""
+        return all(
+            signed is None or (mount_of(signed) == self.mount and stamp_from(signed).is_settled(self.taken_ns))
+            for signed in self.signatures
         )
 
 
@@ -75,18 +77,20 @@ class Looks(Generic[Found]):
         self._lock = Lock()
         self._known: dict[tuple[str, str], tuple[Sight, Mapping[str, str], Found]] = {}
 
-    def sight(self, git_directory: int) -> Sight:
-        """To be taken before a look: what changes underneath it shows afterwards."""
+    def sight(self, git_directory: int) -> Sight | None:
+        """To be taken before a look: what changes underneath it shows afterwards. None where none is remembered."""
         taken_ns = time_ns()
-        found = stamps(self._roots, git_directory, _DECIDING) if can_read_at_once(self._roots) else None
-        return Sight(taken_ns, found)
+        found = signatures(self._roots, git_directory, (".", *_DECIDING)) if can_read_at_once(self._roots) else None
+        if found is None or found[0] is None:
+            return None
+        return Sight(taken_ns, found[1:], mount_of(found[0]))
 
-    def keep(self, place: Place, sight: Sight, entries: Mapping[str, str], found: Found) -> None:
+    def keep(self, place: Place, sight: Sight | None, entries: Mapping[str, str], found: Found) -> None:
         """Remember what a look found that began after the sight was taken, in a git directory of these entries."""
         key = (place.root.path, place.relative)
         with self._lock:
             self._known.pop(key, None)
-            if sight.is_settled and len(entries) <= ENTRIES:
+            if sight is not None and sight.is_lasting and len(entries) <= ENTRIES:
                 self._known[key] = (sight, entries, found)
             while len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
@@ -105,11 +109,11 @@ class Looks(Generic[Found]):
             return None
         place = stack.enter_context(directory).place
         known = self._known.get((place.root.path, place.relative))
-        handle = (
-            None if known is None else stack.enter_context(opened_at_once(directory.fd, GIT, most_bytes=LISTED_BYTES))
-        )
-        if known is None or handle is None:
+        if known is None:
             return None
         sight, entries, found = known
-        holds = stamps_at_once(handle, _DECIDING) == sight.stamps and are_kinds(handle, entries)
-        return Held(directory, handle, found) if holds else None
+        opening = opened_at_once(directory.fd, GIT, mount=sight.mount, most_bytes=LISTED_BYTES)
+        handle = stack.enter_context(opening)
+        if handle is None or signatures_at_once(handle, _DECIDING) != sight.signatures:
+            return None
+        return Held(directory, handle, found) if are_kinds(handle, entries) else None
