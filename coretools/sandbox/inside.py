@@ -104,11 +104,6 @@ def stamp(directory: int, name: str) -> Stamp | None:
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
-    return stamp_of(found)
-
-
-def stamp_of(found: os.stat_result) -> Stamp:
-    """Stamp of what has this status."""
     return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

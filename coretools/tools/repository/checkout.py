@@ -114,7 +114,7 @@ class Checkouts:
         with ExitStack() as stack:
             directory = stack.enter_context(self._work_tree(repository))
             own, environment = self._git_directory(stack, directory)
-            sight = self._looks.sight(own.handle)
+            sight = self._looks.sight(directory.fd, own.handle)
             entries = shared = examine(own)
             common = own
             if "commondir" in entries:

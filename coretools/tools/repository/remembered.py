@@ -48,15 +48,20 @@ class Sight:
 
     taken_ns: int
     signatures: Signatures
+    """Of the git directory, and of what decides in it."""
     mount: bytes
-    """Of the git directory."""
+    """Of the work tree."""
+
+    @property
+    def deciding(self) -> Signatures:
+        """Without the git directory itself."""
+        return self.signatures[1:]
 
     @property
     def is_lasting(self) -> bool:
         """Whether all lies on one mount, and whatever changes from then on will show."""
-        return all(
-            signed is None or (mount_of(signed) == self.mount and stamp_from(signed).is_settled(self.taken_ns))
-            for signed in self.signatures
+        return all(signed is None or mount_of(signed) == self.mount for signed in self.signatures) and all(
+            signed is None or stamp_from(signed).is_settled(self.taken_ns) for signed in self.deciding
         )
 
 
@@ -77,13 +82,14 @@ class Looks(Generic[Found]):
         self._lock = Lock()
         self._known: dict[tuple[str, str], tuple[Sight, Mapping[str, str], Found]] = {}
 
-    def sight(self, git_directory: int) -> Sight | None:
+    def sight(self, work_tree: int, git_directory: int) -> Sight | None:
         """To be taken before a look: what changes underneath it shows afterwards. None where none is remembered."""
-        taken_ns = time_ns()
-        found = signatures(self._roots, git_directory, (".", *_DECIDING)) if can_read_at_once(self._roots) else None
-        if found is None or found[0] is None:
+        if not can_read_at_once(self._roots):
             return None
-        return Sight(taken_ns, found[1:], mount_of(found[0]))
+        taken_ns = time_ns()
+        top = signatures(self._roots, work_tree, (".",))
+        found = signatures(self._roots, git_directory, (".", *_DECIDING))
+        return None if top is None or found is None or top[0] is None else Sight(taken_ns, found, mount_of(top[0]))
 
     def keep(self, place: Place, sight: Sight | None, entries: Mapping[str, str], found: Found) -> None:
         """Remember what a look found that began after the sight was taken, in a git directory of these entries."""
@@ -114,6 +120,6 @@ class Looks(Generic[Found]):
         sight, entries, found = known
         opening = opened_at_once(directory.fd, GIT, mount=sight.mount, most_bytes=LISTED_BYTES)
         handle = stack.enter_context(opening)
-        if handle is None or signatures_at_once(handle, _DECIDING) != sight.signatures:
+        if handle is None or signatures_at_once(handle, _DECIDING) != sight.deciding:
             return None
         return Held(directory, handle, found) if are_kinds(handle, entries) else None

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import stat
 import subprocess
 import threading
@@ -312,6 +313,17 @@ def test_a_git_directory_that_is_mounted_over_is_looked_at(world: World, checkou
     with mounted("tmpfs", "size=1m", world.git_dir):
         assert not holds(checkouts)
     assert holds(checkouts)
+
+
+@pytest.mark.parametrize("name", [".git", ".git/objects"])
+def test_what_lies_on_another_mount_is_looked_at_each_time(world: World, checkouts: Checkouts, name: str) -> None:
+    """repository-35: another machine may serve it, and what is known of it without asking may be old."""
+    place = world.repository / name
+    there = place.rename(world.root / "there")
+    with mounted("tmpfs", "size=1m", place):
+        shutil.copytree(there, place, dirs_exist_ok=True)
+        look(checkouts, world)
+        assert not holds(checkouts)
 
 
 def test_the_other_resolver_and_nested_roots_look_each_time(world: World) -> None:
