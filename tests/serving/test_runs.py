@@ -83,6 +83,9 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
     assert facts(client.call("wait_run", run=run, pattern="go!", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="\x03")
     assert facts(client.call("wait_run", run=run, pattern="KeyboardInterrupt", seconds=LONG))["kind"] == "pattern"
+    # The end too is pressed at the prompt: the interpreter takes the terminal out of the mode that knows an end there,
+    # and one that came before loses its meaning (n_tty).
+    assert facts(client.call("wait_run", run=run, pattern=">>> ", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="", end=True)
     ended = client.call("wait_run", run=run, seconds=LONG)
     assert facts(ended)["kind"] == "exit"
