@@ -64,15 +64,17 @@ def holds(checkouts: Checkouts, repository: str = "work") -> bool:
 
 def look(checkouts: Checkouts, world: World, repository: str = "work") -> None:
     """Look once the last change is long enough ago for a look to be remembered."""
-    while time.time_ns() - _latest(world.git_dir) <= SETTLED_NS:
+    while is_settling(world.git_dir):
         with checkouts.opened(repository):
             pass
     with checkouts.opened(repository):
         pass
 
 
-def _latest(directory: Path) -> int:
-    return max(path.lstat().st_ctime_ns for path in (directory, *directory.rglob("*")))
+def is_settling(directory: Path) -> bool:
+    """Whether something in it changed too short a while ago for a look to be remembered."""
+    latest = max(path.lstat().st_ctime_ns for path in (directory, *directory.rglob("*")))
+    return time.time_ns() - latest <= SETTLED_NS
 
 
 @pytest.fixture(autouse=True)
@@ -196,7 +198,7 @@ def test_a_repository_that_changed_just_now_is_looked_at_again(world: World, che
     """repository-35: the next change need not show in its stamps."""
     _touched("config")(world)
     with checkouts.opened("work"):
-        assert time.time_ns() - _latest(world.git_dir) > SETTLED_NS or not holds(checkouts)
+        assert not is_settling(world.git_dir) or not holds(checkouts)
 
 
 def _including(name: str) -> Change:
@@ -231,7 +233,7 @@ INCLUDED = ("more", "../config", "../folder/config.worktree", "../../shared/conf
 def test_what_is_not_all_in_one_place_is_looked_at_again(world: World, checkouts: Checkouts, made: Change) -> None:
     """repository-35: an included file, a store or a git directory elsewhere could change unseen."""
     made(world)
-    while time.time_ns() - _latest(world.root) <= SETTLED_NS:
+    while is_settling(world.root):
         with checkouts.opened("work"):
             pass
     with checkouts.opened("work"):
@@ -341,7 +343,7 @@ def test_only_so_many_are_remembered(world: World, checkouts: Checkouts) -> None
     for number in range(REMEMBERED):
         world.git("init", "--quiet", str(world.root / f"r{number}"), cwd=world.root)
     look(checkouts, world)
-    while time.time_ns() - _latest(world.root / f"r{REMEMBERED - 1}") <= SETTLED_NS:
+    while is_settling(world.root / f"r{REMEMBERED - 1}"):
         assert holds(checkouts)
     for number in range(REMEMBERED):
         with checkouts.opened(f"r{number}"):
@@ -387,7 +389,7 @@ async def _read(tools: Repository) -> list[str]:
 
 
 async def _status_until_remembered(world: World, tools: Repository) -> None:
-    while time.time_ns() - _latest(world.git_dir) <= SETTLED_NS:
+    while is_settling(world.git_dir):
         await tools.git_status("work")
     await tools.git_status("work")
     await tools.git_status("work")
