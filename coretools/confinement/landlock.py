@@ -105,7 +105,7 @@ def hold_signals(outsider: int) -> bool:
     try:
         os.kill(outsider, 0)
         kernel.gain_no_privileges()
-        made = kernel.call("landlock_create_ruleset", struct.pack("3Q", 0, 0, _SIGNALS), 24, 0)
+        made = _signals_ruleset()
         try:
             restrict_thread(made)
         finally:
@@ -119,6 +119,22 @@ def hold_signals(outsider: int) -> bool:
     except OSError:
         return False
     return False
+
+
+def _signals_ruleset() -> int:
+    # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So it is
+    # handled here and granted everywhere; the layer that holds the command decides where it may be used.
+    made = kernel.call("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
+    try:
+        top = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        try:
+            _add(made, top, REFER)
+        finally:
+            os.close(top)
+    except OSError:
+        os.close(made)
+        raise
+    return made
 
 
 def _add(made: int, where: str | int, rights: int) -> None:
