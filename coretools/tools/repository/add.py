@@ -8,7 +8,7 @@ from coretools.sandbox.reading import exists
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git
-from coretools.tools.repository.paths import covering, refuse_denied
+from coretools.tools.repository.paths import covering, is_beneath, path_of, prefix, refuse_denied, told
 from coretools.tools.repository.porcelain import Entry, quoted, read_records, read_status
 from coretools.tools.repository.results import GitText, answer, listed
 
@@ -47,7 +47,7 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
         # Not `git add`: it would take a name for all that lies beneath it too.
         await git.output(checkout, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
     details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
-    return answer(checkout, _lines(found), details=details)
+    return answer(checkout, _lines(checkout, found), details=details)
 
 
 def _sorted(roots: Roots, checkout: Checkout, entries: Sequence[Entry]) -> _Sorted:
@@ -64,27 +64,26 @@ def _sorted(roots: Roots, checkout: Checkout, entries: Sequence[Entry]) -> _Sort
     return found
 
 
-def _lines(found: _Sorted) -> list[str]:
+def _lines(checkout: Checkout, found: _Sorted) -> list[str]:
     staged = found.staged
     lines = [f"staged {len(staged)}" if staged else "nothing to stage: unchanged, ignored or staged already"]
-    lines += [f"{_letter(entry)} {quoted(entry.path)}" for entry in staged[:LINES_TOLD]]
+    lines += [f"{_letter(entry)} {quoted(path_of(checkout, entry.path))}" for entry in staged[:LINES_TOLD]]
     if len(staged) > LINES_TOLD:
         lines.append(f"[{len(staged) - LINES_TOLD} more]")
     if found.denied:
-        lines.append(f"[left out, covered by deny globs: {listed([quoted(name) for name in found.denied])}]")
+        lines.append(f"[left out, covered by deny globs: {listed(told(checkout, found.denied))}]")
     if found.nested:
-        lines.append(f"[left out, repositories of their own: {listed([quoted(name) for name in found.nested])}]")
+        lines.append(f"[left out, repositories of their own: {listed(told(checkout, found.nested))}]")
     return lines
 
 
 def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[Entry]) -> None:
     """Refuse a name where nothing is: neither in the work tree nor in git's list."""
-    listed_names = [entry.path.decode("utf-8", "surrogateescape") for entry in entries]
     for name in names:
-        if name == "." or any(path == name or path.startswith(f"{name}/") for path in listed_names):
+        if name == "." or any(is_beneath(entry.path, name) for entry in entries):
             continue
         if exists(roots, f"{checkout.directory.path}/{name}") is None:
-            raise NotFound(f"{name}: nothing is there; name paths as git_status shows them")
+            raise NotFound(f"{prefix(checkout)}{name}: nothing is there; name paths as git_status shows them")
 
 
 async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
@@ -102,7 +101,7 @@ async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes])
     filtered = [name for name, driver in wanted.items() if driver in known]
     if filtered:
         drivers = ", ".join(sorted({wanted[name] for name in filtered}))
-        files = listed([quoted(name) for name in filtered])
+        files = listed(told(checkout, filtered))
         raise GitRefused(
             f"{files}: the filter {drivers} converts what is staged here, and filters are not run; "
             "nothing was staged; stage these with git itself"

@@ -3,7 +3,8 @@
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git, checked
-from coretools.tools.repository.porcelain import line, quoted, read_status, shown
+from coretools.tools.repository.paths import told
+from coretools.tools.repository.porcelain import line, read_status, shown
 from coretools.tools.repository.results import GitText, answer, listed
 
 MESSAGE_BYTES = 1024 * 1024
@@ -26,7 +27,7 @@ async def commit(git: Git, checkout: Checkout, message: str) -> GitText:
     if not message.strip() or "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
         raise InvalidArguments(f"message: must have text, no NUL, and at most {MESSAGE_BYTES} bytes")
     status = read_status(await git.output(checkout, *_LOOK))
-    conflicts = [quoted(entry.path) for entry in status.entries if entry.in_conflict]
+    conflicts = told(checkout, [entry.path for entry in status.entries if entry.in_conflict])
     if conflicts:
         raise GitRefused(f"conflicts are not resolved: {listed(conflicts)}; edit the files, then git_add them")
     # A merge may take our side in everything; anything else without a change is an accident.

@@ -12,7 +12,7 @@ from coretools.errors import TooLarge
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git, checked
-from coretools.tools.repository.paths import covering, refuse_denied
+from coretools.tools.repository.paths import covering, path_of, prefix, refuse_denied, refuse_unknown, told
 from coretools.tools.repository.porcelain import quoted, read_names
 from coretools.tools.repository.results import GitText, answer, listed
 
@@ -20,7 +20,8 @@ ARGUMENT_BYTES = 1024 * 1024
 """Most bytes of names on one command line; Linux takes 2 MiB of words and environment together (execve(2))."""
 
 _SAFE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color", "--no-relative")
-_PATCH = ("--patch", "--submodule=short", "--find-renames", "--src-prefix=a/", "--dst-prefix=b/")
+_PATCH = ("--patch", "--submodule=short", "--find-renames")
+_SUMMARY = ("--numstat", "-z", "--no-renames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,42 @@ async def difference(
     denied = [] if shape.is_summary else _denied(roots, checkout, changed)
     if denied:
         names = _remaining(changed, denied)
-    remarks = [f"[not shown, covered by deny globs: {listed([quoted(name) for name in denied])}]"] if denied else []
+    remarks = [f"[not shown, covered by deny globs: {listed(told(checkout, denied))}]"] if denied else []
+    if not changed:
+        trees = [word for word in what if not word.startswith("-")]
+        await refuse_unknown(roots, git, checkout, names, trees=trees)
     if len(changed) == len(denied):
         details = {"files": len(changed), "dropped_bytes": 0}
         return answer(checkout, remarks or ["no differences"], details=details)
-    format_words = ("--stat=120",) if shape.is_summary else _PATCH
+    if shape.is_summary:
+        output = await git.output(checkout, "diff", *_SAFE, *_SUMMARY, *what, "--", *names)
+        return answer(checkout, _summary(checkout, output), details={"files": len(changed), "dropped_bytes": 0})
+    format_words = (*_PATCH, *_prefixes(checkout))
     completed = await git.run(checkout, "diff", *_SAFE, *format_words, *what, "--", *names, keep_bytes=shape.most_bytes)
     excerpt = checked(completed, "diff").stdout
     if excerpt.dropped_bytes:
         remarks.append("[for the rest name paths, or ask for stat to see which files there are]")
     details = {"files": len(changed), "dropped_bytes": excerpt.dropped_bytes}
     return answer(checkout, [excerpt.text().rstrip("\n"), *remarks], details=details)
+
+
+def _prefixes(checkout: Checkout) -> tuple[str, str]:
+    """Options that make git name files as every other tool does."""
+    before = prefix(checkout)
+    letters = ("", "") if before.startswith("/") else ("a/", "b/")
+    return f"--src-prefix={letters[0]}{before}", f"--dst-prefix={letters[1]}{before}"
+
+
+def _summary(checkout: Checkout, output: bytes) -> list[str]:
+    """Each changed file with its lines added and removed, and the sums."""
+    lines, added, removed = [], 0, 0
+    for record in read_names(output):
+        more, less, name = record.split(b"\t", 2)
+        is_binary = more == b"-"
+        added, removed = (added, removed) if is_binary else (added + int(more), removed + int(less))
+        change = "binary" if is_binary else f"+{int(more)} -{int(less)}"
+        lines.append(f"{quoted(path_of(checkout, name))} | {change}")
+    return [*lines, f"{len(lines)} files changed, +{added} -{removed} lines"]
 
 
 def _denied(roots: Roots, checkout: Checkout, changed: Sequence[bytes]) -> list[bytes]:

@@ -6,6 +6,7 @@ from pydantic import PrivateAttr
 
 from coretools.result import Result
 from coretools.tools.repository.checkout import Checkout
+from coretools.tools.repository.paths import path_of
 from coretools.tools.repository.porcelain import Entry, Status, line, quoted, shown
 
 NAMES_TOLD = 10
@@ -38,11 +39,11 @@ class GitStatus(Result):
             ahead=status.ahead,
             behind=status.behind,
             clean=not status.entries,
-            entries=[_fields(entry) for entry in kept],
+            entries=[_fields(entry, checkout) for entry in kept],
             omitted=len(status.entries) - len(kept),
             not_used=list(checkout.policy.not_used),
         )
-        lines = [_where(status, checkout), *(_short(entry) for entry in kept)]
+        lines = [_where(status, checkout), *(_short(entry, checkout) for entry in kept)]
         if not kept:
             lines.append("clean: nothing to commit")
         if result.omitted:
@@ -126,11 +127,11 @@ def _where(status: Status, checkout: Checkout) -> str:
     return line(f"{status.where}{following}{waiting}")
 
 
-def _fields(entry: Entry) -> dict[str, str]:
-    fields = {"path": shown(entry.path), "staged": entry.staged, "unstaged": entry.unstaged}
-    return fields if entry.origin is None else {**fields, "from": shown(entry.origin)}
+def _fields(entry: Entry, checkout: Checkout) -> dict[str, str]:
+    fields = {"path": shown(path_of(checkout, entry.path)), "staged": entry.staged, "unstaged": entry.unstaged}
+    return fields if entry.origin is None else {**fields, "from": shown(path_of(checkout, entry.origin))}
 
 
-def _short(entry: Entry) -> str:
-    source = "" if entry.origin is None else f"{quoted(entry.origin)} -> "
-    return f"{entry.letters.replace('.', ' ')} {source}{quoted(entry.path)}"
+def _short(entry: Entry, checkout: Checkout) -> str:
+    source = "" if entry.origin is None else f"{quoted(path_of(checkout, entry.origin))} -> "
+    return f"{entry.letters.replace('.', ' ')} {source}{quoted(path_of(checkout, entry.path))}"

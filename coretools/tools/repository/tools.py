@@ -26,7 +26,7 @@ from coretools.tools.repository.commands import Git
 from coretools.tools.repository.commit import commit
 from coretools.tools.repository.diff import Shape, difference
 from coretools.tools.repository.outer import settled
-from coretools.tools.repository.paths import names_in
+from coretools.tools.repository.paths import names_in, refuse_unknown
 from coretools.tools.repository.porcelain import read_records, read_status
 from coretools.tools.repository.references import HEADS, Head, Unreadable, head
 from coretools.tools.repository.results import GitStatus, GitText, answer, branch_lines, log_lines
@@ -72,13 +72,15 @@ class Repository:
     ) -> GitText:
         """Commits, newest first: id, date, author, summary, references."""
         async with self._opened(repository) as checkout:
-            names = names_in(checkout, [path] if path else [])
+            names = names_in(self._roots, checkout, [path] if path else [])
             start = await self._git.resolved(checkout, revision) if revision else await self._born(checkout)
             if not start:
                 return answer(checkout, ["no commits yet"], details={"commits": 0})
             shape = (f"--format=tformat:{_LOG}", "-z", f"--max-count={limit + 1}", "--abbrev=10", "--no-show-signature")
             words = ("log", *shape, "--no-color", "--decorate=short", "--no-mailmap", "--no-notes", start, "--", *names)
             records = read_records(await self._git.output(checkout, *words), 5)
+            if not records:
+                await refuse_unknown(self._roots, self._git, checkout, names, trees=[start])
             lines = log_lines(records[:limit]) or ["no commits touch this path"]
             if len(records) > limit:
                 more = await self._more_commits(checkout, start, names, shown=limit)
@@ -103,7 +105,7 @@ class Repository:
             revisions = [await self._git.resolved(checkout, revision) for revision in (base, target) if revision]
             what = [*(["--cached"] if staged else []), *revisions]
             shape = Shape(is_summary=stat, most_bytes=self._limits.output_bytes)
-            names = names_in(checkout, paths)
+            names = names_in(self._roots, checkout, paths)
             return await difference(self._roots, self._git, checkout, what=what, names=names, shape=shape)
 
     @tool(Effect.READ)
@@ -146,7 +148,7 @@ class Repository:
     async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> GitText:
         """Stage files or directories (`.` for all), deletions too."""
         async with self._opened(repository, change=True) as checkout:
-            return await add(self._roots, self._git, checkout, names_in(checkout, paths))
+            return await add(self._roots, self._git, checkout, names_in(self._roots, checkout, paths))
 
     @tool(Effect.ADD)
     async def git_commit(self, message: str, repository: str = ".") -> GitText:

@@ -14,8 +14,8 @@ async def test_paths_are_staged_by_their_exact_names(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     (world.repository / "folder" / "c.txt").unlink()
     async with world.tools() as tools:
-        answer = await tools.git_add(["a.txt", "folder"], "work")
-    assert answer.text().splitlines() == ["staged 2", "M a.txt", "D folder/c.txt"]
+        answer = await tools.git_add(["work/a.txt", "work/folder"], "work")
+    assert answer.text().splitlines() == ["staged 2", "M work/a.txt", "D work/folder/c.txt"]
     assert world.git("status", "--short").splitlines() == ["M  a.txt", "M  b.txt", "D  folder/c.txt", "?? new.txt"]
 
 
@@ -29,13 +29,13 @@ async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path
     async with world.tools() as tools:
         answer = await tools.git_add(["."], "work")
         assert "nothing to stage" in (await tools.git_add(["."], "work")).text()
-        assert "nothing to stage" in (await tools.git_add(["x.log"], "work")).text()
+        assert "nothing to stage" in (await tools.git_add(["work/x.log"], "work")).text()
     assert answer.text().splitlines() == [
         "staged 3",
-        "A .gitignore",
-        "M a.txt",
-        "A new.txt",
-        "[left out, covered by deny globs: .env, x/id_rsa]",
+        "A work/.gitignore",
+        "M work/a.txt",
+        "A work/new.txt",
+        "[left out, covered by deny globs: work/.env, work/x/id_rsa]",
     ]
     assert answer.facts().items() >= {"staged": 3, "left_out": 2}.items()
 
@@ -46,21 +46,23 @@ async def test_a_denied_path_that_is_named_is_refused(tmp_path: Path) -> None:
     world.write(".env", "KEY=1\n")
     async with world.tools() as tools:
         with pytest.raises(DeniedPath):
-            await tools.git_add(["a.txt", ".env"], "work")
+            await tools.git_add(["work/a.txt", "work/.env"], "work")
     assert " M a.txt" in world.git("status", "--short")
 
 
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("nowhere", NotFound),
+        ("work/nowhere", NotFound),
+        ("a.txt", OutsideRoot),
         ("../work/a.txt", InvalidPath),
         ("/etc/passwd", OutsideRoot),
         ("", InvalidPath),
-        ("--all", NotFound),
-        ("-A", NotFound),
-        (":/", NotFound),
-        ("*", NotFound),
+        ("work/--all", NotFound),
+        ("--all", OutsideRoot),
+        ("work/-A", NotFound),
+        ("work/:/", NotFound),
+        ("work/*", NotFound),
     ],
 )
 async def test_a_path_that_is_none_is_refused(tmp_path: Path, path: str, error: type[Exception]) -> None:
@@ -68,7 +70,7 @@ async def test_a_path_that_is_none_is_refused(tmp_path: Path, path: str, error: 
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(error):
-            await tools.git_add(["a.txt", path], "work")
+            await tools.git_add(["work/a.txt", path], "work")
     assert " M a.txt" in world.git("status", "--short")
 
 
@@ -80,7 +82,7 @@ async def test_a_link_is_staged_as_a_link_and_not_gone_through(tmp_path: Path) -
     async with world.tools() as tools:
         await tools.git_add(["."], "work")
         with pytest.raises((GitRefused, OutsideRoot)):
-            await tools.git_add(["directory-link/canary"], "work")
+            await tools.git_add(["work/directory-link/canary"], "work")
     assert {line.split()[0] for line in world.git("ls-files", "--stage").splitlines()} == {"120000"}
 
 
@@ -90,7 +92,7 @@ async def test_a_repository_in_the_work_tree_is_left_out(tmp_path: Path) -> None
     world.git("init", "--quiet", "inner")
     world.git("commit", "--quiet", "--allow-empty", "-m", "x", cwd=world.repository / "inner")
     async with world.tools() as tools:
-        assert "[left out, repositories of their own: inner/]" in (await tools.git_add(["."], "work")).text()
+        assert "[left out, repositories of their own: work/inner/]" in (await tools.git_add(["."], "work")).text()
     assert "inner" not in world.git("ls-files")
 
 
@@ -102,7 +104,7 @@ async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match=r"x\.bin: the filter lfs"):
             await tools.git_add(["."], "work")
-        assert "staged 2" in (await tools.git_add([".gitattributes", "a.txt"], "work")).text()
+        assert "staged 2" in (await tools.git_add(["work/.gitattributes", "work/a.txt"], "work")).text()
 
 
 async def test_a_commit_tells_its_id_branch_and_summary(tmp_path: Path) -> None:
@@ -125,11 +127,11 @@ async def test_the_first_commit_and_one_on_a_detached_head(tmp_path: Path) -> No
     world = World(tmp_path).created()
     world.write("a", "x\n")
     async with world.tools() as tools:
-        await tools.git_add(["a"], "work")
+        await tools.git_add(["work/a"], "work")
         assert "on main: first" in (await tools.git_commit("first", "work")).text()
         world.git("checkout", "--quiet", "--detach")
         world.write("a", "y\n")
-        await tools.git_add(["a"], "work")
+        await tools.git_add(["work/a"], "work")
         assert "on detached HEAD: second" in (await tools.git_commit("second", "work")).text()
 
 

@@ -232,7 +232,7 @@ async def test_a_directory_exchanged_for_a_link_lets_nothing_out_or_in(tmp_path:
                     if tool == "git_diff":
                         text = (await tools.git_diff("work")).text()
                     else:
-                        text = (await tools.git_add(["d"], "work")).text()
+                        text = (await tools.git_add(["work/d"], "work")).text()
                         world.git("reset", "--quiet", check=False)
                 except CoreError as error:
                     text = str(error)

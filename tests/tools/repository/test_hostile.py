@@ -72,7 +72,7 @@ async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
         said = "\n".join(await answers(tools))
     assert snapshot(world) == before
     assert "canary" not in said
-    assert " M a.txt" in said
+    assert " M work/a.txt" in said
     assert "core.worktree" in said
 
 

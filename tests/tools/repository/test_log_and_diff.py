@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot
+from coretools.sandbox.roots import RootSpec
 from coretools.settings import Limits
 from tests.tools.repository.world import World
 
@@ -39,10 +40,10 @@ async def test_the_log_of_a_path_and_of_a_revision(tmp_path: Path) -> None:
     """repository-6: both narrow it."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
-        assert "second" not in (await tools.git_log("work", path="folder")).text()
+        assert "second" not in (await tools.git_log("work", path="work/folder")).text()
         assert "second" in (await tools.git_log("work", path=str(world.repository / "b.txt"))).text()
         assert "second" not in (await tools.git_log("work", "main~1")).text()
-        assert (await tools.git_log("work", path="nowhere")).text() == "no commits touch this path"
+        assert (await tools.git_log("work", path="work/new.txt")).text() == "no commits touch this path"
 
 
 async def test_no_text_of_a_commit_repaints_the_answer(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ async def test_the_three_differences(tmp_path: Path) -> None:
         since = (await tools.git_diff("work", base="HEAD")).text()
         between = (await tools.git_diff("work", base="HEAD~1", target="HEAD")).text()
         staged_since = (await tools.git_diff("work", staged=True, base="HEAD~1")).text()
-    assert unstaged.splitlines()[0] == "diff --git a/a.txt b/a.txt"
+    assert unstaged.splitlines()[0] == "diff --git a/work/a.txt b/work/a.txt"
     assert ("+unstaged" in unstaged, "+staged" in unstaged) == (True, False)
     assert ("+unstaged" in staged, "-two\n+staged" in staged) == (False, True)
     assert ("+unstaged" in since, "-two\n+staged" in since) == (True, True)
@@ -76,11 +77,11 @@ async def test_a_difference_of_paths_and_its_summary(tmp_path: Path) -> None:
     """repository-7: paths narrow it; `stat` says only which files."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
-        assert (await tools.git_diff("work", ["folder", "new.txt"])).text() == "no differences"
-        assert "+unstaged" in (await tools.git_diff("work", ["a.txt"])).text()
+        assert (await tools.git_diff("work", ["work/folder", "work/new.txt"])).text() == "no differences"
+        assert "+unstaged" in (await tools.git_diff("work", ["work/a.txt"])).text()
         assert "+unstaged" in (await tools.git_diff("work", [str(world.repository / "a.txt")])).text()
         stat = (await tools.git_diff("work", base="HEAD", stat=True)).text()
-    assert stat.splitlines()[-1] == " 2 files changed, 2 insertions(+), 2 deletions(-)"
+    assert stat.splitlines() == ["work/a.txt | +1 -1", "work/b.txt | +1 -1", "2 files changed, +2 -2 lines"]
 
 
 async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
         answer = await tools.git_diff("work")
     assert "bytes left out ...]" in answer.text()
     assert "+line 4999" in answer.text()
-    assert answer.text().startswith("diff --git a/a.txt b/a.txt")
+    assert answer.text().startswith("diff --git a/work/a.txt b/work/a.txt")
     assert 50_000 < int(str(answer.facts()["dropped_bytes"])) < 100_000
 
 
@@ -115,7 +116,7 @@ async def test_denied_content_is_in_no_difference(tmp_path: Path) -> None:
             await tools.git_diff("work", staged=True),
             await tools.git_diff("work", base="HEAD"),
             await tools.git_diff("work", base="HEAD~1", target="HEAD"),
-            await tools.git_diff("work", ["sub", "thing"], staged=True),
+            await tools.git_diff("work", ["work/sub", "work/thing"], staged=True),
             await tools.git_log("work"),
         ]
         for name in (".env", "sub/.env.local", "thing/id_rsa"):
@@ -123,7 +124,7 @@ async def test_denied_content_is_in_no_difference(tmp_path: Path) -> None:
                 await tools.git_diff("work", [name])
     texts = "\n".join(answer.text() for answer in answers).replace("+KEY=hidden-2", "", 3)
     assert "hidden" not in texts.replace("covered", "")
-    assert "[not shown, covered by deny globs: .env]" in answers[0].text()
+    assert "[not shown, covered by deny globs: work/.env]" in answers[0].text()
     assert "+harmless" in answers[3].text()
     # Renamed to an open name, the content is open: the file itself can be read there.
     assert "+KEY=hidden-2" in answers[1].text()
@@ -175,8 +176,8 @@ async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
     (world.root / "beside").write_text("beside\n")
     async with world.tools() as tools:
         for path in ("/dev/null", str(world.canary), str(world.root / "beside")):
-            with pytest.raises(OutsideRoot, match="not in the work tree"):
-                await tools.git_diff("work", [path, "a.txt"])
+            with pytest.raises(OutsideRoot):
+                await tools.git_diff("work", [path, "work/a.txt"])
         for path in ("../beside", "folder/../../beside", ".."):
             with pytest.raises(InvalidPath):
                 await tools.git_log("work", path=path)
@@ -184,7 +185,10 @@ async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
             with pytest.raises(InvalidPath):
                 await tools.git_diff("work", [path])
         for path in (":(top)", ":/", ":!a.txt", "*", "--output=x", "-"):
-            assert (await tools.git_diff("work", [path])).text() == "no differences"
+            with pytest.raises(OutsideRoot):
+                await tools.git_diff("work", [path])
+            with pytest.raises(NotFound, match="matches nothing"):
+                await tools.git_diff("work", [f"work/{path}"])
 
 
 async def test_git_s_own_reason_is_told(tmp_path: Path) -> None:
@@ -194,3 +198,48 @@ async def test_git_s_own_reason_is_told(tmp_path: Path) -> None:
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match=r"^git status: .*index"):
             await tools.git_status("work")
+
+
+async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> None:
+    """repository-36: it begins at the root, whichever repository is meant; git's answers fit any tool."""
+    world = World(tmp_path).filled()
+    beside = world.top / "beside"
+    beside.mkdir()
+    world.git("clone", "--quiet", str(world.repository), str(beside / "copy"))
+    (beside / "copy" / "b.txt").write_text("changed\n")
+    (world.repository / "folder" / "a.txt").write_text("untracked\n")
+    async with world.tools(roots=(RootSpec(str(beside)),)) as tools:
+        with pytest.raises(OutsideRoot, match=r"paths begin at the root, as in every tool: name work/b\.txt$"):
+            await tools.git_log("work", path="b.txt")
+        inner = (await tools.git_diff("work/folder", ["work/a.txt"])).text()
+        assert inner.splitlines()[0] == "diff --git a/work/a.txt b/work/a.txt"
+        assert "+unstaged" in (await tools.git_diff("work", ["."])).text()
+        status = await tools.git_status(str(beside / "copy"))
+        shown = [entry["path"] for entry in status.entries]
+        assert shown == [str(beside / "copy" / "b.txt")]
+        patch = (await tools.git_diff(str(beside / "copy"), shown)).text()
+        assert patch.splitlines()[2:4] == [f"--- {shown[0]}", f"+++ {shown[0]}"]
+        assert "second" in (await tools.git_log(str(beside / "copy"), path=shown[0])).text()
+
+
+async def test_a_path_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
+    """repository-36: an answer of nothing would be taken for "nothing changed there"; what is only in git matches."""
+    world = World(tmp_path).filled()
+    world.git("rm", "--quiet", "-r", "--cached", "folder")
+    (world.repository / "folder" / "c.txt").unlink()
+    (world.repository / "folder").rmdir()
+    world.git("commit", "--quiet", "-m", "without")
+    async with world.tools() as tools:
+        for call in (
+            lambda: tools.git_diff("work", ["work/nowhere"]),
+            lambda: tools.git_diff("work", ["work/folder"]),
+            lambda: tools.git_diff("work", ["work/nowhere"], base="HEAD~1", target="HEAD"),
+            lambda: tools.git_log("work", path="work/nowhere"),
+            lambda: tools.git_log("work", path="work/folder/nowhere"),
+        ):
+            with pytest.raises(NotFound, match="matches nothing, neither in the work tree nor in git"):
+                await call()
+        assert (
+            await tools.git_diff("work", ["work/folder"], base="HEAD~1", target="HEAD~1")
+        ).text() == "no differences"
+        assert "without" in (await tools.git_log("work", path="work/folder")).text()

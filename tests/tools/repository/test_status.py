@@ -18,16 +18,16 @@ async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         status = await tools.git_status("work")
-    assert status.text().splitlines() == ["branch main", " M a.txt", "M  b.txt", "?? new.txt"]
+    assert status.text().splitlines() == ["branch main", " M work/a.txt", "M  work/b.txt", "?? work/new.txt"]
     assert status.model_dump(include={"branch", "head", "clean", "entries", "omitted"}) == {
         "branch": "main",
         "head": world.git("rev-parse", "HEAD"),
         "clean": False,
         "omitted": 0,
         "entries": [
-            {"path": "a.txt", "staged": "", "unstaged": "modified"},
-            {"path": "b.txt", "staged": "modified", "unstaged": ""},
-            {"path": "new.txt", "staged": "", "unstaged": "untracked"},
+            {"path": "work/a.txt", "staged": "", "unstaged": "modified"},
+            {"path": "work/b.txt", "staged": "modified", "unstaged": ""},
+            {"path": "work/new.txt", "staged": "", "unstaged": "untracked"},
         ],
     }
 
@@ -83,8 +83,8 @@ async def test_a_rename_shows_both_names(tmp_path: Path) -> None:
     world.git("mv", "folder/c.txt", "folder/d -> e.txt")
     async with world.tools() as tools:
         status = await tools.git_status("work")
-    assert 'R  folder/c.txt -> "folder/d -> e.txt"' in status.text().splitlines()
-    assert status.entries[-2]["from"] == "folder/c.txt"
+    assert 'R  work/folder/c.txt -> "work/folder/d -> e.txt"' in status.text().splitlines()
+    assert status.entries[-2]["from"] == "work/folder/c.txt"
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ async def test_any_name_is_shown_staged_and_committed(tmp_path: Path, name: str)
     world = World(tmp_path).created()
     world.write(name, "content\n")
     async with world.tools() as tools:
-        assert [entry["path"] for entry in (await tools.git_status("work")).entries] == [name]
-        await tools.git_add([name], "work")
-        assert "+content" in (await tools.git_diff("work", [name], staged=True)).text()
+        assert [entry["path"] for entry in (await tools.git_status("work")).entries] == [f"work/{name}"]
+        await tools.git_add([f"work/{name}"], "work")
+        assert "+content" in (await tools.git_diff("work", [f"work/{name}"], staged=True)).text()
         await tools.git_commit("with it", "work")
         assert (await tools.git_status("work")).clean
-        assert "with it" in (await tools.git_log("work", path=name)).text()
+        assert "with it" in (await tools.git_log("work", path=f"work/{name}")).text()
 
 
 async def test_a_name_that_is_no_utf_8_is_shown_and_staged(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ async def test_a_name_that_is_no_utf_8_is_shown_and_staged(tmp_path: Path) -> No
     world.write(os.fsdecode(b"caf\xe9"), "x")
     async with world.tools() as tools:
         status = await tools.git_status("work")
-        assert [entry["path"] for entry in status.entries] == ["caf\\xe9"]
-        assert '?? "caf\\xe9"' in status.text()
+        assert [entry["path"] for entry in status.entries] == ["work/caf\\xe9"]
+        assert '?? "work/caf\\xe9"' in status.text()
         await tools.git_add(["."], "work")
-        assert 'A  "caf\\xe9"' in (await tools.git_status("work")).text()
+        assert 'A  "work/caf\\xe9"' in (await tools.git_status("work")).text()
 
 
 async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
     world.git("merge", "side", check=False)
     async with world.tools() as tools:
         status = await tools.git_status("work")
-        assert status.entries == [{"path": "a", "staged": "conflict", "unstaged": "both modified"}]
-        assert status.text().splitlines() == ["branch main, merge in progress", "UU a"]
-        with pytest.raises(GitRefused, match="conflicts are not resolved: a"):
+        assert status.entries == [{"path": "work/a", "staged": "conflict", "unstaged": "both modified"}]
+        assert status.text().splitlines() == ["branch main, merge in progress", "UU work/a"]
+        with pytest.raises(GitRefused, match="conflicts are not resolved: work/a"):
             await tools.git_commit("merged", "work")
         assert "<<<<<<<" in (await tools.git_diff("work")).text()
         world.write("a", "both\n")
-        assert "resolved a" in (await tools.git_add(["a"], "work")).text()
+        assert "resolved work/a" in (await tools.git_add(["work/a"], "work")).text()
         assert "on main: merged" in (await tools.git_commit("merged", "work")).text()
     assert len(world.git("rev-list", "--parents", "-1", "HEAD").split()) == 3
 
@@ -166,7 +166,7 @@ async def test_a_work_tree_of_another_repository_is_used(tmp_path: Path) -> None
     async with world.tools() as tools:
         assert (await tools.git_current_branch("tree")).text() == "other"
         (world.root / "tree" / "x").write_text("x\n")
-        await tools.git_add(["x"], "tree")
+        await tools.git_add(["tree/x"], "tree")
         assert "on other: in the tree" in (await tools.git_commit("in the tree", "tree")).text()
         assert (await tools.git_status("tree")).clean
     assert world.git("log", "-1", "--format=%s", "other") == "in the tree"
@@ -273,7 +273,7 @@ async def test_a_repository_of_another_user_is_used(tmp_path: Path) -> None:
     assert "dubious ownership" in world.git("status", check=False)
     async with world.tools() as tools:
         assert (await tools.git_status("work")).branch == "main"
-        await tools.git_add(["a.txt"], "work")
+        await tools.git_add(["work/a.txt"], "work")
         assert "on main: message" in (await tools.git_commit("message", "work")).text()
 
 
