@@ -218,7 +218,10 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
         shown = [entry["path"] for entry in status.entries]
         assert shown == [str(beside / "copy" / "b.txt")]
         patch = (await tools.git_diff(str(beside / "copy"), shown)).text()
-        assert patch.splitlines()[2:4] == [f"--- {shown[0]}", f"+++ {shown[0]}"]
+        assert [line for line in patch.splitlines() if line.startswith(("---", "+++"))] == [
+            f"--- {shown[0]}",
+            f"+++ {shown[0]}",
+        ]
         assert "second" in (await tools.git_log(str(beside / "copy"), path=shown[0])).text()
 
 
