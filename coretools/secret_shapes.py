@@ -3,6 +3,8 @@
 Facts of the shapes: the issuers' own documentation and the rules of gitleaks (config/gitleaks.toml), read 2026-11-22;
 the expressions are our own. Every expression begins with a literal or at the start of a run, repeats are possessive or
 bounded, and no repeat stands inside another over the same characters: the work grows with the length of the text only.
+A group is repeated in an atomic group, `(?>(?:...)*)`: before CPython 3.11.5 a possessive repeat of a group keeps what
+its last, failed turn took (gh-106052).
 """
 
 import re
@@ -25,7 +27,7 @@ _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
 
 _TOKENS = {
     "aws": r"AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])|(?:ASIA|ABIA|ACCA)(?=[A-Z]{0,15}[0-9])[A-Z0-9]{16}+(?![A-Za-z0-9_])",
-    "github": r"gh[pousr]_[A-Za-z0-9_]{30,}+(?:\.[A-Za-z0-9_-]{10,}+){0,2}+|github_pat_[A-Za-z0-9_]{30,}+",
+    "github": r"gh[pousr]_[A-Za-z0-9_]{30,}+(?>(?:\.[A-Za-z0-9_-]{10,}+){0,2})|github_pat_[A-Za-z0-9_]{30,}+",
     "gitlab": r"gl(?:pat|ptt|dt|rtr?|cbt|ft|imt|agent|oas|soat|ffct|wt)-[A-Za-z0-9_.-]{20,}+"
     rf"|GR1348941{_WORD}{{20,}}+",
     "slack": r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}+|xapp-[A-Za-z0-9-]{20,}+",
@@ -55,7 +57,7 @@ _TOKEN_HINTS = (
 
 _JWT = (
     r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))eyJ[A-Za-z0-9_-]{8,2048}+\."
-    r"(?:eyJ[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+){0,3}+|[A-Za-z0-9_-]*+(?:\.[A-Za-z0-9_-]++){2,3}+)"
+    r"(?:eyJ[A-Za-z0-9_-]{4,}+(?>(?:\.[A-Za-z0-9_-]*+){0,3})|[A-Za-z0-9_-]*+(?>(?:\.[A-Za-z0-9_-]++){2,3}))"
 )
 """JWS and JWE in compact form (RFC 7515, 7516): the header is `{"...`, hence `eyJ`; a cut one is taken too."""
 
@@ -89,14 +91,14 @@ _INNER = (
 
 _BASE64 = "[A-Za-z0-9+/=]"
 _EDGE = r"[ \t>|\"'+#*]{0,20}+"
-_TAIL = r"(?:\\[nr]|[\\\"',;+ \t]){0,12}+\r?"
+_TAIL = r"(?>(?:\\[nr]|[\\\"',;+ \t]){0,12})\r?"
 _NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _LINE = rf"{_EDGE}{_BASE64}{{16,}}+{_TAIL}(?:\n|\Z)"
 _KEY = (
     rf"(?P<begin>-----BEGIN {_NAME})"
-    rf"(?:(?P<inline>(?:\\[nrt]|{_BASE64}++)++)"
-    rf"|{_TAIL}\n(?:[A-Za-z]{{1,12}}(?:-[A-Za-z]{{1,12}})?: [^\n]{{0,200}}\n)*+(?:[ \t]*+\r?\n)?"
-    rf"(?P<first>{_LINE})?(?:{_LINE})*+"
+    rf"(?:(?P<inline>(?>(?:\\[nrt]|{_BASE64}++)+))"
+    rf"|{_TAIL}\n(?>(?:[A-Za-z]{{1,12}}(?:-[A-Za-z]{{1,12}})?: [^\n]{{0,200}}\n)*)(?:[ \t]*+\r?\n)?"
+    rf"(?P<first>{_LINE})?(?>(?:{_LINE})*)"
     rf"(?P<short>{_EDGE}{_BASE64}{{1,80}}+{_TAIL}\n?(?={_EDGE}-----END|\Z))?)?"
     rf"(?P<end>{_EDGE}-----END {_NAME})?"
 )
@@ -206,6 +208,8 @@ def open_key(lines: str) -> Open | None:
     if at >= 0:
         last = compiled(_KEY).match(lines, at)
     if last and last.end() == len(lines) and not last["end"]:
-        return Open(at, f"{last['begin']}\n{last['first'] or ''}{last['short'] or ''}")
+        # Without a first line of base64 it may still turn out to be no key: then all of it is shown.
+        kept = f"{last['begin']}\n{last['first']}{last['short'] or ''}" if last["first"] else lines[at:]
+        return Open(at, kept)
     start = _long_lines_before(lines, len(lines), max(0, len(lines) - MOST_BEFORE_END))
     return Open(start, lines[start:]) if start < len(lines) else None

@@ -3,13 +3,17 @@
 The tokens are put together here so that no scanner takes this file for a leak.
 """
 
+import ast
 import base64
 import logging
 import random
+import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+import coretools
 from coretools.excerpt import Excerpt, Excerpter
 from coretools.log_lines import TextLines
 from coretools.redact import Redactor, secret_values, whole_lines
@@ -303,6 +307,37 @@ def test_no_border_between_pieces_lets_a_credential_through(text: str) -> None:
         assert stream.feed(data[:border]) + stream.feed(data[border:]) + stream.end() == whole, border
     stream = StreamRedactor(KNOWING)
     assert b"".join(stream.feed(data[at : at + 1]) for at in range(len(data))) + stream.end() == whole
+
+
+KEY_LINES = [
+    *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "MIIE" + "aB3/" * 15, "MIIEaB3/aB", "abcd="),
+    *("hello", "this is more", "Key: a", "Proc-Type: 4,ENCRYPTED", "\\n", "> ", " ", "TOKEN=abc12345"),
+]
+
+
+def test_lines_that_only_look_like_a_key_are_shown_whole_wherever_they_are_cut() -> None:
+    """secrets-6: on every patch release of Python, no character of a line is lost beside a border."""
+    for seed in range(60):
+        chance = random.Random(seed)
+        data = "".join(chance.choice(KEY_LINES) + "\n" for _ in range(8)).encode()
+        whole = PLAIN.data(data)
+        for border in range(len(data) + 1):
+            stream = StreamRedactor(PLAIN)
+            assert stream.feed(data[:border]) + stream.feed(data[border:]) + stream.end() == whole, (seed, border)
+
+
+REPEATED_GROUP = re.compile(r"\)(?:[*+?]|\{\{?[0-9]*,?[0-9]*\}\}?)\+")
+A_CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+
+
+def test_no_expression_repeats_a_group_possessively() -> None:
+    """secrets-6: before CPython 3.11.5 such a repeat keeps what its last, failed turn took (gh-106052)."""
+    assert REPEATED_GROUP.search(A_CLASS.sub("", r"(?:a[)]b?c){{0,2}}+"))
+    for path in Path(coretools.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = REPEATED_GROUP.search(A_CLASS.sub("", node.value))
+                assert found is None, f"{path}:{node.lineno}: write (?>(?:...)*) for (?:...)*+"
 
 
 @pytest.mark.parametrize("seed", range(100))
