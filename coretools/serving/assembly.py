@@ -32,7 +32,9 @@ from coretools.settings import Asking, Limits, Settings
 from coretools.tools.ci.tools import Ci
 from coretools.tools.commands.tools import Commands
 from coretools.tools.diagnostics import Diagnostics
+from coretools.tools.explanations import Explanations
 from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.network import Network
 from coretools.tools.repository.tools import Repository
 from coretools.tools.search.tools import Search
 
@@ -60,6 +62,7 @@ class Assembly:
     dispatcher: Dispatcher
     domains: Domains
     tasks: Tasks
+    network: Network
 
     def extensions(self, asking: Asking) -> "tuple[Extension, ...]":
         """What is served beside the protocol's own methods: tasks and views."""
@@ -94,6 +97,7 @@ class Assembly:
             "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
             "which takes one program and its arguments, not shell text."
         )
+        lines.append(self.network.instruction(self.runner.tier))
         return "\n".join(lines)
 
 
@@ -139,8 +143,9 @@ async def assembled(
                 graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
                 graph.offer(LOCAL)  # what can't be offered ends the start
                 dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
+                network = Network(settings.policy.confinement.network)
                 yield Assembly(
-                    roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks
+                    roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks, network
                 )
             finally:
                 await tasks.close()
@@ -164,9 +169,15 @@ def registry_of(
     registry.add_set("filesystem", Filesystem(roots, settings.limits))
     registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
-    registry.add_set("ci", Ci(roots, runner, settings.limits, redactor=redactor), context=("ci",))
-    registry.add_set("commands", Commands(roots, runs, settings.limits, redactor=redactor, programs=runner.programs))
-    registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits, domains=domains))
+    network = Network(settings.policy.confinement.network)
+    explanations = Explanations(network.explanation)
+    ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations)
+    registry.add_set("ci", ci, context=("ci",))
+    commands = Commands(
+        roots, runs, settings.limits, redactor=redactor, programs=runner.programs, explanations=explanations
+    )
+    registry.add_set("commands", commands)
+    registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits, domains=domains, network=network))
     return registry
 
 

@@ -33,5 +33,6 @@ async def prepare(assembly: Assembly) -> None:
     level = logging.INFO if holding.tier == "full" else logging.WARNING
     missing = "".join(f"; not {tier}: {why}" for tier, why in holding.missing.items())
     logger.log(level, "commands are held in tier %s%s", holding.tier, missing)
+    logger.info("network: %s", assembly.network.state(holding.tier))
     if not holding.is_permitted:
         logger.warning("no command is run in tier %s (--allow-unconfined, --require-tier)", holding.tier)

@@ -20,6 +20,7 @@ from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
 from coretools.tools.ci.output import plain
+from coretools.tools.network import Network
 
 PACKAGES = ("mcp", "pydantic", "anyio", "GitPython")
 """Installed packages whose version decides how the server behaves."""
@@ -52,6 +53,8 @@ class DiagnosticsReport(Result):
     resolver: str
     tier: str
     """How commands are held: `full`, `landlock` or `none`."""
+    network: str
+    """Whether commands may use the network, and who decides."""
     missing_tiers: dict[str, str]
     """Stronger tiers, and why they can't be had here."""
     protections: dict[str, bool]
@@ -66,6 +69,7 @@ class DiagnosticsReport(Result):
             *(f"root: {root}" for root in self.roots),
             f"paths resolved by: {self.resolver}",
             f"commands are held in tier: {self.tier}",
+            f"network: {self.network}",
             *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
@@ -81,7 +85,8 @@ class DiagnosticsReport(Result):
 class Diagnostics:
     """Tools about the server itself."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains) -> None:
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains, network: Network) -> None:
+        self._network = network
         self._roots = roots
         self._runner = runner
         self._confined = Confined(runner, domains)
@@ -97,6 +102,7 @@ class Diagnostics:
             roots=[f"{root.path} ({'read and write' if root.writable else 'read only'})" for root in self._roots],
             resolver=self._roots.resolver,
             tier=holding.tier,
+            network=self._network.state(holding.tier),
             missing_tiers=dict(holding.missing),
             protections=self._protections(holding),
             limits=asdict(self._limits),

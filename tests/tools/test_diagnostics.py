@@ -15,6 +15,7 @@ from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
+from coretools.tools.network import Network
 
 
 async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: dict[str, str]) -> DiagnosticsReport:
@@ -23,7 +24,9 @@ async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: 
         runner = Runner(limits, environment)
         try:
             with closing(Domains()) as domains:
-                return await Diagnostics(roots, runner, limits, domains=domains).get_diagnostics()
+                return await Diagnostics(
+                    roots, runner, limits, domains=domains, network=Network("deny")
+                ).get_diagnostics()
         finally:
             await runner.close()
 
@@ -76,7 +79,9 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
         runner = Runner(limits, environment())
         try:
             with closing(Domains()) as domains:
-                report = await Diagnostics(roots, runner, limits, domains=domains).get_diagnostics()
+                report = await Diagnostics(
+                    roots, runner, limits, domains=domains, network=Network("deny")
+                ).get_diagnostics()
         finally:
             await runner.close()
     assert report.versions["git"] == "unknown (root-gone)"

@@ -136,6 +136,8 @@ class RoleSection(_Section):
     """Nothing that changes anything, whatever the profile and the roots say."""
     deny: tuple[str, ...] = ()
     """Globs of paths to deny beside those of the flags."""
+    network: Literal["allow", "deny", ""] = ""
+    """Whether commands may use the network; by default as the flags and the policy file say."""
     requests_per_second: float = Field(default=50.0, ge=0)
     """Of one principal, on average; 0 is no limit."""
     burst: Positive = 100

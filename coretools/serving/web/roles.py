@@ -69,8 +69,10 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
     profile = section.profile or base.profile
     if profile not in PROFILES:
         raise BadSetting(f"role {name}: profile {profile!r}: there are {', '.join(PROFILES)}")
+    confinement = base.policy.confinement
     settings = replace(
         base,
+        policy=replace(base.policy, confinement=replace(confinement, network=section.network or confinement.network)),
         roots=roots,
         profile=profile,
         read_only=base.read_only or section.read_only,

@@ -11,6 +11,7 @@ from coretools.process.runner import Completed
 from coretools.result import Result
 from coretools.tools.ci.output import plain, shortened
 from coretools.tools.ci.report import Failure, Report
+from coretools.tools.explanations import NONE, Explanations, lines_of
 
 SHOWN_IF_OK = 2_000
 """Characters of a build's output that are worth showing when it succeeded."""
@@ -48,11 +49,14 @@ class Ended:
     """Both streams, without terminal escapes."""
     dropped_bytes: int
     """Of what the runs printed, not kept."""
+    notes: tuple[str, ...] = ()
+    """What explains a failure that its own message does not name."""
 
     @classmethod
-    def of(cls, runs: Sequence[Completed], output: str) -> Self:
+    def of(cls, runs: Sequence[Completed], output: str, explanations: Explanations = NONE) -> Self:
         """Several runs in a row as one; the last one decides."""
         last = runs[-1]
+        notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=output)
         return cls(
             command="; ".join(join(run.argv) for run in runs),
             exit_code=None if last.signal else last.exit_code,
@@ -66,6 +70,7 @@ class Ended:
             made=tuple(path for run in runs for path in run.made),
             output=output,
             dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
+            notes=notes,
         )
 
     @property
@@ -104,7 +109,7 @@ class EndedResult(Result):
 
     def facts(self) -> dict[str, object]:
         """What a program may want beside the text."""
-        return {
+        facts: dict[str, object] = {
             "exit_code": self.ended.exit_code,
             "signal": self.ended.signal,
             "timed_out": self.ended.timed_out,
@@ -112,7 +117,13 @@ class EndedResult(Result):
             "peak_memory_bytes": self.ended.peak_memory_bytes,
             "stragglers_stopped": self.ended.stragglers_stopped,
             "tier": self.ended.tier,
-        } | ({"made": list(self.ended.made)} if self.ended.made else {})
+        }
+        facts |= {"made": list(self.ended.made)} if self.ended.made else {}
+        return facts | ({"notes": list(self.ended.notes)} if self.ended.notes else {})
+
+    def remarks(self) -> list[str]:
+        """Lines that stand between the first line and the output."""
+        return [*lines_of(self.ended.notes), *made_lines(self.ended.made)]
 
 
 class StepsResult(EndedResult):
@@ -126,7 +137,7 @@ class StepsResult(EndedResult):
         shown = shortened(self.ended.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
         head = f"{self.ended.verdict()} in {self.ended.duration_seconds:.1f} s ({self.ended.command})"
         dropped = f"[{self.ended.dropped_bytes} bytes of output not kept]" if self.ended.dropped_bytes else ""
-        return "\n".join(part for part in (head, self.chosen, dropped, *made_lines(self.ended.made), shown) if part)
+        return "\n".join(part for part in (head, self.chosen, dropped, *self.remarks(), shown) if part)
 
 
 _SHORT_SCHEMA = ConfigDict(frozen=True, extra="ignore")
@@ -191,7 +202,7 @@ class SuiteReport(EndedResult):
         if self.failed:
             lines[0] += f": {self.ended.verdict()}"
         lines += [self.chosen] if self.chosen else []
-        lines += made_lines(self.ended.made)
+        lines += self.remarks()
         if self.ended.dropped_bytes:
             lines.append(f"[{self.ended.dropped_bytes} bytes of output not kept; counts in them are missing]")
         lines += [failure.sentence() for failure in self.failures]

@@ -32,6 +32,7 @@ from coretools.tools.ci.read_go import shown as go_shown
 from coretools.tools.ci.results import Ended, StepsResult, SuiteReport
 from coretools.tools.ci.view import ProjectView
 from coretools.tools.commands.starting import open_to_start, timeout
+from coretools.tools.explanations import NONE, Explanations
 
 ENVIRONMENT = {"CI": "true"}
 """For builds, tests and restores, as every CI service sets it: no watch mode, no prompts, lock files left alone."""
@@ -46,8 +47,17 @@ Value = TypeVar("Value")
 class Ci:
     """Tools that start the project's own programs."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        runner: Runner,
+        limits: Limits,
+        *,
+        redactor: Redactor | None = None,
+        explanations: Explanations = NONE,
+    ) -> None:
         self._roots = roots
+        self._explanations = explanations
         self._redactor = redactor
         self._runner = runner
         self._limits = limits
@@ -155,12 +165,13 @@ class Ci:
         if report is not None:
             report = replace(report, failures=tuple(view.located(failure) for failure in report.failures))
         output = streams(plain(said if events is stdout else go_shown(said)), plain(stderr))
-        return SuiteReport.of(Ended.of(runs, output), report, chosen=chosen)
+        return SuiteReport.of(Ended.of(runs, output, self._explanations), report, chosen=chosen)
 
     def _steps_result(self, runs: Sequence[Completed], chosen: str) -> StepsResult:
         """Runs in a worker thread."""
         printed_by = (streams(printed(run.stdout, self._redactor), printed(run.stderr, self._redactor)) for run in runs)
-        return StepsResult(ended=Ended.of(runs, "\n".join(filter(None, printed_by))), chosen=chosen)
+        output = "\n".join(filter(None, printed_by))
+        return StepsResult(ended=Ended.of(runs, output, self._explanations), chosen=chosen)
 
     def _kept(self, excerpt: Excerpt) -> str:
         return excerpt.text() if self._redactor is None else without_escapes(whole_lines(excerpt).text())

@@ -8,6 +8,7 @@ from coretools.process.runs import Run
 from coretools.redact import Redactor
 from coretools.result import Result
 from coretools.tools.ci.output import plain, printed, streams, visible
+from coretools.tools.explanations import LOOKED_AT, Explanations, lines_of
 
 ARGV_CHARACTERS = 80
 """Shown of a command line in a list."""
@@ -84,9 +85,13 @@ class RunReport(Result):
     run: dict[str, object]
     """Facts."""
     is_failure: bool = False
+    notes: tuple[str, ...] = ()
+    """What explains a failure."""
 
     @classmethod
-    def of(cls, run: Run, *, said: str = "", shown: Shown | None = None, kind: str = "") -> "RunReport":
+    def of(
+        cls, run: Run, *, said: str = "", shown: Shown | None = None, kind: str = "", notes: tuple[str, ...] = ()
+    ) -> "RunReport":
         """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
         shown = shown or Shown("")
         run.told = max(run.told, shown.stop)
@@ -95,7 +100,8 @@ class RunReport(Result):
             headline=", ".join(part for part in (*_standing(run), said) if part),
             output=shown.text,
             note=shown.note,
-            run=facts_of(run) | ({"kind": kind} if kind else {}),
+            run=facts_of(run) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),
+            notes=notes,
             is_failure=failed and not run.stopped_because,
         )
 
@@ -110,7 +116,19 @@ class RunReport(Result):
 
     def text(self) -> str:
         """State, output, and what is missing of it."""
-        return "\n".join(part for part in (f"[{self.headline}]", self.output, self.note) if part)
+        return "\n".join(part for part in (f"[{self.headline}]", *lines_of(self.notes), self.output, self.note) if part)
+
+
+def notes_of(run: Run, explanations: Explanations) -> tuple[str, ...]:
+    """What explains the failure of a run that has ended, or what a run that goes on has met."""
+    output = run.output
+    head = output.read(output.first, LOOKED_AT)
+    stop = output.first + len(head)
+    tail = output.read(max(stop, output.end - LOOKED_AT), LOOKED_AT)
+    text = plain((head + b"\n" + tail).decode("utf-8", "replace"))
+    is_well = run.completed is not None and run.completed.ok
+    tier = run.tier if run.completed is None else run.completed.tier
+    return explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text)
 
 
 class RunList(Result):

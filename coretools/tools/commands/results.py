@@ -1,6 +1,6 @@
 """What `run_command` answers about a command that has ended."""
 
-from coretools.tools.ci.results import EndedResult, made_lines
+from coretools.tools.ci.results import EndedResult
 
 
 class CommandResult(EndedResult):
@@ -20,7 +20,7 @@ class CommandResult(EndedResult):
         lines = [f"[{self.ended.verdict()}]"] if self.failed else []
         if self.ended.stragglers_stopped:
             lines.append(f"[{self.ended.stragglers_stopped} left-over processes stopped]")
-        lines += made_lines(self.ended.made)
+        lines += self.remarks()
         if self.ended.output:
             lines.append(self.ended.output)
         if self.note:

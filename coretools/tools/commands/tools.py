@@ -38,10 +38,12 @@ from coretools.tools.commands.report import (
     last_lines,
     line_of,
     news_of,
+    notes_of,
 )
 from coretools.tools.commands.results import CommandResult
 from coretools.tools.commands.starting import open_to_start, timeout
 from coretools.tools.commands.waiting import Pulse, Until, wait
+from coretools.tools.explanations import NONE, Explanations
 
 _THREADS = 4
 """Patterns and screens at once."""
@@ -79,8 +81,10 @@ class Commands:
         *,
         redactor: Redactor | None = None,
         programs: ProgramPolicy | None = None,
+        explanations: Explanations = NONE,
     ) -> None:
         """`programs` says which commands a person is asked about first."""
+        self._explanations = explanations
         self._roots = roots
         self._programs = programs
         self._redactor = redactor
@@ -148,7 +152,7 @@ class Commands:
             "quiet": f"quiet for {quiet_seconds or 0:g} s",
             "time": f"nothing of it within {seconds:g} s" if pattern or quiet_seconds else f"{seconds:g} s are over",
         }
-        return RunReport.of(found, said=said[came], shown=await self._news(found), kind=came)
+        return self._report(found, said=said[came], shown=await self._news(found), kind=came)
 
     @tool(Effect.READ, profiles=("dev", "ci"))
     async def read_run(
@@ -171,7 +175,7 @@ class Commands:
             shown = from_offset(found, offset or 0, most, lines=head)
         else:
             shown = await self._news(found)
-        return RunReport.of(found, shown=shown)
+        return self._report(found, shown=shown)
 
     @tool(Effect.CHANGE, open_world=True)
     async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NOBODY) -> RunReport:
@@ -200,7 +204,7 @@ class Commands:
         found = self._runs.get(run, call.principal)
         found.stop("stop_run was called")
         await found.ended.wait()
-        return RunReport.of(found, shown=await self._news(found))
+        return self._report(found, shown=await self._news(found))
 
     @tool(Effect.READ, profiles=("dev", "ci"))
     async def list_runs(self, *, call: Call = _NOBODY) -> RunList:
@@ -225,7 +229,7 @@ class Commands:
         if came == "exit":
             return self._result(run, await self._news(run))
         said = "it goes on: wait_run, read_run, stop_run"
-        return RunReport.of(run, said=said, shown=await self._news(run), kind=came)
+        return self._report(run, said=said, shown=await self._news(run), kind=came)
 
     async def _carry(self, started: _Started, call: Call) -> CommandResult:
         """Run to the end within the call."""
@@ -247,12 +251,16 @@ class Commands:
         done = run.completed
         if run.error is not None or done is None:
             raise run.error or Conflict(f"{run.id}: the server ends")
-        ended = Ended.of([done], shown.text)
+        ended = Ended.of([done], shown.text, self._explanations)
         if not shown.is_cut:
             self._runs.forget(run)
             return CommandResult(ended=ended)
         self._runs.keep(run)
         return CommandResult(ended=ended, run=run.id, note=shown.note)
+
+    def _report(self, run: Run, *, shown: Shown, said: str = "", kind: str = "") -> RunReport:
+        """A run with what it printed, and what explains its failure."""
+        return RunReport.of(run, said=said, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
 
     async def _news(self, run: Run) -> Shown:
         return await self._screen(run) if run.screen is not None else news_of(run, self._limits.output_bytes)

@@ -155,6 +155,27 @@ def test_each_role_has_its_own_roots_and_rights(tmp_path: Path) -> None:
     assert all(role.settings.read_only for role in roles(config, tmp_path, "--read-only").values())
 
 
+def test_the_network_is_given_by_role_or_by_the_flags(tmp_path: Path) -> None:
+    """http-12: a role that does not say has what the flags and the policy file say."""
+    text = """\
+[roles.a]
+roots = ['/a']
+network = 'allow'
+[roles.b]
+roots = ['/b']
+[roles.c]
+roots = ['/c']
+network = 'deny'
+"""
+    config = read_config(written(tmp_path, text), {}, {})
+
+    def networks(*words: str) -> list[str]:
+        return [role.settings.policy.confinement.network for role in roles(config, tmp_path, *words).values()]
+
+    assert networks() == ["allow", "deny", "deny"]
+    assert networks("--network", "allow") == ["allow", "allow", "deny"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("[roles.dev]", "role dev: no root"), ("[roles.dev]\nroots=['/a']\nprofile='most'", "role dev: profile 'most'")],

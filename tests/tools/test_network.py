@@ -1,0 +1,151 @@
+"""That the network is denied to commands is said where it matters (docs/specs/ci.md)."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coretools.tools.explanations import Ending
+from coretools.tools.network import Network
+from tests.serving.peer import HANDSHAKE, Peer, peer
+
+OPTION = "the operator allows it with --network allow"
+DENIED = f"[the network is denied to commands; {OPTION}"
+
+
+def text_of(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A server with the defaults, which has denied the network."""
+    with peer(tmp_path_factory.mktemp("root")) as one:
+        one.start_session()
+        if "network: denied" not in text_of(one.call("get_diagnostics")):
+            pytest.skip("nothing confines commands here")
+        yield one
+
+
+FETCH = 'import urllib.request; urllib.request.urlopen("http://nowhere.example")'
+PROGRAMS = {
+    "curl-name": "curl -sS https://nowhere.example/",
+    "curl-address": "curl -sS http://192.0.2.1/",
+    "wget": "wget -nv --tries=1 http://nowhere.example/",
+    "git-clone": "git clone https://nowhere.example/x.git",
+    "git-ls-remote": "git ls-remote https://192.0.2.1/x.git",
+    "python-name": f"python3 -c '{FETCH}'",
+    "python-address": "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80))'",
+    "pip": "python3 -m pip download --no-cache-dir --retries 0 --index-url https://nowhere.example/simple six",
+    "npm": "npm view left-pad --fetch-retries=0 --registry=https://nowhere.example/",
+    "npm-offline": "npm install left-pad --offline --no-save",
+    "node": 'node -e \'require("http").get("http://nowhere.example")\'',
+    "node-fetch": "node -e 'fetch(\"http://192.0.2.1\")'",
+    "cargo": "cargo install nothing-of-this-name --root made",
+    "java": "java Fetch.java",
+    "a shell that ends well": "sh -c 'curl -sS http://nowhere.example/ 2>&1 | tail -n 1'",
+}
+
+
+@pytest.mark.parametrize("command", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_that_wants_the_network_is_answered_with_the_cause(client: Peer, command: str) -> None:
+    """ci-19: real programs, in their own words."""
+    if shutil.which(command.split(maxsplit=1)[0]) is None:
+        pytest.skip(f"needs {command.split(maxsplit=1)[0]}")
+    client.call("write_file", path="Fetch.java", content=JAVA)
+    result = client.call("run_command", command=command, timeout_seconds=25)
+    if "No module named pip" in text_of(result) or "rustup" in text_of(result):
+        pytest.skip("the program is not whole here")
+    assert DENIED in text_of(result), text_of(result)
+    assert any(OPTION in note for note in result["_meta"]["coretools/facts"]["notes"])
+
+
+JAVA = """\
+public class Fetch {
+    public static void main(String[] words) throws Exception {
+        new java.net.URL("http://nowhere.example").openStream();
+    }
+}
+"""
+
+
+def test_a_run_says_it_at_its_end_and_when_it_is_read(client: Peer) -> None:
+    """ci-19: wait_run and read_run too."""
+    started = client.call("run_command", command=f"python3 -c '{FETCH}'", wait_seconds=0)
+    run = started["_meta"]["coretools/facts"].get("run")
+    if run is None:
+        assert DENIED in text_of(started)
+        return
+    assert DENIED in text_of(client.call("wait_run", run=run))
+    assert DENIED in text_of(client.call("read_run", run=run))
+
+
+QUIET = {
+    "a program that ends well": "echo Temporary failure in name resolution",
+    "a server on loopback that is not there": "curl -sS http://127.0.0.1:9/",
+    "any other failure": "ls nothing",
+}
+
+
+@pytest.mark.parametrize("command", QUIET.values(), ids=QUIET)
+def test_nothing_is_said_of_other_failures(client: Peer, command: str) -> None:
+    """ci-19: only of what failed to resolve or to connect."""
+    result = client.call("run_command", command=command)
+    assert "network" not in text_of(result)
+    assert "notes" not in result["_meta"]["coretools/facts"]
+
+
+def test_the_tests_of_a_project_say_it(client: Peer) -> None:
+    """ci-19: the ci tools too, structured result and text."""
+    result = client.call("ci_test", command=f"python3 -c '{FETCH}'")
+    assert DENIED in text_of(result)
+    result = client.call("ci_build", command=f"python3 -c '{FETCH}'")
+    assert DENIED in text_of(result)
+
+
+@pytest.mark.parametrize(
+    ("words", "instruction", "state"),
+    [
+        ((), "Commands, builds and tests have no network", f"network: denied to commands; {OPTION}"),
+        (("--network", "allow"), "may use the network", "network: allowed to commands, by the operator"),
+    ],
+    ids=["denied", "allowed"],
+)
+def test_it_is_said_before_anything_fails(tmp_path: Path, words: tuple[str, ...], instruction: str, state: str) -> None:
+    """ci-19: the instructions, the diagnostics and the log of the start, denied and allowed."""
+    with peer(tmp_path, *words) as client:
+        answer = client.ask("initialize", HANDSHAKE)
+        client.notify("notifications/initialized")
+        assert instruction in answer["result"]["instructions"]
+        said = text_of(client.call("get_diagnostics"))
+        if "tier: none" in said:
+            pytest.skip("nothing confines commands here")
+        assert state in said
+        client.end()
+        assert client.process.stderr is not None
+        assert state in client.process.stderr.read().decode()
+
+
+SENTENCES = {
+    "go": 'go: example.com/m@v1: Get "https://proxy.golang.org/": dial tcp: lookup proxy.golang.org: no such host',
+    "go-off": "go: example.com/m@v1.0.0: module lookup disabled by GOPROXY=off",
+    "rust": "error sending request: dns error: failed to lookup address information: Temporary failure in name",
+    "uv": "error: Failed to fetch: `https://index.example/simple/six/` dns error: failed to lookup address information",
+    "maven": "Could not transfer artifact x from/to central: repo.maven.apache.org: Unknown host repo.maven.apache.org",
+    "gradle": "> Could not resolve x. > No cached version of a:b:1 available for offline mode.",
+    "dotnet": "error NU1301: Name or service not known (api.nuget.org:443)",
+    "apt": "Err:1 http://mirror.example Temporary failure resolving 'mirror.example'",
+    "ssh": "ssh: Could not resolve hostname github.com: Temporary failure in name resolution",
+    "yarn": "Request to 'https://registry.yarnpkg.com/x' has been blocked: getaddrinfo EAI_AGAIN registry.yarnpkg.com",
+}
+"""What programs print that may not be installed here."""
+
+
+@pytest.mark.parametrize("output", SENTENCES.values(), ids=SENTENCES)
+def test_the_words_of_programs_that_are_not_here_are_known(output: str) -> None:
+    """ci-19: read, not run."""
+    ending = Ending(argv=("x",), tier="full", failed=True, output=output)
+    assert Network("deny").explanation(ending) is not None
+    assert Network("allow").explanation(ending) is None
