@@ -114,6 +114,14 @@ class OpenFile:
             raise self._too_large(limit_bytes, total)
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
+    def read_at(self, position: int, count: int) -> bytes:
+        """At most so many bytes from there; fewer only where the file ends by now."""
+        data = b""
+        with translated(self.shown):
+            while len(data) < count and (block := os.pread(self.fd, count - len(data), position + len(data))):
+                data = data + block if data else block
+        return data
+
     def _too_large(self, limit_bytes: int, size: int) -> TooLarge:
         return TooLarge(
             f"{self.shown}: {size} bytes; the most that is read at once is {limit_bytes}",

@@ -76,15 +76,38 @@ def decode(data: bytes, shown: str) -> Text:
     if b"\0" in data:
         wide = _wide_codec(data)
         if wide is None:
-            raise _binary(data, shown)
+            raise binary(data, shown, size=len(data))
         return _decoded(data, 0, wide, wide, shown)
     if _share(data, _CONTROLS) > _MOST_CONTROLS:
-        raise _binary(data, shown)
+        raise binary(data, shown, size=len(data))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         return _western(data, error.start, shown)
-    return Text(text, "utf-8", _newline(text), shown)
+    return Text(text, "utf-8", newline_of(text), shown)
+
+
+def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | None:
+    """Name of the encoding and length of its mark, where a file that begins so is UTF-8 as far as its start can tell.
+
+    None where the whole file must be looked at: another encoding, with a mark or without.
+
+    Raises:
+        NotText: binary content, with its media type and size.
+    """
+    if sample.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig", len(codecs.BOM_UTF8)
+    if any(sample.startswith(mark) for mark, _, _ in _MARKS):
+        return None
+    if b"\0" in sample and _wide_codec(sample) is not None:
+        return None
+    if b"\0" in sample or _share(sample, _CONTROLS) > _MOST_CONTROLS:
+        raise binary(sample, shown, size=size)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return None
+    return "utf-8", 0
 
 
 def _decoded(data: bytes, skipped: int, codec: str, name: str, shown: str) -> Text:
@@ -97,7 +120,7 @@ def _decoded(data: bytes, skipped: int, codec: str, name: str, shown: str) -> Te
             encoding=name,
             size=len(data),
         ) from error
-    return Text(text, name, _newline(text), shown)
+    return Text(text, name, newline_of(text), shown)
 
 
 def _wide_codec(data: bytes) -> str | None:
@@ -114,14 +137,14 @@ def _wide_codec(data: bytes) -> str | None:
 def _western(data: bytes, at: int, shown: str) -> Text:
     """Text in ISO 8859-1 or Windows-1252, where nothing speaks against it."""
     if media_type(data[:ENOUGH_BYTES]) != UNKNOWN:
-        raise _binary(data, shown)
+        raise binary(data, shown, size=len(data))
     sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
     high = sum(sample.count(byte) for byte in range(0x80, 0x100))
     if high <= _MOST_HIGH * len(sample) and not _MULTIBYTE.search(data):
         for codec, strange in (("iso-8859-1", range(0x80, 0xA0)), ("cp1252", b"\x81\x8d\x8f\x90\x9d")):
             if not any(byte in data for byte in strange):
                 text = data.decode(codec)
-                return Text(text, codec, _newline(text), shown)
+                return Text(text, codec, newline_of(text), shown)
     raise NotText(
         f"{shown}: not UTF-8 (byte {data[at]:#04x} at offset {at}), and no other encoding is certain; "
         f"{len(data)} bytes; convert it to UTF-8 to work with it",
@@ -130,9 +153,10 @@ def _western(data: bytes, at: int, shown: str) -> Text:
     )
 
 
-def _binary(data: bytes, shown: str) -> NotText:
-    kind = media_type(data[:ENOUGH_BYTES])
-    return NotText(f"{shown}: binary ({kind}, {len(data)} bytes), not text", path=shown, type=kind, size=len(data))
+def binary(start: bytes, shown: str, *, size: int) -> NotText:
+    """The refusal of a file that begins so."""
+    kind = media_type(start[:ENOUGH_BYTES])
+    return NotText(f"{shown}: binary ({kind}, {size} bytes), not text", path=shown, type=kind, size=size)
 
 
 def _share(data: bytes, characters: bytes) -> float:
@@ -140,7 +164,8 @@ def _share(data: bytes, characters: bytes) -> float:
     return (len(sample) - len(sample.translate(None, characters))) / len(sample) if sample else 0.0
 
 
-def _newline(text: str) -> str:
+def newline_of(text: str) -> str:
+    """How every line of a text ends: see `Text.newline`."""
     both = text.count("\r\n")
     counts = {"\r\n": both, "\n": text.count("\n") - both, "\r": text.count("\r") - both}
     found = [ending for ending, count in counts.items() if count]

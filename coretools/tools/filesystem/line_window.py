@@ -36,17 +36,21 @@ class Lines:
     limit: int | None = None
     head: int | None = None
     tail: int | None = None
+    cursor: str | None = None
+    """Where an earlier answer said to read on, instead of `offset`."""
 
     def check(self) -> None:
         """Refuse what contradicts itself.
 
         Raises:
-            InvalidArguments: more than one of `head`, `tail` and the pair `offset`, `limit`.
+            InvalidArguments: more than one of `head`, `tail` and the pairs of `offset` or `cursor` and `limit`.
         """
-        ranges = {"head": self.head, "tail": self.tail, "offset": self.offset, "limit": self.limit}
-        given = [name for name, value in ranges.items() if value is not None]
-        if len(given) > 1 and given != ["offset", "limit"]:
-            raise InvalidArguments(f"{' and '.join(given)} together: give head, or tail, or offset with limit")
+        ranges = {"head": self.head, "tail": self.tail, "offset": self.offset, "cursor": self.cursor}
+        given = [name for name, value in {**ranges, "limit": self.limit}.items() if value is not None]
+        if len(given) > 1 and given not in (["offset", "limit"], ["cursor", "limit"]):
+            raise InvalidArguments(
+                f"{' and '.join(given)} together: give head, or tail, or offset or cursor with limit"
+            )
 
 
 def count_lines(text: str) -> int:
@@ -124,7 +128,7 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
     start += 1
     body = _fitting_end(text[start:], budget_bytes)
     said = ""
-    if len(body) < len(text) - start:
+    if len(body) < len(text) - start and text[-len(body) - 1] != "\n":
         # A newline at the very end of the text is no sign of a whole line before it.
         whole = body.find("\n", 0, len(body) - 1) + 1
         body = body[whole:]

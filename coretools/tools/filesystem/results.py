@@ -20,7 +20,8 @@ class FileText(Result):
     content: str
     encoding: str
     newline: str
-    lines: int
+    lines: int | None
+    """In the file; None where they were not counted."""
     size: int
 
     def text(self) -> str:
@@ -33,8 +34,9 @@ class FileText(Result):
         return f"{self.content}{gap}[{', '.join(kinds)}]\n"
 
     def facts(self) -> dict[str, object]:
-        """Of the whole file."""
-        return {"encoding": self.encoding, "newline": self.newline, "lines": self.lines, "bytes": self.size}
+        """Of the whole file; encoding and line endings of a large one as far as it was read."""
+        counted = {} if self.lines is None else {"lines": self.lines}
+        return {"encoding": self.encoding, "newline": self.newline, **counted, "bytes": self.size}
 
 
 class FileEdit(Result):

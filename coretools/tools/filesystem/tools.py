@@ -19,19 +19,26 @@ from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.sandbox.at_once import read_at_once
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.listing import beginning_with, list_directory
-from coretools.sandbox.reading import exists, open_file, read_bytes, status
+from coretools.sandbox.reading import OpenFile, exists, open_file, read_bytes, status
 from coretools.sandbox.roots import Roots
-from coretools.sandbox.text import decode
+from coretools.sandbox.text import binary, decode, newline_of, utf8_by_start
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
 from coretools.settings import Limits
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
 from coretools.tools.filesystem.line_window import Lines, count_lines, window
 from coretools.tools.filesystem.results import Done, FileEdit, FileText, Listed
+from coretools.tools.filesystem.seek_window import Cursor, seek_window
 
 _CHANGES = threading.Lock()
 """One for the process, whatever the number of roots and callers: two edits of one file both land, also when they name
 it differently. Other processes are noticed by the file's version."""
+
+WHOLE_BYTES = 256 * 1024
+"""A file up to here is read whole, and its lines are counted; of a larger one only what is shown, where it is UTF-8."""
+
+START_BYTES = 16 * 1024
+"""Looked at to tell the encoding of one that is not read whole."""
 
 LARGE_BYTES = 1024 * 1024
 LARGE_READS = threading.BoundedSemaphore(2)
@@ -86,15 +93,18 @@ class Filesystem:
         limit: Annotated[int | None, Field(ge=1)] = None,
         head: Annotated[int | None, Field(ge=1)] = None,
         tail: Annotated[int | None, Field(ge=1)] = None,
+        cursor: str | None = None,
     ) -> FileText:
-        """Read a text file: all, `limit` lines from line `offset` (from 1), or `head` or `tail` lines."""
-        lines = Lines(offset=offset, limit=limit, head=head, tail=tail)
+        """Read a text file, or `head` or `tail` lines, or `limit` from `offset` (from 1) or `cursor`."""
+        lines = Lines(offset=offset, limit=limit, head=head, tail=tail, cursor=cursor)
         lines.check()
-        with (
-            open_file(self._roots, path) as file,
-            _turn(LARGE_READS) if file.size > LARGE_BYTES else nullcontext(),
-        ):
-            return self._text(file.read(self._limits.file_bytes), file.shown, lines)
+        with open_file(self._roots, path) as file:
+            found = self._sought(file, lines) if file.size > WHOLE_BYTES or cursor is not None else None
+            if found is not None:
+                return found
+            with _turn(LARGE_READS) if file.size > LARGE_BYTES else nullcontext():
+                data = file.read(self._limits.file_bytes)
+            return self._text(data, file.shown, lines)
 
     def read_file_at_once(
         self,
@@ -104,14 +114,41 @@ class Filesystem:
         limit: int | None = None,
         head: int | None = None,
         tail: int | None = None,
+        cursor: str | None = None,
     ) -> FileText | None:
         """The same of a small file that the kernel has in memory; None for every other."""
-        lines = Lines(offset=offset, limit=limit, head=head, tail=tail)
+        lines = Lines(offset=offset, limit=limit, head=head, tail=tail, cursor=cursor)
         lines.check()
+        if cursor is not None:
+            return None
         content = read_at_once(self._roots, path, limit_bytes=self._limits.file_bytes)
         return None if content is None else self._text(content.data, content.shown, lines)
 
+    def _sought(self, file: OpenFile, lines: Lines) -> FileText | None:
+        """The lines, without the rest of the file; None where all of it must be read to tell its encoding."""
+        start = file.read_at(0, START_BYTES)
+        found = utf8_by_start(start, file.shown, size=file.size)
+        if found is None:
+            return None
+        encoding, first = found
+        try:
+            seen = seek_window(file, lines, first_byte=first, budget_bytes=self._limits.read_bytes)
+        except UnicodeDecodeError:
+            return None
+        text = seen.window.head + seen.window.tail
+        if "\0" in text:
+            raise binary(start, file.shown, size=file.size)
+        return FileText(
+            content=seen.window.text(),
+            encoding=encoding,
+            newline=newline_of(text),
+            lines=seen.lines,
+            size=file.size,
+        )
+
     def _text(self, data: bytes, shown: str, lines: Lines) -> FileText:
+        if lines.cursor is not None:
+            lines = Lines(offset=Cursor.parse(lines.cursor).line, limit=lines.limit)
         text = decode(data, shown)
         seen = window(text.text, lines, shown=shown, budget_bytes=self._limits.read_bytes)
         return FileText(

@@ -70,7 +70,7 @@ class Repository:
         path: str = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
     ) -> GitText:
-        """Commits, newest first: id, date, author, summary, references."""
+        """Commits, newest first: id, date, author, summary."""
         async with self._opened(repository) as checkout:
             names = names_in(self._roots, checkout, [path] if path else [])
             start = await self._git.resolved(checkout, revision) if revision else await self._born(checkout)
@@ -132,7 +132,7 @@ class Repository:
 
     @tool(Effect.READ)
     async def git_current_branch(self, repository: str = ".") -> GitText:
-        """Branch that is checked out, or the commit of a detached HEAD."""
+        """Branch checked out, or commit of a detached HEAD."""
         async with self._opened(repository, references=True) as checkout:
             try:
                 found = await to_thread.run_sync(head, checkout, limiter=self._threads)

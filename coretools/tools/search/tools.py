@@ -111,7 +111,7 @@ class Search:
         limit: Annotated[int, Field(ge=1)] = 100,
         include_ignored: bool = False,
     ) -> FoundText:
-        """Find lines by a regular expression. Skips what git ignores."""
+        """Find lines by regular expression. Skips what git ignores."""
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
@@ -136,7 +136,7 @@ class Search:
         limit: Annotated[int, Field(ge=1)] = 500,
         include_ignored: bool = False,
     ) -> FoundNames:
-        """Find paths by a glob (*.py, src/**/*.{js,ts}). Skips what git ignores."""
+        """Find paths by glob (*.py, src/**/*.{js,ts}). Skips what git ignores."""
         wanted = glob_matcher(glob)
         with open_directory(self._roots, path) as directory:
             top = directory.place

@@ -134,8 +134,9 @@ def test_a_directory_is_no_file(files: Filesystem, top: Path) -> None:
 
 
 def test_a_sparse_file_of_200_megabytes_is_refused_by_its_size(files: Filesystem, top: Path) -> None:
-    """filesystem-10."""
+    """filesystem-10: where its encoding asks for all of it."""
     with (top / "sparse").open("wb") as file:
+        file.write("wide\n".encode("utf-16"))
         file.truncate(200_000_000)
     with pytest.raises(TooLarge) as caught:
         files.read_file("sparse", tail=1)
@@ -341,7 +342,7 @@ def test_an_absolute_path_beneath_the_root_is_accepted(files: Filesystem, top: P
 
 def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Roots, top: Path) -> None:
     """filesystem-10: else a caller with a few dozen requests takes gigabytes, and the processor from everybody."""
-    (top / "large.txt").write_bytes(b"line\n" * (LARGE_BYTES // 5 + 1))
+    (top / "large.txt").write_bytes(("line\n" * (LARGE_BYTES // 5 + 1)).encode("utf-16"))
     (top / "small.txt").write_bytes(b"small")
     tools = Filesystem(roots, Limits())
     with ThreadPoolExecutor(3) as threads:

@@ -1,0 +1,290 @@
+"""The lines that an answer shows of a large UTF-8 file, found by seeking: nothing else of the file is read or decoded.
+
+`line_window` does the same for a text in memory. Here a place in the file is a `Cursor`, a byte offset together with
+the number of the line there; an answer names the one at which to read on. How many lines a file has is said only when
+its end was reached by counting.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from coretools.call import check_cancelled
+from coretools.errors import Conflict, InvalidArguments, TooLarge
+from coretools.tools.filesystem.line_window import Lines, Window
+
+BLOCK_BYTES = 64 * 1024
+"""Read at once while looking for a few lines."""
+
+COUNT_BYTES = 1024 * 1024
+"""Read at once while counting lines."""
+
+MOST_COUNTED_BYTES = 1024 * 1024 * 1024
+"""Looked through for one `offset`, which takes about half a second. A cursor gets further."""
+
+_CURSOR = re.compile(r"([0-9]{1,18})@([0-9]{1,18})", re.ASCII)
+
+
+class Source(Protocol):
+    """A file whose bytes can be read anywhere."""
+
+    @property
+    def size(self) -> int:
+        """Bytes when it was opened."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """Its path, for words."""
+        ...
+
+    def read_at(self, position: int, count: int) -> bytes:
+        """At most so many bytes from there; fewer only where the file ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a file: the line that is read there, from 1, and its byte offset."""
+
+    line: int
+    position: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor":
+        """From what an answer named.
+
+        Raises:
+            InvalidArguments: no answer names such a cursor.
+        """
+        found = _CURSOR.fullmatch(text)
+        if found is None or int(found[1]) < 1:
+            raise InvalidArguments(f"cursor {text[:80]!r}: must be LINE@BYTE, as an answer gave it; or give offset")
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.line}@{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A window, and how many lines the file has, if that is known."""
+
+    window: Window
+    lines: int | None = None
+
+
+def seek_window(source: Source, lines: Lines, *, first_byte: int, budget_bytes: int) -> Seen:
+    """The lines asked for, at most `budget_bytes` of them. `first_byte` is where the text begins, after its mark.
+
+    Raises:
+        UnicodeDecodeError: what would be shown is not UTF-8.
+        InvalidArguments: `offset` or `cursor` lies behind the end, or no line begins at the cursor.
+        TooLarge: the line of the offset lies too far behind. Conflict: the file shrinks while it is read.
+    """
+    file = _File(source, first_byte)
+    if lines.tail is not None:
+        return file.last(lines.tail, budget_bytes)
+    if lines.cursor is not None:
+        return file.lines_from(file.checked(Cursor.parse(lines.cursor)), lines.limit, budget_bytes)
+    if lines.offset is None and lines.limit is None and lines.head is None:
+        return file.ends(budget_bytes)
+    limit = lines.head if lines.head is not None else lines.limit
+    return file.lines_from(file.line(lines.offset or 1), limit, budget_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One reading of a file. All offsets are of the file, in bytes."""
+
+    source: Source
+    first: int
+
+    def lines_from(self, start: Cursor, limit: int | None, budget: int) -> Seen:
+        data, is_end = self._forward(start.position, limit, budget)
+        if data and not data.endswith(b"\n") and not is_end:
+            return self._part(start, data)
+        last = start.line + data.count(b"\n") - data.endswith(b"\n")
+        total = last if is_end else None
+        if start.position == self.first and is_end:
+            return Seen(Window(data.decode()), total if data else 0)
+        where = f"line {start.line}" if last <= start.line else f"lines {start.line} to {last}"
+        stop = start.position + len(data)
+        more = f" of {last}" if is_end else f", to byte {stop} of {self.source.size}; cursor={last + 1}@{stop} reads on"
+        return Seen(Window(data.decode(), note=where + more), total)
+
+    def _part(self, start: Cursor, data: bytes) -> Seen:
+        """Of one line that alone is over the budget. The rest of it can be read, or passed over."""
+        stop = start.position + len(data)
+        said = f"part of line {start.line}, to byte {stop} of {self.source.size}; cursor={start.line}@{stop} reads on"
+        block = self.source.read_at(stop, COUNT_BYTES)
+        end = block.find(b"\n") + 1
+        if end and stop + end < self.source.size:
+            said += f", cursor={start.line + 1}@{stop + end} after {end} bytes that are left of it"
+        elif len(block) == COUNT_BYTES:
+            said += f", offset={start.line + 1} after it"
+        return Seen(Window(data.decode(), note=said))
+
+    def last(self, count: int, budget: int) -> Seen:
+        data, start = self._backward(count, budget)
+        is_cut = False
+        if start > self.first and self._byte(start - 1) != b"\n":
+            # Over the budget: whole lines, unless there is but a part of one.
+            whole = data.find(b"\n", 0, len(data) - 1) + 1
+            is_cut = not whole
+            data = data[whole or _first_character(data) :]
+        if start == self.first and not is_cut and len(data) == self.source.size - self.first:
+            return Seen(Window(data.decode()), _count(data))
+        shown = _count(data)
+        where = "end of the last line" if is_cut else "last line" if shown == 1 else f"last {shown} lines"
+        return Seen(Window(data.decode(), note=f"{where}, of {self.source.size} bytes"))
+
+    def ends(self, budget: int) -> Seen:
+        """The start of the file and its end, or all of it."""
+        if self.source.size - self.first <= budget:
+            return self.lines_from(Cursor(1, self.first), None, budget)
+        head, _ = self._forward(self.first, None, budget // 2)
+        tail, start = self._backward(None, budget - budget // 2)
+        start += len(tail)
+        tail = tail[tail.find(b"\n", 0, len(tail) - 1) + 1 or _first_character(tail) :]
+        start -= len(tail)
+        stop = self.first + len(head)
+        following = 1 + head.count(b"\n")
+        gap = f"... {start - stop} bytes left out, from line {following}; cursor={following}@{stop} reads on ..."
+        return Seen(Window(head.decode(), gap, tail.decode()))
+
+    def line(self, number: int) -> Cursor:
+        """Where a line begins, by counting newlines from the start."""
+        position, ahead = self.first, number - 1
+        ends_line = True
+        while ahead:
+            self._require_counted(position - self.first)
+            block = self.source.read_at(position, COUNT_BYTES)
+            found = block.count(b"\n")
+            if found >= ahead:
+                return self._at_line(number, position + after_lines(block, ahead))
+            ends_line = block.endswith(b"\n") if block else ends_line
+            position += len(block)
+            ahead -= found
+            if len(block) < COUNT_BYTES:
+                raise self._behind(number, number - 1 - ahead + (not ends_line))
+            check_cancelled()
+        return Cursor(number, position)
+
+    def checked(self, cursor: Cursor) -> Cursor:
+        """A cursor of an earlier answer, if it still fits."""
+        position = cursor.position
+        if not self.first <= position < self.source.size:
+            raise InvalidArguments(
+                f"{self.source.shown}: cursor {cursor} lies behind the end or before the text; give offset instead"
+            )
+        # A cursor within a line, over which an answer was cut, stands at least between two characters.
+        if _is_inside(self._byte(position)):
+            raise InvalidArguments(
+                f"{self.source.shown}: the file was changed since cursor {cursor} was given; give offset instead"
+            )
+        return cursor
+
+    def _at_line(self, number: int, position: int) -> Cursor:
+        if position >= self.source.size and number > 1:
+            raise self._behind(number, number - 1)
+        return Cursor(number, position)
+
+    def _behind(self, number: int, total: int) -> InvalidArguments:
+        return InvalidArguments(
+            f"{self.source.shown}: offset {number} lies behind the end; it has {total} lines", lines=total
+        )
+
+    def _require_counted(self, count: int) -> None:
+        if count >= MOST_COUNTED_BYTES:
+            raise TooLarge(
+                f"{self.source.shown}: looked through {count} bytes for that line; "
+                "the most is 1 GiB: read from the end with tail, or on from a cursor",
+                size=self.source.size,
+                limit=MOST_COUNTED_BYTES,
+            )
+
+    def _forward(self, start: int, limit: int | None, budget: int) -> tuple[bytes, bool]:
+        """Whole lines from there, or the part of one that the budget holds; whether the file ends with them."""
+        data = b""
+        ahead = limit
+        is_end = False
+        while len(data) <= budget and not is_end:
+            at = start + len(data)
+            # Not beyond the size that it had: what is added meanwhile may not be whole.
+            block = self.source.read_at(at, max(0, min(BLOCK_BYTES, budget + 1 - len(data), self.source.size - at)))
+            found = block.count(b"\n") if ahead is not None else 0
+            if ahead is not None and found >= ahead:
+                data += block[: after_lines(block, ahead)]
+                is_end = start + len(data) >= self.source.size
+                break
+            ahead = None if ahead is None else ahead - found
+            data += block
+            is_end = not block or at + len(block) >= self.source.size
+        if len(data) <= budget:
+            return data, is_end
+        cut = data[:budget]
+        whole = cut.rfind(b"\n") + 1
+        return cut[: whole or last_character(data, budget)], False
+
+    def _backward(self, count: int | None, budget: int) -> tuple[bytes, int]:
+        """The last lines, at most `budget` bytes, and where they begin; over the budget they begin anywhere."""
+        end = position = self.source.size
+        blocks: list[bytes] = []
+        # The newline at the very end closes the last line, it starts no further one.
+        ahead = None if count is None else count + (end > self.first and self._byte(end - 1) == b"\n")
+        while position > self.first and end - position < budget:
+            size = min(BLOCK_BYTES, position - self.first, budget - (end - position))
+            block = self.source.read_at(position - size, size)
+            if len(block) < size:
+                raise Conflict(f"{self.source.shown}: shrinks while it is read; try again", path=self.source.shown)
+            if ahead is not None:
+                found = block.count(b"\n")
+                if found >= ahead:
+                    keep = after_lines(block, found - ahead + 1)
+                    return b"".join([block[keep:], *reversed(blocks)]), position - size + keep
+                ahead -= found
+            blocks.append(block)
+            position -= size
+            check_cancelled()
+        return b"".join(reversed(blocks)), position
+
+    def _byte(self, position: int) -> bytes:
+        return self.source.read_at(position, 1)
+
+
+def after_lines(data: bytes, count: int) -> int:
+    """The offset after so many newlines, of which the data holds at least that many."""
+    low, high = 0, len(data)
+    # By halves: a block of nothing but newlines is passed as fast as one long line.
+    while count and high - low > 256:
+        middle = (low + high) // 2
+        found = data.count(b"\n", low, middle)
+        if found >= count:
+            high = middle
+        else:
+            low, count = middle, count - found
+    for _ in range(count):
+        low = data.index(b"\n", low) + 1
+    return low
+
+
+def last_character(data: bytes, end: int) -> int:
+    """The greatest offset up to `end` that does not stand inside of a character."""
+    for back in range(min(4, end)):
+        if not _is_inside(data[end - back : end - back + 1]):
+            return end - back
+    return end
+
+
+def _first_character(data: bytes) -> int:
+    return next((at for at in range(min(4, len(data))) if not _is_inside(data[at : at + 1])), 0)
+
+
+def _is_inside(byte: bytes) -> bool:
+    """Whether this byte continues a character of UTF-8."""
+    return byte != b"" and byte[0] & 0xC0 == 0x80
+
+
+def _count(data: bytes) -> int:
+    return data.count(b"\n") + (not data.endswith(b"\n") and data != b"")

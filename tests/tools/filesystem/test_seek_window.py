@@ -1,0 +1,333 @@
+"""Lines of large files, found by seeking: the same lines as of the whole text, and little of it read."""
+
+import random
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import Conflict, CoreError, InvalidArguments, NotText, TooLarge
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.filesystem.line_window import Lines, count_lines, window
+from coretools.tools.filesystem.seek_window import (
+    BLOCK_BYTES,
+    COUNT_BYTES,
+    MOST_COUNTED_BYTES,
+    Cursor,
+    after_lines,
+    seek_window,
+)
+from coretools.tools.filesystem.tools import WHOLE_BYTES, Filesystem
+
+NUMBERED = b"".join(b"line %d\n" % number for number in range(1, 100_001))
+
+
+class Bytes:
+    """A source in memory that counts what is read of it."""
+
+    shown = "a.txt"
+
+    def __init__(self, data: bytes, *, size: int | None = None) -> None:
+        self.data = data
+        self.size = len(data) if size is None else size
+        self.read = 0
+
+    def read_at(self, position: int, count: int) -> bytes:
+        found = self.data[position : position + count]
+        self.read += len(found)
+        return found
+
+
+def shown(data: bytes, budget_bytes: int = 1_000_000, *, first: int = 0, **lines: int | str) -> str:
+    return seek_window(Bytes(data), Lines(**lines), first_byte=first, budget_bytes=budget_bytes).window.text()  # type: ignore[arg-type] # a table's values
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def files(top: Path) -> Iterator[Filesystem]:
+    with Roots([RootSpec(str(top))], deny=DenyRules(DEFAULT_DENY)) as roots:
+        yield Filesystem(roots, Limits(file_bytes=3_000_000))
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        ({"head": 2}, "line 1\nline 2\n[lines 1 to 2, to byte 14 of 1088895; cursor=3@14 reads on]\n"),
+        ({"offset": 3, "limit": 1}, "line 3\n[line 3, to byte 21 of 1088895; cursor=4@21 reads on]\n"),
+        ({"cursor": "4@21", "limit": 1}, "line 4\n[line 4, to byte 28 of 1088895; cursor=5@28 reads on]\n"),
+        ({"offset": 99_999}, "line 99999\nline 100000\n[lines 99999 to 100000 of 100000]\n"),
+        ({"offset": 100_000, "limit": 9}, "line 100000\n[line 100000 of 100000]\n"),
+        ({"tail": 1}, "line 100000\n[last line, of 1088895 bytes]\n"),
+        ({"tail": 2}, "line 99999\nline 100000\n[last 2 lines, of 1088895 bytes]\n"),
+    ],
+)
+def test_a_large_file_tells_its_lines_only_when_they_were_counted(
+    files: Filesystem, top: Path, lines: dict[str, int | str], answer: str
+) -> None:
+    """filesystem-32."""
+    (top / "log").write_bytes(NUMBERED)
+    found = files.read_file("log", **lines)  # type: ignore[arg-type] # a table's values
+    assert found.text() == answer
+    assert found.facts().get("lines") == (100_000 if "of 100000" in answer else None)
+    assert found.facts()["bytes"] == len(NUMBERED)
+
+
+def test_a_large_file_comes_as_its_start_and_its_end(files: Filesystem, top: Path) -> None:
+    """filesystem-5: and the cursor reads on where the start ends."""
+    (top / "log").write_bytes(NUMBERED)
+    answer = files.read_file("log").text()
+    told = re.search(r"\n\[\.\.\. (\d+) bytes left out, from line (\d+); cursor=(\d+@\d+) reads on \.\.\.\]\n", answer)
+    assert told is not None
+    assert len(answer) - len(told.group()) + 1 + int(told[1]) == len(NUMBERED)
+    assert files.read_file("log", cursor=told[3], limit=1).content.startswith(f"line {told[2]}\n")
+    assert answer.endswith("\nline 100000\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "most"),
+    [
+        ({"head": 10}, BLOCK_BYTES),
+        ({"tail": 10}, BLOCK_BYTES + 2),
+        ({"cursor": "5000@43894", "limit": 10}, BLOCK_BYTES + 1),
+        ({}, 30_000),
+        ({"offset": 5_000, "limit": 10}, COUNT_BYTES + BLOCK_BYTES),
+    ],
+)
+def test_no_more_is_read_than_is_shown(lines: dict[str, int | str], most: int) -> None:
+    """filesystem-32: whatever the size of the file; an offset reads what stands before it."""
+    source = Bytes(NUMBERED * 10)
+    seek_window(source, Lines(**lines), first_byte=0, budget_bytes=20_000)  # type: ignore[arg-type] # a table's values
+    assert source.read <= most
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_lines_are_those_of_the_whole_text(seed: int) -> None:
+    """filesystem-32: for every range, whatever the budget, with characters of several bytes everywhere."""
+    chance = random.Random(seed)
+    pieces = ["é", "\U0001f600", "a", "\n", "\n", "\r\n", "\r"]
+    text = "".join(chance.choice(pieces) * chance.randint(1, 9) for _ in range(chance.randint(0, 60)))
+    data = text.encode()
+    for _ in range(20):
+        budget = chance.choice([8, 20, 100, 10_000])
+        number = chance.randint(1, 40)
+        ranges = [{"head": number}, {"tail": number}, {"offset": number, "limit": chance.randint(1, 9)}, {}]
+        lines = Lines(**chance.choice(ranges))
+        try:
+            expected = window(text, lines, shown="a.txt", budget_bytes=budget)
+        except InvalidArguments as error:
+            with pytest.raises(InvalidArguments, match=re.escape(str(error))):
+                seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
+            continue
+        found = seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
+        if lines == Lines() and expected.gap:
+            assert text.startswith(found.window.head)
+            assert text.endswith(found.window.tail)
+        else:
+            assert found.window.head == expected.head
+            assert bool(found.window.note) == bool(expected.note)
+        if found.lines is not None:
+            assert found.lines == count_lines(text)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_reading_on_at_each_cursor_gives_the_whole_text(seed: int) -> None:
+    """filesystem-6: long lines too, and every byte is read once."""
+    chance = random.Random(seed)
+    text = "".join(
+        chance.choice(["é", "a", "\U0001f600"]) * chance.randrange(40) + chance.choice(["\n", "\r\n", ""])
+        for _ in range(chance.randrange(1, 60))
+    )
+    source = Bytes(text.encode())
+    read, cursor, line = "", "1@0", 1
+    while source.size:
+        found = seek_window(source, Lines(cursor=cursor), first_byte=0, budget_bytes=50).window
+        assert text.count("\n", 0, len(read)) + 1 == line
+        read += found.head
+        told = re.search(r"cursor=((\d+)@\d+) reads on", found.note)
+        if told is None:
+            break
+        cursor, line = told[1], int(told[2])
+    assert read == text
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_a_character_on_the_border_of_two_blocks_is_whole(files: Filesystem, top: Path, shift: int) -> None:
+    """filesystem-5: of what is read in blocks, and where the start is looked at."""
+    text = "x" * shift + "\U0001f600" * (WHOLE_BYTES // 2) + "\nend"
+    (top / "a").write_text(text)
+    found = files.read_file("a", head=1).content
+    assert "\ufffd" not in found
+    assert text.startswith(found.partition("\n[")[0])
+    assert files.read_file("a", tail=1).content == "end\n[last line, of " + f"{len(text.encode())} bytes]\n"
+    (top / "a").write_text(text.removesuffix("\nend"))
+    last = files.read_file("a", tail=1).content
+    assert last.startswith("\U0001f600")
+    assert last.endswith(f"\n[end of the last line, of {len(text.encode()) - 4} bytes]\n")
+
+
+def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
+    """filesystem-6: its end is not looked for further than 1 MiB."""
+    source = Bytes(b"x" * 10_000_000 + b"\nsecond\n")
+    answer = seek_window(source, Lines(), first_byte=0, budget_bytes=100).window.text()
+    assert answer.startswith("x" * 50 + "\n[... 9999951 bytes left out, from line 1; cursor=1@50 reads on ...]\n")
+    assert answer.endswith("second\n")
+    source.read = 0
+    answer = seek_window(source, Lines(head=1), first_byte=0, budget_bytes=100).window.note
+    assert answer == "part of line 1, to byte 100 of 10000008; cursor=1@100 reads on, offset=2 after it"
+    assert source.read < 2 * COUNT_BYTES
+    answer = seek_window(source, Lines(cursor="1@9999800"), first_byte=0, budget_bytes=100).window.note
+    assert answer.endswith("cursor=1@9999900 reads on, cursor=2@10000001 after 101 bytes that are left of it")
+    assert shown(source.data, 100, offset=2) == "second\n[line 2 of 2]\n"
+    assert shown(source.data, 100, tail=2).endswith("second\n[last line, of 10000008 bytes]\n")
+    assert shown(source.data[:-8], 100, tail=1).endswith("x\n[end of the last line, of 10000000 bytes]\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding", "line"),
+    [
+        pytest.param(b"\xef\xbb\xbf" + NUMBERED, "utf-8-sig", "line 1\n", id="mark"),
+        pytest.param(NUMBERED.replace(b"\n", b"\r\n"), "utf-8", "line 1\r\n", id="crlf"),
+        pytest.param(NUMBERED.decode().encode("utf-16"), "utf-16-le-bom", "line 1\n", id="utf-16"),
+        pytest.param(NUMBERED.decode().encode("utf-16-be")[:600_000], "utf-16-be", "line 1\n", id="no mark"),
+        pytest.param(b"caf\xe9\n" + NUMBERED, "iso-8859-1", "caf\xe9\n", id="western"),
+        pytest.param(NUMBERED + b"caf\xe9\n", "utf-8", "line 1\n", id="western at its end"),
+    ],
+)
+def test_every_encoding_has_its_first_and_last_line(
+    files: Filesystem, top: Path, data: bytes, encoding: str, line: str
+) -> None:
+    """filesystem-7, filesystem-32: what is not UTF-8 where it is shown is read whole."""
+    (top / "a").write_bytes(data)
+    found = files.read_file("a", head=1)
+    assert found.encoding == encoding
+    assert found.content.startswith(f"{line}[line 1")
+    if data.endswith(b"\xe9\n"):
+        last = files.read_file("a", tail=1)
+        assert (last.encoding, last.content) == ("iso-8859-1", "café\n[line 100001 of 100001]\n")
+        assert files.read_file("a", cursor="100001@1088895").content == last.content
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\x89PNG\r\n\x1a\n" + bytes(WHOLE_BYTES), id="png"),
+        pytest.param(b"text\n" * 10_000 + bytes(WHOLE_BYTES), id="later"),
+    ],
+)
+def test_a_large_binary_file_is_refused_where_it_shows(files: Filesystem, top: Path, data: bytes) -> None:
+    """filesystem-8."""
+    (top / "a").write_bytes(data)
+    with pytest.raises(NotText) as caught:
+        files.read_file("a", tail=1)
+    assert caught.value.facts["size"] == len(data)
+
+
+def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: Filesystem, top: Path) -> None:
+    """filesystem-10, filesystem-32: over `file_bytes`, the lines at its ends are there at once."""
+    with (top / "sparse").open("wb") as file:
+        file.write(b"first\n" * 100_000)
+        file.seek(10_000_000_000)
+        file.write(b"\n\0\nlast\n")
+    assert files.read_file("sparse", head=1).content.startswith("first\n[line 1, to byte 6 of 10000000008")
+    assert files.read_file("sparse", tail=1).content == "last\n[last line, of 10000000008 bytes]\n"
+    assert files.read_file("sparse", offset=100_000, limit=1).content.startswith("first\n[line 100000, to byte")
+    with pytest.raises(NotText, match="binary"):
+        files.read_file("sparse", tail=2)
+
+
+def test_an_offset_is_looked_for_within_1_gib() -> None:
+    """filesystem-32: a limit, and what would work."""
+
+    class Endless(Bytes):
+        def read_at(self, position: int, count: int) -> bytes:
+            return self.data[:count]
+
+    source = Endless(b"x" * COUNT_BYTES, size=10**12)
+    with pytest.raises(TooLarge, match="cursor") as caught:
+        seek_window(source, Lines(offset=2), first_byte=0, budget_bytes=100)
+    assert caught.value.facts["limit"] == MOST_COUNTED_BYTES
+
+
+@pytest.mark.parametrize("size", [WHOLE_BYTES + 1, 2 * COUNT_BYTES])
+@pytest.mark.parametrize("end", [b"\n", b"x"])
+def test_a_large_offset_behind_the_end_is_refused_with_the_number_of_lines(size: int, end: bytes) -> None:
+    """filesystem-3: also where the file ends with a block."""
+    data = (b"x\n" * size)[: size - 1] + end
+    total = count_lines(data.decode())
+    with pytest.raises(InvalidArguments, match=f"offset {total + 1} lies behind the end; it has {total} lines"):
+        shown(data, offset=total + 1)
+    assert shown(data, offset=total).endswith(f"[line {total} of {total}]\n")
+
+
+@pytest.mark.parametrize("cursor", ["", "1", "0@0", "-1@2", "1@2@3", "a@b", "\u0661@0", "9" * 50 + "@1"])
+def test_what_is_no_cursor_is_refused(files: Filesystem, top: Path, cursor: str) -> None:
+    """filesystem-33."""
+    (top / "a").write_text("text\n")
+    with pytest.raises(InvalidArguments, match="LINE@BYTE"):
+        files.read_file("a", cursor=cursor)
+
+
+def test_a_cursor_that_no_longer_fits_is_refused(files: Filesystem, top: Path) -> None:
+    """filesystem-33: behind the end, before the text, inside of a character."""
+    (top / "a").write_bytes(b"\xef\xbb\xbf" + "éé\n".encode())
+    for position, said in ((8, "behind the end"), (0, "before the text"), (4, "was changed")):
+        with pytest.raises(InvalidArguments, match=said):
+            files.read_file("a", cursor=f"1@{position}")
+    assert files.read_file("a", cursor="1@3").text() == "éé\n[utf-8-sig]\n"
+
+
+@pytest.mark.parametrize("other", ["offset", "head", "tail"])
+def test_a_cursor_goes_with_limit_alone(files: Filesystem, other: str) -> None:
+    """filesystem-4."""
+    with pytest.raises(InvalidArguments, match=f"{other} and cursor together"):
+        files.read_file("missing", **{other: 1}, cursor="1@0")  # type: ignore[arg-type] # a table's names
+
+
+def test_a_file_that_shrinks_meanwhile_is_said_to() -> None:
+    """filesystem-32: from its end; from its start what is there is shown."""
+    shrunk = Bytes(NUMBERED[:500], size=len(NUMBERED))
+    with pytest.raises(Conflict, match="shrinks"):
+        seek_window(shrunk, Lines(tail=3), first_byte=0, budget_bytes=1_000)
+    found = seek_window(shrunk, Lines(offset=2), first_byte=0, budget_bytes=1_000)
+    assert found.window.head == NUMBERED[7:500].decode()
+
+
+def test_what_a_file_grows_by_meanwhile_is_not_shown() -> None:
+    """filesystem-32: perhaps it is half a line."""
+    grown = Bytes(NUMBERED, size=14)
+    assert seek_window(grown, Lines(), first_byte=0, budget_bytes=1_000).window.text() == "line 1\nline 2\n"
+    assert seek_window(grown, Lines(tail=1), first_byte=0, budget_bytes=1_000).window.head == "line 2\n"
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_start_of_a_line_is_found_by_halves(seed: int) -> None:
+    chance = random.Random(seed)
+    data = bytes(chance.choices(b"x\n", [chance.choice([1, 30]), 1], k=chance.randint(1, 5_000)))
+    count = chance.randint(0, data.count(b"\n"))
+    at = after_lines(data, count)
+    assert data.count(b"\n", 0, at) == count
+    assert at == 0 or data[at - 1 : at] == b"\n"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_bytes_are_answered_or_refused(files: Filesystem, top: Path, seed: int) -> None:
+    """filesystem-8, filesystem-32: whatever stands in a file, the tool has a sentence for it."""
+    chance = random.Random(seed)
+    alphabet = chance.choice([b"ab\n", b"a\xc3\xa9\n", bytes(range(256)), b"a\0\n", b"\xe9a\n"])
+    (top / "a").write_bytes(bytes(chance.choices(alphabet, k=WHOLE_BYTES + chance.randint(1, 9))))
+    for lines in ({"head": 3}, {"tail": 3}, {"offset": 2, "limit": 2}, {}):
+        with suppress(CoreError):
+            assert files.read_file("a", **lines).size > WHOLE_BYTES
+
+
+def test_a_cursor_is_said_as_it_is_read() -> None:
+    """filesystem-33."""
+    assert str(Cursor.parse("12@345")) == "12@345"
