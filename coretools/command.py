@@ -63,6 +63,21 @@ def split(line: str, *, rules: Rules = "posix") -> list[str]:
     return words
 
 
+def words(argv: Sequence[str]) -> list[str]:
+    """Words that were given one by one, taken as they are.
+
+    Raises:
+        CommandSyntax: no word at all, an empty first one, a NUL, or more characters than any system takes.
+    """
+    if not argv or not argv[0]:
+        raise CommandSyntax("the command has no program; its first word names one", 0)
+    if any("\0" in word for word in argv):
+        raise CommandSyntax("a word of the command holds a NUL, which no argument can", 0)
+    if sum(len(word) + 1 for word in argv) > LONGEST:
+        raise CommandSyntax(f"the command has more than {LONGEST} characters; pass data on stdin", LONGEST)
+    return list(argv)
+
+
 def join(argv: Sequence[str], *, rules: Rules = "posix") -> str:
     """The command line whose words are `argv`: the inverse of `split`, and safe to hand to a shell of these rules.
 

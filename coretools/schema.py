@@ -1,13 +1,15 @@
 """From a signature to JSON Schema and strict arguments.
 
 The only place that turns Python types into JSON Schema (2020-12) and JSON into arguments. Arguments are taken as they
-are: unknown names are refused by name, nothing is coerced, and text that looks like JSON stays text.
+are: unknown names are refused by name, and nothing is coerced but a list or an object that came as JSON text.
 """
 
 import difflib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
@@ -33,6 +35,46 @@ _MOST_FAULTS = 10
 
 _NAME_LENGTH = 100
 """Characters that are shown of where a fault is: the caller chose the name of an unknown argument."""
+
+_OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "old_string": ("old",),
+        "old_str": ("old",),
+        "old_text": ("old",),
+        "new_string": ("new",),
+        "new_str": ("new",),
+        "new_text": ("new",),
+        "replace_all": ("all",),
+        "cwd": ("directory",),
+        "workdir": ("directory",),
+        "working_directory": ("directory",),
+        "file_path": ("path",),
+        "filename": ("path",),
+        "file": ("path", "paths"),
+        "files": ("paths",),
+        "dir": ("directory", "path"),
+        "pattern": ("glob",),
+        "query": ("pattern",),
+        "regex": ("pattern",),
+        "include": ("glob",),
+        "cmd": ("command",),
+        "argv": ("command",),
+        "args": ("command",),
+        "contents": ("content",),
+        "text": ("content",),
+        "timeout": ("timeout_seconds",),
+        "rev": ("revision",),
+        "ref": ("revision",),
+        "repo": ("repository",),
+        "repo_path": ("repository",),
+        "max_count": ("limit",),
+        "start_line": ("offset",),
+    }
+)
+"""What other tools call an argument, and what it may be called here; for the hint in an error."""
+
+_CONTAINERS = ("list_type", "dict_type", "model_type")
+"""pydantic's errors for an argument that should be a list or an object."""
 
 _EXPECTED = {
     "string_type": "must be text",
@@ -146,36 +188,72 @@ class Arguments:
         if self._raw is not None:
             return {self.names[0]: raw_schema.accepted(self._name, self._raw, given)}
         try:
-            # Dates, identifiers and the like are text in JSON: only pydantic's JSON mode takes them strictly.
-            model = (
-                self._model.model_validate(dict(given), strict=True)
-                if self._is_native
-                else self._model.model_validate_json(_json(self._name, given), strict=True)
-            )
+            model = self._validated(given)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_context=True)
-            said = [self._fault(fault) for fault in faults[:_MOST_FAULTS]]
-            if len(faults) > _MOST_FAULTS:
-                said.append(f"and {len(faults) - _MOST_FAULTS} more")
-            raise InvalidArguments(f"{self._name}: " + "; ".join(said)) from None
+            parsed = _parsed(given, error)
+            if parsed is None:
+                raise self._refusal(error) from None
+            try:
+                model = self._validated(parsed)
+            except ValidationError as second:
+                raise self._refusal(second) from None
         return {name: getattr(model, name) for name in self.names}
+
+    def _validated(self, given: Mapping[str, Any]) -> BaseModel:
+        if self._is_native:
+            return self._model.model_validate(dict(given), strict=True)
+        # Dates, identifiers and the like are text in JSON: only pydantic's JSON mode takes them strictly.
+        return self._model.model_validate_json(_json(self._name, given), strict=True)
+
+    def _refusal(self, error: ValidationError) -> InvalidArguments:
+        faults = error.errors(include_url=False, include_context=True)
+        said = [self._fault(fault) for fault in faults[:_MOST_FAULTS]]
+        if len(faults) > _MOST_FAULTS:
+            said.append(f"and {len(faults) - _MOST_FAULTS} more")
+        return InvalidArguments(f"{self._name}: " + "; ".join(said))
 
     def _fault(self, fault: Any) -> str:
         where = ".".join(str(part) for part in fault["loc"])[:_NAME_LENGTH] or "arguments"
         kind: str = fault["type"]
         if kind == "missing":
             return f"{where}: is required"
-        if kind == "extra_forbidden" and len(fault["loc"]) > 1:
-            return f"{where}: unknown name"
         if kind == "extra_forbidden":
-            close = difflib.get_close_matches(where, self.names, n=1)
-            meant = f", did you mean {close[0]}?" if close else ""
-            return f"{where}: unknown argument{meant} (takes {', '.join(self.names) or 'none'})"
+            names = _names_beside(self.schema(), fault["loc"][:-1])
+            what = "argument" if len(fault["loc"]) == 1 else "name"
+            return f"{where}: unknown {what}{_meant(str(fault['loc'][-1]), names)} (takes {', '.join(names) or 'none'})"
         said = _EXPECTED.get(kind)
         if said is None:
             message: str = fault["msg"]
             return f"{where}: {message[:1].lower()}{message[1:]}"
         return f"{where}: {said}, got {_shown(fault['input'])}"
+
+
+def _parsed(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
+    """The arguments with lists and objects that came as JSON text, as models often send them; None without any."""
+    wrong = [fault["loc"][0] for fault in error.errors() if fault["type"] in _CONTAINERS and len(fault["loc"]) == 1]
+    found: dict[str, Any] = {}
+    for name in wrong:
+        value = given.get(str(name))
+        with suppress(ValueError, RecursionError):
+            read = json.loads(value) if isinstance(value, str) else None
+            if isinstance(read, list | dict):
+                found[str(name)] = read
+    return {**given, **found} if found else None
+
+
+def _names_beside(schema: Mapping[str, Any], way: Sequence[str | int]) -> tuple[str, ...]:
+    """The names that the schema has at a place in the arguments."""
+    node: Any = schema
+    for step in way:
+        node = node.get("items", {}) if isinstance(step, int) else node.get("properties", {}).get(step, {})
+    return tuple(node.get("properties", {}))
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    """The name that an unknown one probably stands for."""
+    close = [other for other in _OTHER_WORDS.get(name.lower(), ()) if other in names]
+    close = close or difflib.get_close_matches(name, names, n=1)
+    return f", did you mean {close[0]}?" if close else ""
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -59,7 +59,15 @@ def arguments() -> Arguments:
         ({"path": "a", "deep": "true"}, "deep: must be true or false, got text 'true'"),
         ({"path": "a", "deep": 1}, "deep: must be true or false, got a number 1"),
         ({"path": "a", "names": "x"}, "names: must be a list, got text 'x'"),
-        ({"path": "a", "names": '["x"]'}, "names: must be a list"),
+        ({"path": "a", "names": '["x", 1]'}, "names.1: must be text"),
+        ({"path": "a", "names": '{"x": 1}'}, "names: must be a list, got an object"),
+        ({"path": "a", "names": "[" * 100_000}, "names: must be a list, got text"),
+        ({"path": "a", "items": '"x"'}, "items: must be a list"),
+        ({"file_path": "a"}, "file_path: unknown argument, did you mean path?"),
+        (
+            {"path": "a", "items": [{"old_string": "x"}]},
+            "items.0.old_string: unknown name, did you mean old?",
+        ),
         ({"path": "a", "names": ["x", 1]}, "names.1: must be text"),
         ({"path": "a", "kind": "c"}, "kind: input should be 'a' or 'b'"),
         ({"path": "a", "items": [{"old": "x", "extra": 1}]}, "items.0.extra"),
@@ -77,11 +85,19 @@ def test_arguments_that_do_not_fit_are_refused_by_name(
     assert "https://" not in str(caught.value)
 
 
+def test_a_list_or_an_object_may_come_as_json_text(arguments: Arguments) -> None:
+    """declarations-3: as many models send them; text stays text where text is due."""
+    given = {"path": '["a"]', "names": '["x", "y"]', "items": '[{"old": "1"}]'}
+    accepted = arguments.accept(given)
+    assert (accepted["path"], accepted["names"]) == ('["a"]', ["x", "y"])
+    assert accepted["items"][0].old == "1"
+
+
 def test_an_error_names_the_first_faults_and_counts_the_others(arguments: Arguments) -> None:
     """declarations-3: a list of 100,000 wrong items is no error of 7 MB, and a name of 1 MB is not sent back."""
     with pytest.raises(InvalidArguments) as caught:
         arguments.accept({"path": "a", "items": [{"zzz": 1}] * 10_000})
-    assert "items.0.old: is required; items.0.zzz: unknown name; items.1" in str(caught.value)
+    assert "items.0.old: is required; items.0.zzz: unknown name (takes old, new); items.1" in str(caught.value)
     assert str(caught.value).endswith("; and 19990 more")
     with pytest.raises(InvalidArguments) as caught:
         arguments.accept({"path": "a", "n" * 1_000_000: 1})

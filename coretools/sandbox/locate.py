@@ -7,21 +7,30 @@ opened is one name in a directory that is held. Links to another root go on from
 Every link on the way and the end of it are held against the deny globs.
 """
 
+import difflib
 import errno
 import os
 import posixpath
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
 from coretools.errors import NotFound
 from coretools.sandbox.failures import translated
+from coretools.sandbox.names import printable
 from coretools.sandbox.roots import Place, Root, Roots, identity_of, joined
 from coretools.sandbox.walk import HANDLE
 
 MOST_LINKS = 40
 """Links followed for one path, as Linux does (path_resolution(7))."""
+
+NEAR_NAMES = 3
+"""Names like the one that is missing which an error offers."""
+_NAMES_COMPARED = 2_000
+"""Entries of a directory that are compared with a missing name: some 20 ms."""
 
 _MAY_BE_LINK = (errno.ELOOP, errno.ENOTDIR)
 _TAKE_THE_LONG_WAY = (*_MAY_BE_LINK, errno.ENOENT)
@@ -79,8 +88,27 @@ class Spot:
             NotFound: nothing does.
         """
         if self.found is None:
-            raise NotFound(f"{self.shown}: there is nothing at this path", path=self.shown)
+            near = self._near()
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise NotFound(f"{self.shown}: there is nothing at this path{hint}", path=self.shown)
         return self.found
+
+    def _near(self) -> list[str]:
+        """Paths that are there and differ a little in the first name that is missing."""
+        wanted = (*self.missing, self.name)[0]
+        parts = self.shown.split("/")
+        above = "/".join(parts[: -1 - len(self.missing)])
+        with suppress(OSError):
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+            try:
+                with os.scandir(fd) as scan:
+                    names = [printable(entry.name) for entry in islice(scan, _NAMES_COMPARED)]
+            finally:
+                os.close(fd)
+            same = [name for name in names if name.casefold() == wanted.casefold()]
+            near = same or difflib.get_close_matches(wanted, names, n=NEAR_NAMES, cutoff=0.7)
+            return [joined(above, name) if above else name for name in near[:NEAR_NAMES]]
+        return []
 
 
 def locate(roots: Roots, path: str, *, follow: bool = True) -> Spot:

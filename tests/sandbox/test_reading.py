@@ -195,6 +195,23 @@ def test_a_deep_path_is_followed_by_dots_with_few_descriptors(world: World) -> N
     assert world.read("/".join(["dir/sub/e/f/../../../.."] * 150) + "/plain.txt") == b"plain"
 
 
+def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
+    """sandbox-29: in another case, or with a slip; through a link, and where a directory is the missing name."""
+    (world.root / "README.md").write_text("x")
+    (world.root / "dir" / "settings.toml").write_text("x")
+    world.link("way", "dir")
+    for path, hint in (
+        ("readme.MD", "did you mean README.md?"),
+        ("dir/setings.toml", "did you mean dir/settings.toml?"),
+        ("way/setting.toml", "did you mean way/settings.toml?"),
+        ("dirr/settings.toml", "did you mean dir?"),
+        ("quite-different", "nothing at this path"),
+    ):
+        with pytest.raises(NotFound) as caught:
+            world.read(path)
+        assert str(caught.value).endswith(hint)
+
+
 def test_versions_differ_after_every_write(world: World) -> None:
     """sandbox-20: also when writes of one size follow each other within a tick of the clock."""
     seen = {status(world.roots, "plain.txt").version}

@@ -12,7 +12,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from coretools.call import Call, SilentCall
-from coretools.command import split
+from coretools.command import split, words
 from coretools.confirmation import CONFIRM
 from coretools.declare import Effect, asks, tool
 from coretools.errors import Busy, Conflict, InvalidArguments, Unsupported
@@ -96,7 +96,7 @@ class Commands:
     @asks(CONFIRM, is_listed=False)
     async def run_command(
         self,
-        command: str,
+        command: str | list[str],
         directory: str = ".",
         *,
         timeout_seconds: Annotated[int | None, Field(ge=1)] = None,
@@ -105,12 +105,12 @@ class Commands:
         terminal: str = "",
         call: Call = _NOBODY,
     ) -> CommandResult | RunReport:
-        """Run one program: quotes as in sh, but no pipes, redirects, &&, $VAR or *.
+        """Run one program: quotes as in sh (or a list of words), but no pipes, redirects, &&, $VAR or *.
 
         One that is not through after `wait_seconds` goes on as a run. `terminal`: 80x24.
         """
         wants_run = wait_seconds is not None
-        argv = split(command)
+        argv = split(command) if isinstance(command, str) else words(command)
         size = _terminal_size(terminal)
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
         seconds = timeout(timeout_seconds, default, self._limits)

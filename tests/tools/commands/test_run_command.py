@@ -27,6 +27,16 @@ async def test_the_output_of_a_command_is_the_answer(tmp_path: Path) -> None:
     assert not result.failed
 
 
+async def test_a_command_may_be_a_list_of_words(tmp_path: Path) -> None:
+    """command-7: each word arrives as it is; what no argv can be is refused before anything starts."""
+    argv = ["printf", "%s|", "a b", "$HOME", "*", "&&", "'", ""]
+    async with commands_in(tmp_path) as commands:
+        assert (await commands.run_command(argv)).text() == "a b|$HOME|*|&&|'||"
+        for wrong in ([], [""], ["echo", "a\0b"], ["echo", "x" * 5_000_000]):
+            with pytest.raises(CommandSyntax):
+                await commands.run_command(wrong)
+
+
 async def test_silence_is_said(tmp_path: Path) -> None:
     """ci-8: an empty answer would look like a fault."""
     async with commands_in(tmp_path) as commands:
