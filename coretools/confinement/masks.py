@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coretools.sandbox.deny import DenyRules
+from coretools.confinement.hidden import ByName, Classifier, Hidden, HiddenFiles, Suspect
 from coretools.sandbox.roots import Root, Roots
 
 CONTROL = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".mcp.json", ".devcontainer"})
@@ -33,12 +33,17 @@ class Masks(NamedTuple):
     """Git directories: their content changes, they themselves stay."""
     fixed: tuple[str, ...]
     """Not to be changed."""
-    masked: tuple[str, ...]
-    """Not to be read."""
+    hidden: tuple[Hidden, ...]
+    """Not to be read, with the reason."""
     state: tuple[tuple[int, int], ...]
-    """Device and inode of each of them: a file that was replaced has to be laid over again."""
+    """Device and inode of what is pinned and fixed: a file that was replaced has to be laid over again."""
     is_whole: bool
     """False when there were too many directories to look into all of them."""
+
+    @property
+    def masked(self) -> tuple[str, ...]:
+        """Paths of what is hidden."""
+        return tuple(one.path for one in self.hidden)
 
 
 @dataclass(slots=True)
@@ -47,7 +52,7 @@ class _Listing:
 
     stamp: tuple[int, int, int]
     directories: list[str]
-    denied: list[str]
+    suspects: list[Suspect]
     repositories: list[str]
 
 
@@ -55,15 +60,19 @@ class _Listing:
 class _Found:
     pinned: list[str] = field(default_factory=list)
     fixed: list[str] = field(default_factory=list)
-    masked: list[str] = field(default_factory=list)
+    suspects: list[tuple[Root, Suspect]] = field(default_factory=list)
+    closed: list[Hidden] = field(default_factory=list)
+    """Directories that can't be looked into."""
     directories: int = 0
 
 
 class MaskFinder:
     """Looks through the roots and remembers what it saw. Blocks: a first look at 50,000 files takes 0.1 s."""
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, classifier: Classifier | None = None) -> None:
+        """Without a classifier files are hidden by name, as the deny globs of the roots say."""
         self._roots = roots
+        self._hidden = HiddenFiles(classifier or ByName(roots.deny))
         self._listings: dict[tuple[str, str], _Listing] = {}
         self.directories = 0
         """How many the last look took in: what it will cost again."""
@@ -76,9 +85,10 @@ class MaskFinder:
             self._look_through(root, found, seen)
         self._listings = seen
         self.directories = found.directories
-        pinned, fixed, masked = (tuple(sorted(set(paths))) for paths in (found.pinned, found.fixed, found.masked))
-        state = tuple(_identity(path) for path in (*pinned, *fixed, *masked))
-        return Masks(pinned, fixed, masked, state, found.directories < MOST_DIRECTORIES)
+        pinned, fixed = (tuple(sorted(set(paths))) for paths in (found.pinned, found.fixed))
+        hidden = tuple(sorted({*self._hidden.hidden(found.suspects), *found.closed}))
+        state = tuple(_identity(path) for path in (*pinned, *fixed))
+        return Masks(pinned, fixed, hidden, state, found.directories < MOST_DIRECTORIES)
 
     def control_files(self) -> frozenset[str]:
         """The settings of editors and agents that are there now, by path. Cheap: a stat for each of the names."""
@@ -98,47 +108,49 @@ class MaskFinder:
             try:
                 listing = self._listing(root, here)
             except OSError:  # closed to us, or too deep: commands may open it again, so it is closed to them whole
-                found.masked += [] if here == "." else [f"{root.path}/{here}"]
+                found.closed += [] if here == "." else [_closed(root, here, "can't be searched for secrets")]
                 continue
             if listing is None:
                 continue
             seen[root.path, here] = listing
             found.directories += 1
-            found.masked += [f"{root.path}/{path}" for path in listing.denied]
+            found.suspects += [(root, suspect) for suspect in listing.suspects]
             for path in listing.repositories:
                 _note_repository(root, path, found)
             waiting += listing.directories
         # What is too much to be looked through is closed whole.
-        found.masked += [f"{root.path}/{path}" for path in waiting]
+        found.closed += [_closed(root, path, "too many directories to search") for path in waiting]
 
     def _listing(self, root: Root, here: str) -> _Listing | None:
         try:
             status = os.stat(here, dir_fd=root.fd, follow_symlinks=False)
             stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
             known = self._listings.get((root.path, here))
-            return (
-                known if known is not None and known.stamp == stamp else _listed(root.fd, here, stamp, self._roots.deny)
-            )
+            return known if known is not None and known.stamp == stamp else _listed(root, here, stamp, self._hidden)
         except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
             return None
 
 
-def _listed(top: int, here: str, stamp: tuple[int, int, int], deny: DenyRules) -> _Listing:
+def _listed(root: Root, here: str, stamp: tuple[int, int, int], hidden: HiddenFiles) -> _Listing:
     listing = _Listing(stamp, [], [], [])
-    handle = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    handle = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fd)
     try:
         with os.scandir(handle) as entries:
             for entry in entries:
                 path = entry.name if here == "." else f"{here}/{entry.name}"
                 if entry.name == ".git":
                     listing.repositories.append(path)
-                elif deny.covers(path) is not None:
-                    listing.denied += () if entry.is_symlink() else (path,)
+                elif (kind := hidden.suspicion(root, path, entry)) is not None:
+                    listing.suspects.append(Suspect(path, kind))
                 elif entry.is_dir(follow_symlinks=False):
                     listing.directories.append(path)
     finally:
         os.close(handle)
     return listing
+
+
+def _closed(root: Root, path: str, reason: str) -> Hidden:
+    return Hidden(f"{root.path}/{path}", reason, _identity(f"{root.path}/{path}"))
 
 
 def _note_repository(root: Root, path: str, found: _Found) -> None:

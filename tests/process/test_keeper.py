@@ -177,6 +177,50 @@ async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
         assert "canary" not in await place.sh("cat deep/.env")
 
 
+async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> None:
+    """confinement-25: whoever renamed it, into whatever directory."""
+    (tmp_path / ".env").write_text("canary")
+    (tmp_path / "deep").mkdir()
+    async with kept(tmp_path) as place:
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / ".env").rename(tmp_path / "deep" / "notes.txt")
+        assert "canary" not in await place.sh("cat deep/notes.txt")
+        (tmp_path / "deep").rename(tmp_path / "elsewhere")
+        assert "canary" not in await place.sh("cat elsewhere/notes.txt")
+
+
+async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(tmp_path: Path) -> None:
+    """confinement-25: a command that moves `.docker` does not open `config.json`, nor what lies in `.ssh`."""
+    for path in (".docker/config.json", "old/.ssh/plain.txt"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("canary")
+    async with kept(tmp_path) as place:
+        assert "canary" not in await place.sh("cat .docker/config.json")
+        (tmp_path / ".docker").rename(tmp_path / "d2")
+        (tmp_path / "old" / ".ssh").rename(tmp_path / "s2")
+        said = await place.sh("cat d2/config.json s2/plain.txt")
+        assert "canary" not in said
+        await place.sh("mv d2 d3")
+        assert "canary" not in await place.sh("cat d3/config.json d2/config.json")
+
+
+async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path) -> None:
+    """confinement-25: an inode number that is given again hides nothing."""
+    async with kept(tmp_path) as place:
+        for _ in range(20):
+            (tmp_path / ".env").write_text("canary")
+            inode = (tmp_path / ".env").stat().st_ino
+            assert "canary" not in await place.sh("cat .env")
+            (tmp_path / ".env").unlink()
+            (tmp_path / "new").write_text("plain")
+            assert await place.sh("cat new") == "plain"
+            is_given_again = (tmp_path / "new").stat().st_ino == inode
+            (tmp_path / "new").unlink()
+            if is_given_again:
+                return
+    pytest.skip("this file system gives no inode number again at once")
+
+
 async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
     """confinement-14: what already runs goes on, and ends with the runner."""
     async with kept(tmp_path) as place, anyio.create_task_group() as tasks:

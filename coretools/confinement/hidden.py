@@ -1,0 +1,198 @@
+"""Which files commands must not read: a classifier decides by name and by content, and a renamed file stays hidden.
+
+The scan (`masks`) asks `suspicion` about each entry of a directory that it lists. `hidden` then stats every suspect at
+each scan, and asks the classifier again only about one whose identity changed, or whose verdict rests on a file that
+did. A file that was hidden is remembered by inode: a scan finds it under any name, in any directory.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from coretools.confinement.kernel import birth_of
+from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.roots import Root
+
+MOST_REMEMBERED = 10_000
+"""Hidden files that are remembered by inode; beyond that the one that was seen longest ago is forgotten."""
+
+
+class Suspect(NamedTuple):
+    """An entry beneath a root that may have to be hidden."""
+
+    path: str
+    """Relative to the root."""
+    kind: str
+    """Why it is suspect, in the classifier's own words; a renamed file keeps the kind that it was hidden for."""
+
+
+class Verdict(NamedTuple):
+    """What a classifier says of a suspect."""
+
+    reason: str | None
+    """Why it is hidden; None when commands may read it."""
+    rests_on: tuple[str, ...] = ()
+    """Absolute paths of other files that decided it, as git's index does: when one changes, it is judged again."""
+
+
+class Classifier(Protocol):
+    """Decides which files are hidden."""
+
+    def suspicion(self, path: str, *, is_directory: bool) -> str | None:
+        """The kind of suspect that this name makes the entry, None for nearly all. Pure; called for each entry.
+
+        A directory that is suspect is hidden whole and not looked into.
+        """
+
+    def judge(self, root: Root, suspect: Suspect) -> Verdict:
+        """Whether the suspect is hidden. It exists and is no symbolic link; may read it, and must not raise."""
+
+
+class ByName:
+    """Hides whatever a deny glob covers, whatever is in it."""
+
+    def __init__(self, deny: DenyRules) -> None:
+        self._deny = deny
+
+    def suspicion(self, path: str, *, is_directory: bool) -> str | None:  # noqa: ARG002  # a glob covers both alike
+        """The glob that covers it."""
+        return self._deny.covers(path)
+
+    def judge(self, root: Root, suspect: Suspect) -> Verdict:  # noqa: ARG002  # by name alone
+        """Hidden, whatever it holds."""
+        return Verdict(f"deny glob {suspect.kind}")
+
+
+class Hidden(NamedTuple):
+    """A file or directory that commands must not read."""
+
+    path: str
+    """Absolute."""
+    reason: str
+    identity: tuple[int, int]
+    """Device and inode."""
+
+
+_REALTIME_COARSE = 5
+"""Clock of the times of files (linux/time.h), which the `time` module does not name."""
+
+TICK_NS = int(time.clock_getres(_REALTIME_COARSE) * 1e9) if sys.platform == "linux" else 10_000_000
+"""Steps in which file systems that lack finer times, all but a few before Linux 6.13, write them down."""
+
+
+def is_settled(changed_ns: int, before_ns: int) -> bool:
+    """Whether a file last changed at the one time, and read from the other on, can't have changed again unseen.
+
+    Two changes within one tick leave the same time behind, so what changed just now proves nothing.
+    """
+    return changed_ns < before_ns - 2 * TICK_NS
+
+
+Identity = tuple[int, ...]
+"""Device, inode, size, modification and change time: what tells a file from every earlier state of it."""
+
+
+class _Judged(NamedTuple):
+    identity: Identity
+    is_settled: bool
+    """Whether a later change is sure to show in the identity."""
+    rests_on: tuple[Identity | None, ...]
+    suspect: Suspect
+    verdict: Verdict
+
+
+class _Inode(NamedTuple):
+    """A file whatever its name. An inode number is given again, a birth time with it is not."""
+
+    device: int
+    number: int
+    birth_ns: int
+
+
+class HiddenFiles:
+    """The verdicts of the last scan, and the inodes of every file that was hidden. One for a set of roots."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self._judged: dict[tuple[str, str], _Judged] = {}
+        self._remembered: dict[_Inode, str] = {}
+        self._numbers: set[int] = set()
+        """Inode numbers among them, so that an entry that is none of them costs one look-up."""
+
+    def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
+        """Why an entry of a directory is suspect: by its name, or since it is a hidden file that was renamed."""
+        if entry.is_symlink():
+            return None
+        kind = self._classifier.suspicion(path, is_directory=entry.is_dir(follow_symlinks=False))
+        if kind is None and entry.inode() in self._numbers:
+            inode = _inode(root.fd, path)
+            kind = self._remembered.get(inode) if inode is not None else None
+        return kind
+
+    def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> list[Hidden]:
+        """Those of the suspects that commands must not read now."""
+        found: list[Hidden] = []
+        judged: dict[tuple[str, str], _Judged] = {}
+        for root, suspect in suspects:
+            identity = _identity(suspect.path, root.fd)
+            if identity is None:  # gone meanwhile
+                continue
+            key = (root.path, suspect.path)
+            known = self._judged.get(key)
+            if known is None or not _is_unchanged(known, suspect, identity):
+                known = self._judge(root, suspect, identity)
+            judged[key] = known
+            if known.verdict.reason is not None:
+                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, (identity[0], identity[1])))
+        self._judged = judged
+        return found
+
+    def _judge(self, root: Root, suspect: Suspect, identity: Identity) -> _Judged:
+        began = time.time_ns()
+        verdict = self._classifier.judge(root, suspect)
+        rests_on = tuple(_identity(path) for path in verdict.rests_on)
+        seen = (identity, *(one for one in rests_on if one is not None))
+        may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
+        inode = _inode(root.fd, suspect.path)
+        if inode is not None and verdict.reason is not None:
+            self._remember(inode, suspect.kind)
+        elif inode is not None:
+            self._remembered.pop(inode, None)
+        return _Judged(identity, may_stay, rests_on, suspect, verdict)
+
+    def _remember(self, inode: _Inode, kind: str) -> None:
+        self._remembered.pop(inode, None)
+        self._remembered[inode] = kind
+        self._numbers.add(inode.number)
+        if len(self._remembered) > MOST_REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+            self._numbers = {one.number for one in self._remembered}
+
+
+def _is_unchanged(known: _Judged, suspect: Suspect, identity: Identity) -> bool:
+    if not known.is_settled or known.identity != identity or known.suspect != suspect:
+        return False
+    return all(_identity(path) == seen for path, seen in zip(known.verdict.rests_on, known.rests_on, strict=True))
+
+
+def _identity(path: str, top: int | None = None) -> Identity | None:
+    try:
+        found = os.stat(path, dir_fd=top, follow_symlinks=False)
+    except OSError:
+        return None
+    if stat.S_ISDIR(found.st_mode):  # hidden whole: what happens in it changes nothing
+        return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _inode(top: int, path: str) -> _Inode | None:
+    try:
+        found = os.stat(path, dir_fd=top, follow_symlinks=False)
+        # Without a birth time the time of the last change to the content stands in: a rename leaves it as it is.
+        birth = birth_of(top, path) or found.st_mtime_ns
+    except OSError:
+        return None
+    return _Inode(found.st_dev, found.st_ino, birth)
