@@ -1,11 +1,13 @@
 """What of the machine a command may see beside the roots: the system's programs and the tool chains behind its PATH.
 
-An allow-list by path, computed once at start: whatever is not named here, the operator's home first of all, is neither
-readable nor, where there is a view, there at all. Pure but for looking which of the paths exist.
+An allow-list by path: whatever is not named here, the operator's home first of all, is neither readable nor, where
+there is a view, there at all. Programs and tool chains are looked for once, at start; the entries of /etc whenever one
+was replaced. Pure but for looking which of the paths exist.
 """
 
 import os
 import pwd
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -64,6 +66,13 @@ _OF_SYSTEM_USERS = frozenset(
 )
 """What /etc/passwd calls the home of users that are none."""
 
+RESOLVER = f"{CONFIGURATION}/resolv.conf"
+"""Often a link to a file outside, which is granted too."""
+
+SETTLED_NS = 2 * 10**9
+"""A directory that changed less than this before it was listed may change again within the same tick of its clock, and
+its times would not show that: the coarsest clock of a file system has steps of 2 s."""
+
 LIBRARIES = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg")
 """Stands beside the `bin` of a tool chain."""
 
@@ -85,7 +94,7 @@ def system_grants() -> list[Grant]:
 def configuration_grants() -> list[Grant]:
     """What may be read in /etc: each entry for itself, since what is granted above can't be taken back below."""
     found = _granted_in("")
-    outer = os.path.realpath(f"{CONFIGURATION}/resolv.conf")
+    outer = os.path.realpath(RESOLVER)
     if not outer.startswith(f"{CONFIGURATION}/") and os.path.isfile(outer):
         found.append(Grant(outer, READ))
     return found
@@ -106,6 +115,43 @@ def _granted_in(directory: str) -> list[Grant]:
         elif name not in ((PRIVATE,) if directory else SECRET_CONFIGURATION):
             found.append(Grant(os.path.join(above, name), READ))
     return found
+
+
+Identities = tuple[tuple[int, int], ...]
+"""Device and inode of each of some files; zeros for one that is not there."""
+
+
+class Configuration:
+    """Tells when entries of /etc were replaced: a grant is one of an inode, so new ones have to be granted again."""
+
+    def __init__(self) -> None:
+        self._stamp: tuple[tuple[int, ...], ...] = ()
+        self._state: Identities = ()
+
+    def state(self) -> Identities:
+        """Identity of each entry that commands may read now. Costs five stats while no directory has changed."""
+        now = time.time_ns()
+        directories = tuple(_changed(os.path.join(CONFIGURATION, name)) for name in ("", *WITH_PRIVATE))
+        stamp = (*directories, *identities((RESOLVER,)))
+        if stamp != self._stamp:
+            self._state = identities(grant.path for grant in configuration_grants())
+            is_settled = all(now - changed > SETTLED_NS for *_, changed in directories)
+            self._stamp = stamp if is_settled else ()
+        return self._state
+
+
+def identities(paths: Iterable[str]) -> Identities:
+    """What stands at the paths now, links followed."""
+    return tuple(_changed(path)[:2] for path in paths)
+
+
+def _changed(path: str) -> tuple[int, int, int]:
+    """Device, inode and the time of the last change; zeros when there is nothing."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def is_granted(path: str) -> bool:

@@ -60,9 +60,23 @@ class Commands:
     policy: ConfinementPolicy
     environment: Mapping[str, str]
     """The one that commands inherit."""
-    granted: tuple[Grant, ...]
+    programs: tuple[Grant, ...]
+    """The system's and those of tool chains."""
     home: str
     """Of the server's user; hidden from commands."""
+    configuration: grants.Configuration = field(default_factory=grants.Configuration)
+
+    @property
+    def granted(self) -> tuple[Grant, ...]:
+        """What every command may read or run beside the roots, as it stands now."""
+        return (*self.programs, *grants.configuration_grants())
+
+    def state(self) -> grants.Identities:
+        """What stands at the granted paths now. When that changes, what was granted before is not what is there."""
+        return (
+            *self.configuration.state(),
+            *grants.identities(grant.path for grant in (*self.programs, *self._more())),
+        )
 
     def view_plan(self, scratch: Scratch, masks: Masks) -> view.Plan:
         """The view for tier `full`."""
@@ -176,8 +190,7 @@ def commands_of(
     """Look at the machine once, at the first command: which of its programs and tool chains are there."""
     home = os.path.realpath(environment.get("HOME") or _home_of_user())
     tools = grants.tool_grants(environment, home=home, prefixes=prefixes)
-    granted = (*grants.system_grants(), *grants.configuration_grants(), *tools)
-    return Commands(roots, policy, environment, granted, home)
+    return Commands(roots, policy, environment, (*grants.system_grants(), *tools), home)
 
 
 def _rights(root: Root) -> int:

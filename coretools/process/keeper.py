@@ -1,7 +1,8 @@
 """Holds commands: finds the strongest tier that works here, and has a cell ready for the next command.
 
 The tier is found by doing: a spawner that can't carry out its orders says why, and the next weaker tier is tried. What
-is masked in the view is looked up before every command; when it has changed, the next cell takes over.
+is masked in the view, and what stands at the granted paths, is looked up before every command; when it has changed, the
+next cell takes over.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement import landlock
+from coretools.confinement.grants import Identities
 from coretools.confinement.masks import MaskFinder, Masks
 from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
 from coretools.errors import Unconfined
@@ -73,6 +75,7 @@ class Keeper:
         self._scratch = Scratch(os.path.join(_apart(roots, policy), f"coretools-{token_hex(8)}"))
         self._cell: Cell | None = None
         self._state: Masks | None = None
+        self._granted: Identities = ()
         self._old: list[Cell] = []
         self._is_closed = False
         self.has_spawner = sys.platform == "linux"
@@ -181,10 +184,10 @@ class Keeper:
             self._cell = None
         if self._cell is None:
             return await self._first_cell()
-        if self.tier == "full":
-            masks = await self._looked()
-            if masks != self._state:
-                await self._replace(masks)
+        masks = await self._looked() if self.tier == "full" else None
+        granted = self._granted_now(self.tier)
+        if masks != self._state or granted != self._granted:
+            await self._replace(masks, granted)
         self._drop_old()
         return self._cell
 
@@ -213,23 +216,27 @@ class Keeper:
             has = f"has version {landlock.abi()}" if landlock.abi() else "has none, or does not let it be used"
             return f"needs Landlock {landlock.ABI_REQUIRED} (Linux 6.2), and this system {has}"
         masks = await self._looked() if tier == "full" else None
+        granted = self._granted_now(tier)
         try:
             cell = await self._ready_cell(tier, masks)
         except CellFailed as error:
             if self.tier is None and error.number not in DEFINITE:
                 raise
             return str(error)
-        self._cell, self._state, self.tier = cell, masks, tier
+        self._cell, self._state, self._granted, self.tier = cell, masks, granted, tier
         self.missing.pop(tier, None)
         return None
 
-    async def _replace(self, masks: Masks) -> None:
+    async def _replace(self, masks: Masks | None, granted: Identities) -> None:
         """The next cell; the old one stays for the commands that run in it."""
-        cell = await self._ready_cell("full", masks)
+        cell = await self._ready_cell(self.tier or "none", masks)
         if self._cell is not None:
             self._cell.retire()
             self._old.append(self._cell)
-        self._cell, self._state = cell, masks
+        self._cell, self._state, self._granted = cell, masks, granted
+
+    def _granted_now(self, tier: str | None) -> Identities:
+        return () if tier in (None, "none") or self._commands is None else self._commands.state()
 
     async def _ready_cell(self, tier: str, masks: Masks | None) -> Cell:
         group = self._new_group()

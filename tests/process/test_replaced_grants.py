@@ -1,0 +1,101 @@
+"""Files of /etc that are replaced while a server runs, as `useradd`, `ldconfig` and network managers do it.
+
+The server gets an /etc of its own, by a mount namespace; the test changes it from outside. In both tiers.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker_profile import under_profile
+from tests.serving.peer import Peer, peer
+
+SPACES = ("unshare", *(() if os.geteuid() == 0 else ("-r",)), "--mount", "--propagation", "private")
+BOUND = 'mount --bind "$1" /etc; shift; exec "$@"'
+COPIED = ("ld.so.cache", "ld.so.conf", "alternatives", "group", "nsswitch.conf", "localtime")
+CANARY = "canary-2f9a"
+
+pytestmark = pytest.mark.skipif(
+    subprocess.run([*SPACES, "true"], check=False, capture_output=True).returncode != 0, reason="mount namespaces"
+)
+
+
+class World:
+    """A server whose /etc is a directory of the test."""
+
+    def __init__(self, etc: Path, client: Peer) -> None:
+        self.etc = etc
+        self._client = client
+
+    def sh(self, text: str) -> str:
+        """Run shell text as a command; whatever it printed."""
+        result = self._client.call("run_command", command=shlex.join(["sh", "-c", text]), timeout_seconds=30)
+        return str(result["content"][0]["text"])
+
+    def replace(self, name: str, text: str) -> None:
+        """As programs do that must not leave a half-written file: a new one, renamed over the old."""
+        fresh = self.etc / f"{name}+"
+        fresh.write_text(text)
+        fresh.chmod(0o644)
+        fresh.rename(self.etc / name)
+
+
+def plant(etc: Path, outer: Path) -> None:
+    (etc / "ssl" / "private").mkdir(parents=True)
+    outer.mkdir()
+    for name in COPIED:
+        if (source := Path("/etc", name)).exists():
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, etc / name, **({"symlinks": True} if source.is_dir() else {}))
+    (etc / "passwd").write_text(f"me:x:{os.geteuid()}:0::/:/bin/sh\n")
+    for name in ("shadow", "ssl/private/key", "ssl/openssl.cnf"):
+        (etc / name).write_text(CANARY)
+    (outer / "resolv.conf").write_text("before\n")
+    (etc / "resolv.conf").symlink_to(outer / "resolv.conf")
+
+
+@pytest.fixture(params=["full", "landlock"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    etc, root = tmp_path / "etc", tmp_path / "root"
+    plant(etc, tmp_path / "outer")
+    root.mkdir()
+    before = [*SPACES, "sh", "-ec", BOUND, "sh", str(etc), *(under_profile() if request.param == "landlock" else ())]
+    with peer(root, before=before) as client:
+        client.start_session()
+        diagnostics = client.call("get_diagnostics")["content"][0]["text"]
+        if f"commands are held in tier: {request.param}" not in diagnostics:
+            pytest.skip(f"tier {request.param} can't be had here")
+        yield World(etc, client)
+
+
+def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
+    """confinement-26: by the next command: a new user, another resolver, a library cache, a file that is new."""
+    assert "me:x" in world.sh("cat /etc/passwd; whoami")
+    for round in ("first", "second", "third"):
+        world.replace("passwd", f"{round}:x:{os.geteuid()}:0::/:/bin/sh\n")
+        assert world.sh("whoami; cat /etc/passwd").startswith(f"{round}\n{round}:x")
+    world.replace("../outer/resolv.conf", "after\n")
+    assert world.sh("cat /etc/resolv.conf") == "after"
+    world.replace("made.conf", "made")
+    assert world.sh("cat /etc/made.conf") == "made"
+    world.replace("ssl/openssl.cnf", "of another version")
+    assert world.sh("cat /etc/ssl/openssl.cnf") == "of another version"
+    (world.etc / "ssl").rename(world.etc / "tls")
+    (world.etc / "ssl").mkdir()
+    world.replace("ssl/openssl.cnf", "in another directory")
+    assert world.sh("cat /etc/ssl/openssl.cnf") == "in another directory"
+
+
+def test_secrets_stay_closed_when_they_are_replaced(world: World) -> None:
+    """confinement-3: and an entry of a secret's name is not granted because it is new."""
+    for name in ("shadow", "ssl/private/key", "gshadow"):
+        world.replace(name, CANARY)
+        world.replace("passwd", f"{name.replace('/', '-')}:x:{os.geteuid()}:0::/:/bin/sh\n")
+        said = world.sh(f"cat /etc/{name}; tar cf - /etc/{name}")
+        assert CANARY not in said
+        assert "ermission denied" in said
