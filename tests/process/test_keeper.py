@@ -162,6 +162,22 @@ async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
     assert is_there(tmp_path / "given" / "new")
 
 
+async def test_a_path_of_the_operators_is_read_when_it_was_replaced(tmp_path: Path) -> None:
+    """confinement-26: a file, and a directory."""
+    (tmp_path / "root").mkdir()
+    shown, folder = tmp_path / "shown", tmp_path / "folder"
+    async with kept(tmp_path / "root", policy=ConfinementPolicy(readable=(str(shown), str(folder)))) as place:
+        for text in ("first", "second"):
+            (tmp_path / "fresh").mkdir()
+            (tmp_path / "fresh" / "file").write_text(text)
+            (tmp_path / "file").write_text(text)
+            (tmp_path / "file").replace(shown)
+            if folder.exists():
+                folder.rename(tmp_path / "old")
+            (tmp_path / "fresh").rename(folder)
+            assert await place.sh(f"cat {shown} {folder}/file") == 2 * text
+
+
 async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
     """confinement-14: for the next command, whether it was made, replaced or moved there; other files are not."""
     (tmp_path / "deep").mkdir()

@@ -76,9 +76,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
     """confinement-26: by the next command: a new user, another resolver, a library cache, a file that is new."""
     assert "me:x" in world.sh("cat /etc/passwd; whoami")
-    for round in ("first", "second", "third"):
-        world.replace("passwd", f"{round}:x:{os.geteuid()}:0::/:/bin/sh\n")
-        assert world.sh("whoami; cat /etc/passwd").startswith(f"{round}\n{round}:x")
+    for user in ("first", "second", "third"):
+        world.replace("passwd", f"{user}:x:{os.geteuid()}:0::/:/bin/sh\n")
+        assert world.sh("whoami; cat /etc/passwd").startswith(f"{user}\n{user}:x")
     world.replace("../outer/resolv.conf", "after\n")
     assert world.sh("cat /etc/resolv.conf") == "after"
     world.replace("made.conf", "made")
