@@ -48,9 +48,9 @@ ROOTS = AskRoots(key="k")
 ALL: tuple[Question[Any], ...] = (TEXT, SECRET, CHOICE, SOME, YES, FORM, MODEL, ROOTS)
 
 
-@pytest.mark.parametrize(
-    ("question", "raw", "answer"),
-    [
+def test_an_answer_is_taken() -> None:
+    """asking-1: exact, then an unambiguous beginning; yes, no, true, false; lists or text with commas."""
+    for question, raw, answer in (
         (TEXT, "hello", "hello"),
         (TEXT, "", ""),
         (TEXT, {"answer": "x"}, "x"),
@@ -69,16 +69,13 @@ ALL: tuple[Question[Any], ...] = (TEXT, SECRET, CHOICE, SOME, YES, FORM, MODEL, 
         (FORM, {"name": "Ann", "age": 3}, Person(name="Ann", age=3)),
         (MODEL, {"answer": "words"}, "words"),
         (ROOTS, ["file:///a"], ("file:///a",)),
-    ],
-)
-def test_an_answer_is_taken(question: Question[Any], raw: object, answer: object) -> None:
-    """asking-1: exact, then an unambiguous beginning; yes, no, true, false; lists or text with commas."""
-    assert question.accept(raw) == answer
+    ):
+        assert question.accept(raw) == answer, (question, raw, answer)
 
 
-@pytest.mark.parametrize(
-    ("question", "raw", "said"),
-    [
+def test_anything_else_is_no_answer() -> None:
+    """asking-1: nothing is guessed, and the error names the key and what would do."""
+    for question, raw, said in (
         (TEXT, 5, "must be text"),
         (TEXT, None, "must be text"),
         (TEXT, "123456", "at most 5 characters"),
@@ -99,13 +96,10 @@ def test_an_answer_is_taken(question: Question[Any], raw: object, answer: object
         (MODEL, ["x"], "must be text"),
         (ROOTS, "file:///a", "list of URIs"),
         (ROOTS, [1], "list of URIs"),
-    ],
-)
-def test_anything_else_is_no_answer(question: Question[Any], raw: object, said: str) -> None:
-    """asking-1: nothing is guessed, and the error names the key and what would do."""
-    with pytest.raises(InvalidArguments, match=r"answers\.k: ") as refused:
-        question.accept(raw)
-    assert said in str(refused.value)
+    ):
+        with pytest.raises(InvalidArguments, match=r"answers\.k: ") as refused:
+            question.accept(raw)
+        assert said in str(refused.value), (question, raw, said)
 
 
 def test_a_wrong_secret_is_not_repeated() -> None:
@@ -115,15 +109,15 @@ def test_a_wrong_secret_is_not_repeated() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize("mode", ASK_MODES)
-@pytest.mark.parametrize("question", ALL, ids=lambda question: type(question).__name__)
-def test_what_was_given_beforehand_wins_in_every_mode(question: Question[Any], mode: AskMode) -> None:
+def test_what_was_given_beforehand_wins_in_every_mode() -> None:
     """asking-2: nobody is asked what was answered."""
-    given = dict(zip(ALL, ("a", "s", "red", ["red"], True, {"name": "A"}, "w", ["file:///a"]), strict=True))
-    ladder = Ladder(mode)
-    ladder.take({"k": given[question]}, ("k",))
-    found = ladder.settle(question, set(Way))
-    assert isinstance(found, Settled)
+    for mode in ASK_MODES:
+        for question in ALL:
+            given = dict(zip(ALL, ("a", "s", "red", ["red"], True, {"name": "A"}, "w", ["file:///a"]), strict=True))
+            ladder = Ladder(mode)
+            ladder.take({"k": given[question]}, ("k",))
+            found = ladder.settle(question, set(Way))
+            assert isinstance(found, Settled), (mode, question)
 
 
 PERSON = (Way.TERMINAL, Way.FORM)

@@ -119,9 +119,9 @@ def test_an_empty_file_says_what_no_file_says() -> None:
     assert settings().policy == OperatorPolicy()
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
+def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
+    """policy-14: the table, the key, and what would be right."""
+    for text, sentence in (
         ("[comands]", r"top of the file: comands is not known; did you mean commands\?"),
         ('[commands]\ndefalt = "deny"', r"\[commands\]: defalt is not known; did you mean default\?"),
         ('[[commands.rules]]\nprogram = "x"', r"\[commands\]: rules is not known; did you mean rule\?"),
@@ -158,13 +158,10 @@ def test_an_empty_file_says_what_no_file_says() -> None:
         ("[confinement]\nfile_bytes = 1.5", r"file_bytes must be a whole number above 0"),
         ("[commands", r"no TOML"),
         ("x = " + "[" * 5_000, r"no TOML"),
-    ],
-)
-def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name(text: str, sentence: str) -> None:
-    """policy-14: the table, the key, and what would be right."""
-    with pytest.raises(BadSetting, match=sentence) as refused:
-        parsed(text)
-    assert str(refused.value).startswith("policy.toml: ")
+    ):
+        with pytest.raises(BadSetting, match=sentence) as refused:
+            parsed(text)
+        assert str(refused.value).startswith("policy.toml: "), (text, sentence)
 
 
 def test_the_flag_wins_over_the_variable_and_both_over_the_usual_place(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-import pytest
-
 TREE = Path(__file__).parent.parent
 PACKAGES = ("coretools", "servers")
 
@@ -174,52 +172,52 @@ def test_tools_reach_files_and_processes_only_through_what_they_are_given() -> N
     assert wrong == []
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.where)
-def test_sizes_stay_readable(module: Module) -> None:
+def test_sizes_stay_readable() -> None:
     """structure-5: lines of a module and of a function, branches, parameters."""
-    wrong = []
-    if len(module.lines) > LINES_OF_A_MODULE:
-        wrong.append(f"{len(module.lines)} lines")
-    for function in module.functions():
-        arguments = function.args
-        positional = [name for name in arguments.posonlyargs + arguments.args if name.arg not in ("self", "cls")]
-        parameters = len(positional) + len(arguments.kwonlyargs)
-        is_tool = any("tool" in ast.unparse(decorator) for decorator in function.decorator_list)
-        figures = {
-            "lines": (length(function), LINES_OF_A_FUNCTION),
-            "branches": (branches(function), BRANCHES),
-            # A tool's parameters are its schema; callers give them by name.
-            "parameters": (0 if is_tool else parameters, PARAMETERS),
-        }
-        wrong += [
-            f"{function.name} (line {function.lineno}): {count} {what}, {most} at most"
-            for what, (count, most) in figures.items()
-            if count > most
-        ]
-    assert wrong == []
+    for module in modules():
+        wrong = []
+        if len(module.lines) > LINES_OF_A_MODULE:
+            wrong.append(f"{len(module.lines)} lines")
+        for function in module.functions():
+            arguments = function.args
+            positional = [name for name in arguments.posonlyargs + arguments.args if name.arg not in ("self", "cls")]
+            parameters = len(positional) + len(arguments.kwonlyargs)
+            is_tool = any("tool" in ast.unparse(decorator) for decorator in function.decorator_list)
+            figures = {
+                "lines": (length(function), LINES_OF_A_FUNCTION),
+                "branches": (branches(function), BRANCHES),
+                # A tool's parameters are its schema; callers give them by name.
+                "parameters": (0 if is_tool else parameters, PARAMETERS),
+            }
+            wrong += [
+                f"{function.name} (line {function.lineno}): {count} {what}, {most} at most"
+                for what, (count, most) in figures.items()
+                if count > most
+            ]
+        assert wrong == [], module
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.where)
-def test_everything_is_caught_and_passed_on_only_at_the_seam(module: Module) -> None:
+def test_everything_is_caught_and_passed_on_only_at_the_seam() -> None:
     """structure-6: no broad except and no **kwargs elsewhere."""
-    wrong = []
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ExceptHandler) and module.where != SEAM:
-            caught = ast.unparse(node.type) if node.type else "everything"
-            reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
-            if caught in ("everything", "Exception", "BaseException") and not reraises:
-                wrong.append(f"line {node.lineno} catches {caught}")
-        if isinstance(node, FUNCTION) and node.args.kwarg is not None and not node.name.startswith("_"):
-            wrong.append(f"{node.name} (line {node.lineno}) takes **{node.args.kwarg.arg}")
-    assert wrong == []
+    for module in modules():
+        wrong = []
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ExceptHandler) and module.where != SEAM:
+                caught = ast.unparse(node.type) if node.type else "everything"
+                reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+                if caught in ("everything", "Exception", "BaseException") and not reraises:
+                    wrong.append(f"line {node.lineno} catches {caught}")
+            if isinstance(node, FUNCTION) and node.args.kwarg is not None and not node.name.startswith("_"):
+                wrong.append(f"{node.name} (line {node.lineno}) takes **{node.args.kwarg.arg}")
+        assert wrong == [], module
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.where)
-def test_every_module_says_why_it_exists_and_nothing_is_left_to_do(module: Module) -> None:
+def test_every_module_says_why_it_exists_and_nothing_is_left_to_do() -> None:
     """structure-7: a docstring first; no marks of unfinished work."""
-    assert ast.get_docstring(module.tree)
-    marks = [number for number, line in enumerate(module.lines, 1) if "TODO" in line or "FIXME" in line]
-    assert marks == []
+    for module in modules():
+        assert ast.get_docstring(module.tree), module
+        marks = [number for number, line in enumerate(module.lines, 1) if "TODO" in line or "FIXME" in line]
+        assert marks == [], module
 
 
 def test_package_files_hold_a_docstring_only() -> None:

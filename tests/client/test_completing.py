@@ -18,9 +18,9 @@ async def found(line: str) -> list[str]:
     return [one.text for one in await candidates(bench(), before, current)]
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
+async def test_words_options_and_values_are_completed() -> None:
+    """client-17: routes without the hidden ones, options not given yet, choices, sources."""
+    for line, expected in (
         ("", ["contact"]),
         ("con", ["contact"]),
         ("x", []),
@@ -46,11 +46,8 @@ async def found(line: str) -> list[str]:
         ("contact fail bug ", ["--answer", "--help", "--json"]),
         ("contact fail -- b", ["bug"]),
         ("contact nothing x", []),
-    ],
-)
-async def test_words_options_and_values_are_completed(line: str, expected: list[str]) -> None:
-    """client-17: routes without the hidden ones, options not given yet, choices, sources."""
-    assert await found(line) == expected
+    ):
+        assert await found(line) == expected, (line, expected)
 
 
 async def test_other_arguments_reach_the_source() -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from coretools.process.output_store import Disk, OutputStore
 
 
@@ -17,23 +15,23 @@ def store(*, file_bytes: int, memory_bytes: int = 100, disk_bytes: int = 1 << 30
     return OutputStore(Disk(disk_bytes), file_bytes=file_bytes, memory_bytes=memory_bytes)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_what_is_there_is_what_was_printed_and_offsets_never_change(seed: int) -> None:
+def test_what_is_there_is_what_was_printed_and_offsets_never_change() -> None:
     """runs-8, runs-9: whatever the sizes of pieces, memory and file."""
-    chance = random.Random(seed)
-    kept = store(file_bytes=chance.choice([50, 300, 1000, 5000]), memory_bytes=chance.choice([1, 40, 500]))
-    printed = b""
-    for _ in range(chance.randrange(1, 40)):
-        piece = chance.randbytes(chance.choice([0, 1, 30, 700]))
-        printed += piece
-        kept.append(piece)
-        assert kept.end == len(printed)
-        assert kept.kept_bytes >= min(len(printed), kept._memory_bytes)
-        offset, count = chance.randrange(0, len(printed) + 5), chance.randrange(0, 2000)
-        start = max(offset, kept.first)
-        assert kept.read(offset, count) == printed[start : start + count]
-        assert kept.read(0, 1 << 20) == printed[kept.first :]
-    kept.close()
+    for seed in range(60):
+        chance = random.Random(seed)
+        kept = store(file_bytes=chance.choice([50, 300, 1000, 5000]), memory_bytes=chance.choice([1, 40, 500]))
+        printed = b""
+        for _ in range(chance.randrange(1, 40)):
+            piece = chance.randbytes(chance.choice([0, 1, 30, 700]))
+            printed += piece
+            kept.append(piece)
+            assert kept.end == len(printed), seed
+            assert kept.kept_bytes >= min(len(printed), kept._memory_bytes), seed
+            offset, count = chance.randrange(0, len(printed) + 5), chance.randrange(0, 2000)
+            start = max(offset, kept.first)
+            assert kept.read(offset, count) == printed[start : start + count], seed
+            assert kept.read(0, 1 << 20) == printed[kept.first :], seed
+        kept.close()
 
 
 def test_the_file_is_bounded_and_has_no_name(tmp_path: Path) -> None:

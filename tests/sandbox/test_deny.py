@@ -8,9 +8,9 @@ from coretools.errors import BadSetting
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 
 
-@pytest.mark.parametrize(
-    ("globs", "path", "covering"),
-    [
+def test_a_glob_covers_what_it_says() -> None:
+    """sandbox-7: any depth unless it begins with a slash, beneath a covered directory too, the last match decides."""
+    for globs, path, covering in (
         ([".env"], ".env", ".env"),
         ([".env"], "deep/down/.env", ".env"),
         ([".env"], ".env/below", ".env"),
@@ -47,11 +47,8 @@ from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
         (["a\nb"], "a\nb", "a\nb"),
         ([], "anything", None),
         (["x"], ".", None),
-    ],
-)
-def test_a_glob_covers_what_it_says(globs: list[str], path: str, covering: str | None) -> None:
-    """sandbox-7: any depth unless it begins with a slash, beneath a covered directory too, the last match decides."""
-    assert DenyRules(globs).covers(path) == covering
+    ):
+        assert DenyRules(globs).covers(path) == covering, (globs, path, covering)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +104,15 @@ def test_a_glob_that_names_nothing_fails_at_start(glob: str) -> None:
         DenyRules([glob])
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_whatever_lies_beneath_a_closed_path_is_closed(seed: int) -> None:
+def test_whatever_lies_beneath_a_closed_path_is_closed() -> None:
     """sandbox-7: random globs, random paths."""
-    chance = random.Random(seed)
-    parts = ["a", "b", "*", "**", "?", "a*", "[ab]", "[!a]"]
-    globs = ["/".join(chance.choice(parts) for _ in range(chance.randint(1, 3))) for _ in range(3)]
-    rules = DenyRules([*globs, f"!{globs[0]}"] if chance.random() < 0.3 else globs)
-    for _ in range(50):
-        path = "/".join(chance.choice(["a", "b", "ab", "c"]) for _ in range(chance.randint(1, 5)))
-        if rules.covers(path) is not None:
-            assert rules.covers(f"{path}/c") is not None, (globs, path)
-            assert rules.covers(path.upper()) is not None, (globs, path)
+    for seed in range(100):
+        chance = random.Random(seed)
+        parts = ["a", "b", "*", "**", "?", "a*", "[ab]", "[!a]"]
+        globs = ["/".join(chance.choice(parts) for _ in range(chance.randint(1, 3))) for _ in range(3)]
+        rules = DenyRules([*globs, f"!{globs[0]}"] if chance.random() < 0.3 else globs)
+        for _ in range(50):
+            path = "/".join(chance.choice(["a", "b", "ab", "c"]) for _ in range(chance.randint(1, 5)))
+            if rules.covers(path) is not None:
+                assert rules.covers(f"{path}/c") is not None, (globs, path)
+                assert rules.covers(path.upper()) is not None, (globs, path)

@@ -250,9 +250,7 @@ DENIED = {
 }
 
 
-@pytest.mark.parametrize("path", DENIED.values(), ids=DENIED)
-@pytest.mark.parametrize("operation", [*LOOKS.values(), CHANGES["write"]], ids=[*LOOKS, "write"])
-def test_a_deny_glob_holds_for_every_spelling(world: World, operation: Operation, path: str) -> None:
+def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     """sandbox-7: by whatever way a path reaches a closed file, it is refused for reads and for writes."""
     for directory in (".git", ".ssh"):
         (world.root / directory).mkdir()
@@ -266,10 +264,12 @@ def test_a_deny_glob_holds_for_every_spelling(world: World, operation: Operation
     world.link("to-ssh", ".ssh")
     world.link("dir/.env.local", "inner.txt")
     before, open_before = state(world.root), descriptors()
-    with pytest.raises(DeniedPath):
-        operation(world.roots, path.format(root=world.root))
-    assert state(world.root) == before
-    assert descriptors() == open_before
+    for path in DENIED.values():
+        for name, operation in {**LOOKS, "write": CHANGES["write"]}.items():
+            with pytest.raises(DeniedPath):
+                operation(world.roots, path.format(root=world.root))
+            assert state(world.root) == before, (path, name)
+            assert descriptors() == open_before, (path, name)
 
 
 @pytest.mark.parametrize("path", ["new/.env", "to-dir/new/.env", ".git/hooks/pre-commit", "dir/id_rsa/x", ".SSH/new"])

@@ -17,9 +17,9 @@ def parsed(text: str, *, literal: bool = False, ignore_case: bool = False) -> Pa
     return parse_pattern(text, literal=literal, ignore_case=ignore_case)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "line", "matches"),
-    [
+def test_a_pattern_means_what_it_means_in_ripgrep() -> None:
+    """search-2."""
+    for pattern, line, matches in (
         ("a.c", "abc", True),
         ("a.c", "a\u2028c", True),
         ("^a", "ba", False),
@@ -63,18 +63,15 @@ def parsed(text: str, *, literal: bool = False, ignore_case: bool = False) -> Pa
         ("(?-i)a", "A", False),
         ("()a", "a", True),
         ("a|", "b", True),
-    ],
-)
-def test_a_pattern_means_what_it_means_in_ripgrep(pattern: str, line: str, matches: bool) -> None:
-    """search-2."""
-    found = parsed(pattern)
-    assert (found.compiled.search(line) is not None) is matches
-    assert (found.strict.search(line) is not None) is matches
+    ):
+        found = parsed(pattern)
+        assert (found.compiled.search(line) is not None) is matches, (pattern, line, matches)
+        assert (found.strict.search(line) is not None) is matches, (pattern, line, matches)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "says"),
-    [
+def test_what_one_of_the_engines_does_not_have_is_refused_by_name() -> None:
+    """search-2: before either engine sees it, so the error is the same with both."""
+    for pattern, says in (
         ("", "empty"),
         ("a" * (CHARACTERS + 1), "the most is"),
         ("(?=a)", "look-around"),
@@ -122,13 +119,10 @@ def test_a_pattern_means_what_it_means_in_ripgrep(pattern: str, line: str, match
         (r"\x4", "by number"),
         (r"\U00110000", "by number"),
         ("a\\", "backslash"),
-    ],
-)
-def test_what_one_of_the_engines_does_not_have_is_refused_by_name(pattern: str, says: str) -> None:
-    """search-2: before either engine sees it, so the error is the same with both."""
-    with pytest.raises(InvalidArguments) as caught:
-        parsed(pattern)
-    assert says in str(caught.value)
+    ):
+        with pytest.raises(InvalidArguments) as caught:
+            parsed(pattern)
+        assert says in str(caught.value), (pattern, says)
 
 
 @pytest.mark.parametrize("text", ["a.c", "(", "[a-", "\\d", "$^", "a{2}", "#é &~-", "*"])
@@ -195,35 +189,35 @@ def any_line(dice: random.Random) -> bytes:
 
 
 @ripgrep
-@pytest.mark.parametrize("seed", range(40))
-def test_what_matches_here_matches_in_ripgrep(seed: int, tmp_path: Path) -> None:
+def test_what_matches_here_matches_in_ripgrep(tmp_path: Path) -> None:
     """search-1: what is written for ripgrep matches at least the same lines, of any text."""
-    dice = random.Random(seed)
-    data = b"".join(any_line(dice) + dice.choice([b"\n", b"\r\n"]) for _ in range(400))
-    (tmp_path / "lines").write_bytes(data)
-    lines = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n").split("\n")[:-1]
-    for _ in range(10):
-        text = any_pattern(dice)
-        try:
-            pattern = parsed(text, ignore_case=dice.random() < 0.3)
-        except InvalidArguments:
-            continue
-        command = [
-            "rg",
-            "--no-config",
-            "--text",
-            "--line-number",
-            "--max-columns=1",
-            "--color=never",
-            "--encoding=none",
-        ]
-        run = subprocess.run(
-            [*command, "--no-heading", f"--regexp={pattern.ripgrep}", "--", "lines"],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-        )
-        assert run.returncode in (0, 1), (text, pattern.ripgrep, run.stderr)
-        theirs = {int(line.split(b":")[0]) for line in run.stdout.split(b"\n") if line.split(b":")[0].isdigit()}
-        ours = {number for number, line in enumerate(lines, 1) if pattern.strict.search(line)}
-        assert ours <= theirs, (text, pattern.ripgrep, [lines[number - 1] for number in sorted(ours - theirs)])
+    for seed in range(40):
+        dice = random.Random(seed)
+        data = b"".join(any_line(dice) + dice.choice([b"\n", b"\r\n"]) for _ in range(400))
+        (tmp_path / "lines").write_bytes(data)
+        lines = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n").split("\n")[:-1]
+        for _ in range(10):
+            text = any_pattern(dice)
+            try:
+                pattern = parsed(text, ignore_case=dice.random() < 0.3)
+            except InvalidArguments:
+                continue
+            command = [
+                "rg",
+                "--no-config",
+                "--text",
+                "--line-number",
+                "--max-columns=1",
+                "--color=never",
+                "--encoding=none",
+            ]
+            run = subprocess.run(
+                [*command, "--no-heading", f"--regexp={pattern.ripgrep}", "--", "lines"],
+                cwd=tmp_path,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
+            assert run.returncode in (0, 1), (text, pattern.ripgrep, run.stderr)
+            theirs = {int(line.split(b":")[0]) for line in run.stdout.split(b"\n") if line.split(b":")[0].isdigit()}
+            ours = {number for number, line in enumerate(lines, 1) if pattern.strict.search(line)}
+            assert ours <= theirs, (text, pattern.ripgrep, [lines[number - 1] for number in sorted(ours - theirs)])

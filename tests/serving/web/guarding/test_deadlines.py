@@ -304,17 +304,17 @@ AMBIGUOUS = {
 }
 
 
-@pytest.mark.parametrize("sent", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
-async def test_a_header_that_can_be_read_in_two_ways_is_refused(sent: bytes) -> None:
+async def test_a_header_that_can_be_read_in_two_ways_is_refused() -> None:
     """guard-6: no request on that connection is executed, and the next client is served."""
-    app = Recorder()
-    async with served(app) as running:
-        answer = await asked(running.port, sent)
-        assert answer.split(b" ")[1] in (b"400", b"501", b"505"), answer
-        assert answer.count(b"HTTP/1.1 ") == 1
-        assert b'"kind"' in answer
-        assert await serves(running.port)
-    assert app.paths == ["/next"]
+    for sent in AMBIGUOUS.values():
+        app = Recorder()
+        async with served(app) as running:
+            answer = await asked(running.port, sent)
+            assert answer.split(b" ")[1] in (b"400", b"501", b"505"), answer
+            assert answer.count(b"HTTP/1.1 ") == 1, sent
+            assert b'"kind"' in answer, sent
+            assert await serves(running.port), sent
+        assert app.paths == ["/next"], sent
 
 
 CHUNKED = POST % b"x" + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -472,29 +472,31 @@ async def test_a_request_in_pieces_is_read_as_it_is_whole() -> None:
     assert app.seen == [("POST", "/x", b"hello\r\nworl")] * 20
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_a_header_without_fault_is_one_for_h11_too_and_has_the_fields_of_its_lines(seed: int) -> None:
+def test_a_header_without_fault_is_one_for_h11_too_and_has_the_fields_of_its_lines() -> None:
     """guard-6: what is let through has one reading: as many fields as lines, each with the bytes of its line."""
-    source = random.Random(seed)
-    whole = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nAccept: b, c\r\nX-A:  d\t\r\n\r\n"
-    mutated = bytearray(whole)
-    for _ in range(source.randint(0, 3)):
-        at = source.randrange(len(mutated))
-        mutated[at : at + source.randint(0, 1)] = source.choice(
-            [b"\r", b"\n", b" ", b"\t", b":", b"\0", b",", b"\r\n "]
-        )
-    head = bytes(mutated)
-    if fault_in(head, most_bytes=1000, most_fields=10) is not None or not head.endswith(b"\r\n\r\n"):
-        return
-    connection = h11.Connection(h11.SERVER)
-    connection.receive_data(head)
-    try:
-        request = connection.next_event()
-    except h11.RemoteProtocolError:
-        return
-    if isinstance(request, h11.Request):
-        lines = head.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
-        assert [value for _, value in request.headers] == [line.partition(b":")[2].strip(b" \t") for line in lines]
+    for seed in range(300):
+        source = random.Random(seed)
+        whole = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nAccept: b, c\r\nX-A:  d\t\r\n\r\n"
+        mutated = bytearray(whole)
+        for _ in range(source.randint(0, 3)):
+            at = source.randrange(len(mutated))
+            mutated[at : at + source.randint(0, 1)] = source.choice(
+                [b"\r", b"\n", b" ", b"\t", b":", b"\0", b",", b"\r\n "]
+            )
+        head = bytes(mutated)
+        if fault_in(head, most_bytes=1000, most_fields=10) is not None or not head.endswith(b"\r\n\r\n"):
+            return
+        connection = h11.Connection(h11.SERVER)
+        connection.receive_data(head)
+        try:
+            request = connection.next_event()
+        except h11.RemoteProtocolError:
+            return
+        if isinstance(request, h11.Request):
+            lines = head.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+            assert [value for _, value in request.headers] == [
+                line.partition(b":")[2].strip(b" \t") for line in lines
+            ], seed
 
 
 async def test_nothing_of_a_connection_stays() -> None:

@@ -49,21 +49,38 @@ async def test_a_name_of_the_server_is_served(host: bytes) -> None:
     assert (await Guarded().asked(host=host)).status == 200
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        b"evil.example.com", b"tools.example.com:443", b"tools.example.com.", b"tools.example.com.evil.com",
-        b"127.0.0.1", b"127.0.0.1:8766", b"127.0.0.1:08765", b"127.1:8765", b"2130706433:8765", b"[::1]", b"[::1]:",
-        b"[::1]:x", b"[::1]:1@evil.com", b"any.example.com:evil", b"any.example.com:80.evil.com",
-        b"any.example.com:123456", b"any.example.com", b"user@any.example.com:80", b"any.example.com:*", b"*", b"",
-        b"x" * 5000, b"any.example.com:80, tools.example.com", b"any.example.com:\xb2", b"http://tools.example.com",
-    ],
-)  # fmt: skip
-async def test_any_other_name_is_refused(host: bytes) -> None:
+async def test_any_other_name_is_refused() -> None:
     """guard-11: 421, and the app never sees it, whatever address the server listens on (DNS rebinding)."""
-    app = Guarded()
-    assert (await app.asked(host=host)).status == 421
-    assert not app.seen
+    for host in (
+        b"evil.example.com",
+        b"tools.example.com:443",
+        b"tools.example.com.",
+        b"tools.example.com.evil.com",
+        b"127.0.0.1",
+        b"127.0.0.1:8766",
+        b"127.0.0.1:08765",
+        b"127.1:8765",
+        b"2130706433:8765",
+        b"[::1]",
+        b"[::1]:",
+        b"[::1]:x",
+        b"[::1]:1@evil.com",
+        b"any.example.com:evil",
+        b"any.example.com:80.evil.com",
+        b"any.example.com:123456",
+        b"any.example.com",
+        b"user@any.example.com:80",
+        b"any.example.com:*",
+        b"*",
+        b"",
+        b"x" * 5000,
+        b"any.example.com:80, tools.example.com",
+        b"any.example.com:\xb2",
+        b"http://tools.example.com",
+    ):
+        app = Guarded()
+        assert (await app.asked(host=host)).status == 421, host
+        assert not app.seen, host
 
 
 async def test_a_request_without_a_name_is_refused() -> None:
@@ -92,15 +109,15 @@ BAD_ORIGINS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("origin", BAD_ORIGINS)
-async def test_pages_of_other_origins_may_not_call(origin: bytes, method: bytes) -> None:
+async def test_pages_of_other_origins_may_not_call() -> None:
     """guard-12: 403 for every method, also of streams and the end of sessions, and nothing they could read."""
-    app = Guarded()
-    answer = await app.asked(b"Origin: " + origin + b"\r\n" + JSON, line=method + b" /mcp")
-    assert answer.status == 403
-    assert not [name for name in answer.headers if name.startswith("access-control")]
-    assert not app.seen
+    for method in METHODS:
+        for origin in BAD_ORIGINS:
+            app = Guarded()
+            answer = await app.asked(b"Origin: " + origin + b"\r\n" + JSON, line=method + b" /mcp")
+            assert answer.status == 403, (method, origin)
+            assert not [name for name in answer.headers if name.startswith("access-control")], (method, origin)
+            assert not app.seen, (method, origin)
 
 
 @pytest.mark.parametrize("origin", GOOD_ORIGINS)
