@@ -70,7 +70,8 @@ _ASKED_STDIN = b"[coretools]\nstdin\n"
 
 _NOT_SHOWN = Excerpt(b"it failed; its words may quote configuration outside the roots and are not shown", b"", 0)
 
-_OBJECT_NAME = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
+_COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
+"""What git says of a commit: its name, its type and its size."""
 
 
 class Git:
@@ -107,7 +108,7 @@ class Git:
         Raises:
             GitRefused: it failed; says git's own reason. TooLarge: it printed more than the limit.
         """
-        return self._whole(await self.run(checkout, *words, stdin=stdin), words[0])
+        return self.whole(await self.run(checkout, *words, stdin=stdin), words[0])
 
     async def looked(
         self, look: Callable[[], Checkout], *words: str, threads: CapacityLimiter
@@ -133,7 +134,7 @@ class Git:
         [checkout] = found
         if completed is None:
             return checkout, None
-        return checkout, self._whole(self._ended(completed, checkout, words[0]), words[0])
+        return checkout, self.whole(self._ended(completed, checkout, words[0]), words[0])
 
     def _order(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
         return Order(
@@ -150,27 +151,41 @@ class Git:
             raise GitRefused(f"git {command} took longer than {self._limits.git_seconds:g} s and was stopped")
         return _without_outer_words(completed, checkout)
 
-    def _whole(self, completed: Completed, command: str) -> bytes:
+    def whole(self, completed: Completed, command: str) -> bytes:
+        """What a run printed.
+
+        Raises:
+            What `output` raises.
+        """
         checked(completed, command)
         if completed.stdout.dropped_bytes:
             most = self._limits.git_output_bytes
             raise TooLarge(f"git {command} printed more than {most} bytes; ask for less (name paths)", limit=most)
         return completed.stdout.head + completed.stdout.tail
 
-    async def resolved(self, checkout: Checkout, revision: str) -> str:
-        """The commit that a revision names, as the hex that every later command gets in its place.
+    async def resolved(self, checkout: Checkout, *revisions: str) -> list[str]:
+        """The commits that revisions name, as the hex that every later command gets in their place.
 
         Raises:
             InvalidArguments: text that is no revision. NotFound: no such commit.
         """
-        check_revision(revision)
-        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        completed = await self.run(checkout, *words)
-        found = _OBJECT_NAME.search((completed.stdout.head + completed.stdout.tail).rstrip())
-        if not completed.ok or found is None:
-            hint = "; a range is two revisions, give each by itself" if ".." in revision else ""
-            raise NotFound(f"revision {revision!r}: names no commit of this repository{hint}")
-        return found.group().decode("ascii")
+        if not revisions:
+            return []
+        for revision in revisions:
+            check_revision(revision)
+        # One name a line, of nothing but printable characters: no line is an option or a range.
+        stdin = "".join(f"{revision}^{{commit}}\n" for revision in revisions).encode()
+        told = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
+        # git ends at a branch without the upstream that is asked for: of that one nothing is said.
+        lines = iter((told.head + told.tail).split(b"\n"))
+        commits = []
+        for revision in revisions:
+            found = _COMMIT.fullmatch(next(lines, b""))
+            if found is None:
+                hint = "; a range is two revisions, give each by itself" if ".." in revision else ""
+                raise NotFound(f"revision {revision!r}: names no commit of this repository{hint}")
+            commits.append(found[1].decode("ascii"))
+        return commits
 
     async def settings(self, checkout: Checkout, pattern: str) -> dict[str, str]:
         """Settings whose key matches, as git itself would take them here: the operator's files, then the repository's.

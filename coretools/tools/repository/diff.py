@@ -1,19 +1,20 @@
 """Differences, without the content of what deny globs cover.
 
 git's own exclusion patterns can't say our globs, and literal path names, which keep a caller's text from being a
-pattern, switch them off anyway. So the names come first, in a run of their own, and the patch is asked for name by name
-when one of them is denied.
+pattern, switch them off anyway. So git prints the names before the patch, and the patch is asked for again, name by
+name, when one of them is denied.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import TooLarge
+from coretools.excerpt import Excerpt
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git, checked
 from coretools.tools.repository.paths import covering, path_of, prefix, refuse_denied, refuse_unknown, told
-from coretools.tools.repository.porcelain import quoted, read_names
+from coretools.tools.repository.porcelain import quoted, read_names, read_raw
 from coretools.tools.repository.results import GitText, answer, listed
 
 ARGUMENT_BYTES = 1024 * 1024
@@ -43,28 +44,53 @@ async def difference(
         DeniedPath: a name is. TooLarge: more names than one command takes.
     """
     refuse_denied(roots, checkout, names)
-    words = ("diff", *_SAFE, "--no-renames", "--name-only", "-z", *what, "--", *names)
-    changed = sorted(set(read_names(await git.output(checkout, *words))))
-    denied = [] if shape.is_summary else _denied(roots, checkout, changed)
-    if denied:
-        names = _remaining(changed, denied)
-    remarks = [f"[not shown, covered by deny globs: {listed(told(checkout, denied))}]"] if denied else []
+    if shape.is_summary:
+        changed, patch = await _summed(git, checkout, what, names)
+    else:
+        changed, patch = await _compared(git, checkout, what, names, most_bytes=shape.most_bytes)
     if not changed:
         trees = [word for word in what if not word.startswith("-")]
         await refuse_unknown(roots, git, checkout, names, trees=trees)
-    if len(changed) == len(denied):
-        details = {"files": len(changed), "dropped_bytes": 0}
-        return answer(checkout, remarks or ["no differences"], details=details)
-    if shape.is_summary:
-        output = await git.output(checkout, "diff", *_SAFE, *_SUMMARY, *what, "--", *names)
-        return answer(checkout, _summary(checkout, output), details={"files": len(changed), "dropped_bytes": 0})
-    format_words = (*_PATCH, *_prefixes(checkout))
-    completed = await git.run(checkout, "diff", *_SAFE, *format_words, *what, "--", *names, keep_bytes=shape.most_bytes)
-    excerpt = checked(completed, "diff").stdout
-    if excerpt.dropped_bytes:
+        return answer(checkout, ["no differences"], details={"files": 0, "dropped_bytes": 0})
+    remarks = []
+    denied = [] if shape.is_summary else _denied(roots, checkout, changed)
+    if denied:
+        remarks.append(f"[not shown, covered by deny globs: {listed(told(checkout, denied))}]")
+        names = _remaining(changed, denied)
+        patch = None if names else Excerpt(b"", b"", 0)
+    if patch is None:
+        patch = await _patch(git, checkout, *what, "--", *names, most_bytes=shape.most_bytes)
+    if patch.dropped_bytes:
         remarks.append("[for the rest name paths, or ask for stat to see which files there are]")
-    details = {"files": len(changed), "dropped_bytes": excerpt.dropped_bytes}
-    return answer(checkout, [excerpt.text().rstrip("\n"), *remarks], details=details)
+    shown = patch.text().rstrip("\n")
+    details = {"files": len(changed), "dropped_bytes": patch.dropped_bytes}
+    return answer(checkout, [shown, *remarks] if shown else remarks, details=details)
+
+
+async def _compared(
+    git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str], *, most_bytes: int
+) -> tuple[list[bytes], Excerpt | None]:
+    """The names of what is changed, and the patch where it came with them: short, and without conflicts."""
+    both = await _patch(git, checkout, "--raw", "-z", *what, "--", *names, most_bytes=most_bytes)
+    found = None if both.dropped_bytes else read_raw(both.head + both.tail)
+    if found is not None:
+        return sorted(set(found[0])), Excerpt(found[1], b"", 0)
+    words = ("diff", *_SAFE, "--no-renames", "--name-only", "-z", *what, "--", *names)
+    return sorted(set(read_names(await git.output(checkout, *words)))), None
+
+
+async def _patch(git: Git, checkout: Checkout, *words: str, most_bytes: int) -> Excerpt:
+    shape = (*_SAFE, *_PATCH, *_prefixes(checkout))
+    return checked(await git.run(checkout, "diff", *shape, *words, keep_bytes=most_bytes), "diff").stdout
+
+
+async def _summed(
+    git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str]
+) -> tuple[list[bytes], Excerpt | None]:
+    """The names of what is changed, and a summary of it."""
+    output = await git.output(checkout, "diff", *_SAFE, *_SUMMARY, *what, "--", *names)
+    changed = sorted({record.split(b"\t", 2)[2] for record in read_names(output)})
+    return changed, Excerpt("\n".join(_summary(checkout, output)).encode(), b"", 0)
 
 
 def _prefixes(checkout: Checkout) -> tuple[str, str]:

@@ -135,6 +135,29 @@ def read_records(output: bytes, fields: int) -> list[Sequence[bytes]]:
     return [parts[at : at + fields] for at in range(0, len(parts) - fields + 1, fields)]
 
 
+_RAW = re.compile(rb":[0-7]{6} [0-7]{6} [0-9a-f]+ [0-9a-f]+ ([ACDMRT])[0-9]*")
+
+
+def read_raw(data: bytes) -> tuple[list[bytes], bytes] | None:
+    """Names that are changed, and the patch after them, of `git diff --raw -z --patch`.
+
+    None where the two do not stand one after the other: of a file in conflict git prints both at once.
+    """
+    names: list[bytes] = []
+    rest = data
+    while rest:
+        record, _, rest = rest.partition(b"\0")
+        if not record:
+            return names, rest
+        found = _RAW.fullmatch(record)
+        if found is None:
+            return None
+        for _ in range(2 if found[1] in b"CR" else 1):
+            name, _, rest = rest.partition(b"\0")
+            names.append(name)
+    return names, b""
+
+
 def read_names(output: bytes) -> list[bytes]:
     """Names that end in a NUL each."""
     return [name for name in output.split(b"\0") if name]

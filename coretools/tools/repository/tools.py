@@ -25,18 +25,15 @@ from coretools.tools.repository.checkout import Checkout, Checkouts
 from coretools.tools.repository.commands import Git
 from coretools.tools.repository.commit import commit
 from coretools.tools.repository.diff import Shape, difference
+from coretools.tools.repository.log import born, log
 from coretools.tools.repository.outer import settled
-from coretools.tools.repository.paths import names_in, refuse_unknown
+from coretools.tools.repository.paths import names_in
 from coretools.tools.repository.porcelain import read_records, read_status
 from coretools.tools.repository.references import HEADS, Head, Unreadable, head
-from coretools.tools.repository.results import GitStatus, GitText, answer, branch_lines, log_lines
-
-COUNTED = 10_000
-"""Commits that are counted beyond the ones shown; "10000 or more" says as much as the exact figure."""
+from coretools.tools.repository.results import GitStatus, GitText, answer, branch_lines
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 
-_LOG = "%h%x00%aI%x00%an%x00%D%x00%s"
 _BRANCH = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
 _BRANCH += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
 
@@ -70,22 +67,10 @@ class Repository:
         path: str = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
     ) -> GitText:
-        """Commits, newest first: id, date, author, summary."""
+        """Commits, newest first, of a revision or range (a..b)."""
         async with self._opened(repository) as checkout:
             names = names_in(self._roots, checkout, [path] if path else [])
-            start = await self._git.resolved(checkout, revision) if revision else await self._born(checkout)
-            if not start:
-                return answer(checkout, ["no commits yet"], details={"commits": 0})
-            shape = (f"--format=tformat:{_LOG}", "-z", f"--max-count={limit + 1}", "--abbrev=10", "--no-show-signature")
-            words = ("log", *shape, "--no-color", "--decorate=short", "--no-mailmap", "--no-notes", start, "--", *names)
-            records = read_records(await self._git.output(checkout, *words), 5)
-            if not records:
-                await refuse_unknown(self._roots, self._git, checkout, names, trees=[start])
-            lines = log_lines(records[:limit]) or ["no commits touch this path"]
-            if len(records) > limit:
-                more = await self._more_commits(checkout, start, names, shown=limit)
-                lines.append(f"[{more} more commits; use a greater limit, or an older revision]")
-            return answer(checkout, lines, details={"commits": min(len(records), limit)})
+            return await log(self._roots, self._git, checkout, revision=revision, names=names, limit=limit)
 
     @tool(Effect.READ)
     async def git_diff(
@@ -102,7 +87,7 @@ class Repository:
         async with self._opened(repository) as checkout:
             if target and (staged or not base):
                 raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
-            revisions = [await self._git.resolved(checkout, revision) for revision in (base, target) if revision]
+            revisions = await self._git.resolved(checkout, *(revision for revision in (base, target) if revision))
             what = [*(["--cached"] if staged else []), *revisions]
             shape = Shape(is_summary=stat, most_bytes=self._limits.output_bytes)
             names = names_in(self._roots, checkout, paths)
@@ -185,20 +170,10 @@ class Repository:
                 output = await self._git.output(checkout, *words)
             yield checkout, output
 
-    async def _born(self, checkout: Checkout) -> str:
-        """HEAD's commit, empty before the first one."""
-        completed = await self._git.run(checkout, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return completed.stdout.text().strip() if completed.ok else ""
-
-    async def _more_commits(self, checkout: Checkout, start: str, names: list[str], *, shown: int) -> str:
-        words = ("rev-list", "--count", f"--max-count={shown + COUNTED}", start, "--", *names)
-        more = int(await self._git.output(checkout, *words)) - shown
-        return str(more) if more < COUNTED else f"{COUNTED} or more"
-
     async def _asked_head(self, checkout: Checkout) -> Head:
         completed = await self._git.run(checkout, "symbolic-ref", "--quiet", "HEAD")
         branch = completed.stdout.text().strip() if completed.ok else ""
-        commit = await self._born(checkout)
+        commit = await born(self._git, checkout)
         if not branch and not commit:
             raise GitRefused("HEAD points to nothing that git can read")
         return Head(branch.removeprefix(HEADS), commit)

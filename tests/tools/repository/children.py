@@ -37,7 +37,8 @@ async def every_tool(world: World, programs: list[str]) -> dict[str, list[str]]:
     async with world.tools() as tools:
         for name, arguments in (
             ("git_status", {}),
-            ("git_log", {"revision": "HEAD"}),
+            ("git_log", {"limit": 1}),
+            ("git_log of a range", {"revision": "HEAD~1..HEAD"}),
             ("git_diff", {}),
             ("git_branches", {"remote": True}),
             ("git_current_branch", {}),
@@ -45,7 +46,7 @@ async def every_tool(world: World, programs: list[str]) -> dict[str, list[str]]:
             ("git_commit", {"message": "x"}),
         ):
             programs.clear()
-            await getattr(tools, name)(repository="work", **arguments)
+            await getattr(tools, name.split()[0])(repository="work", **arguments)
             by_tool[name] = [program for program in programs if program != sys.executable]
     return by_tool
 

@@ -135,6 +135,39 @@ async def test_the_first_commit_and_one_on_a_detached_head(tmp_path: Path) -> No
         assert "on detached HEAD: second" in (await tools.git_commit("second", "work")).text()
 
 
+@pytest.mark.parametrize("branch", ["a]b", "x/detached", "(root-commit)", "ümlaut"])
+async def test_a_commit_is_told_whatever_the_branch_and_its_summary_say(tmp_path: Path, branch: str) -> None:
+    """repository-10: git's own words hold both; the author and the date of another one are passed over."""
+    world = World(tmp_path, environment={"GIT_AUTHOR_NAME": "Eve", "GIT_AUTHOR_EMAIL": "e@x"}).filled()
+    world.git("switch", "--quiet", "-c", branch)
+    message = "[main 0123456789012345678901234567890123456789] 3 files changed\n\n 2 files changed, 1 insertion(+)"
+    async with world.tools() as tools:
+        answer = await tools.git_commit(message, "work")
+    commit = world.git("rev-parse", "HEAD")
+    assert answer.facts().items() >= {"commit": commit, "branch": branch}.items()
+    assert answer.text().splitlines() == [
+        f"committed {commit[:10]} on {branch}: {message.splitlines()[0]}",
+        "1 file changed, 1 insertion(+), 1 deletion(-)",
+    ]
+
+
+async def test_a_merge_is_committed_also_where_it_changes_nothing(tmp_path: Path) -> None:
+    """repository-10."""
+    world = World(tmp_path).created()
+    for name in ("main", "topic"):
+        world.git("switch", "--quiet", "-c", name) if name == "topic" else None
+        world.write(name, "x\n")
+        world.git("add", ".")
+        world.git("commit", "--quiet", "-m", name)
+    world.git("switch", "--quiet", "-c", "other", "HEAD~1")
+    world.git("commit", "--quiet", "--allow-empty", "-m", "other")
+    world.git("merge", "--no-commit", "--quiet", "--strategy=ours", "topic")
+    async with world.tools() as tools:
+        answer = await tools.git_commit("merged", "work")
+    assert answer.text().splitlines()[0] == f"committed {world.git('rev-parse', 'HEAD')[:10]} on other: merged"
+    assert len(world.git("log", "-1", "--format=%P").split()) == 2
+
+
 async def test_nothing_staged_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     """repository-10: no empty commit."""
     world = World(tmp_path).filled()

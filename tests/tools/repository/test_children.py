@@ -37,6 +37,15 @@ def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
         assert program.rpartition("/")[2] == "git"
 
 
+def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
+    """repository-37: two more only where a revision is named, attributes are asked for, or a name to commit under."""
+    told = {name: len(programs) for name, programs in watched["by_tool"].items()}
+    assert told["git_log"] == 1
+    assert told["git_log of a range"] == 2
+    assert told["git_diff"] == 1
+    assert (told["git_add"], told["git_commit"]) == (3, 2)
+
+
 def test_the_current_branch_is_read_without_a_process(watched: dict[str, Any]) -> None:
     """repository-21: GitPython reads it in-process."""
     assert watched["by_tool"]["git_current_branch"] == []

@@ -24,15 +24,15 @@ async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path
     ]
 
 
-async def test_a_cut_log_counts_the_rest(tmp_path: Path) -> None:
-    """repository-6: what is left out is counted."""
+async def test_a_cut_log_says_that_there_is_more(tmp_path: Path) -> None:
+    """repository-6: without counting it."""
     world = World(tmp_path).created()
     for number in range(5):
         world.git("commit", "--quiet", "--allow-empty", "-m", f"commit {number}")
     async with world.tools() as tools:
         lines = (await tools.git_log("work", limit=2)).text().splitlines()
         assert [line.partition(": ")[2][:8] for line in lines[:2]] == ["commit 4", "commit 3"]
-        assert lines[2] == "[3 more commits; use a greater limit, or an older revision]"
+        assert lines[2] == "[more commits; use a greater limit, or an older revision]"
         assert len((await tools.git_log("work", limit=5)).text().splitlines()) == 5
 
 
@@ -150,7 +150,21 @@ async def test_text_that_is_no_revision_is_refused(tmp_path: Path, revision: str
 
 @pytest.mark.parametrize(
     "revision",
-    ["nowhere", "HEAD~1..HEAD", "HEAD:a.txt", "HEAD^{tree}", ":a.txt", "@{upstream}", "refs/heads/", "deadbeef"],
+    [
+        "nowhere",
+        "nowhere..HEAD",
+        "HEAD...nowhere",
+        "..",
+        "...",
+        "^HEAD",
+        "HEAD^@",
+        "HEAD:a.txt",
+        "HEAD^{tree}",
+        ":a.txt",
+        "@{upstream}",
+        "refs/heads/",
+        "deadbeef",
+    ],
 )
 async def test_a_revision_that_names_no_commit_says_so(tmp_path: Path, revision: str) -> None:
     """repository-14: a revision is resolved to one commit before any other command gets it."""
@@ -158,6 +172,71 @@ async def test_a_revision_that_names_no_commit_says_so(tmp_path: Path, revision:
     async with world.tools() as tools:
         with pytest.raises(NotFound, match="names no commit"):
             await tools.git_log("work", revision)
+
+
+async def test_the_log_of_a_range(tmp_path: Path) -> None:
+    """repository-6: what one side has and the other has not, or either has; a side that is left out is HEAD."""
+    world = World(tmp_path).filled()
+    world.git("stash", "--quiet")
+    world.git("switch", "--quiet", "-c", "topic", "HEAD~1")
+    world.git("commit", "--quiet", "--allow-empty", "-m", "on topic")
+    world.git("tag", "-m", "a tag", "v1")
+    async with world.tools() as tools:
+
+        async def summaries(revision: str, **arguments: str) -> list[str]:
+            text = (await tools.git_log("work", revision, **arguments)).text()  # type: ignore[arg-type] # one of text
+            return [line.partition(": ")[2].partition(" (")[0] or line for line in text.splitlines()]
+
+        assert await summaries("main..topic") == ["on topic"]
+        assert await summaries("main..v1") == ["on topic"]
+        assert await summaries("topic..main") == ["second"]
+        assert sorted(await summaries("main...topic")) == ["on topic", "second"]
+        assert await summaries("main..") == await summaries("main..HEAD") == ["on topic"]
+        assert await summaries("..main") == ["second"]
+        assert await summaries("topic..topic") == ["no commits in this range"]
+        assert await summaries("topic..main", path="work/b.txt") == ["second"]
+        assert await summaries("topic..main", path="work/a.txt") == ["no commits touch this path"]
+        with pytest.raises(NotFound, match="matches nothing"):
+            await summaries("topic..main", path="work/nowhere")
+        for revision in ("main..--all", "--output=x..main", "main..a\nb"):
+            with pytest.raises(InvalidArguments, match="revision"):
+                await summaries(revision)
+
+
+async def test_of_two_revisions_the_one_that_names_no_commit_is_told(tmp_path: Path) -> None:
+    """repository-14: also where git ends at the first."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        for base, target, wrong in (("HEAD", "nowhere", "nowhere"), ("@{upstream}", "HEAD", "@{upstream}")):
+            with pytest.raises(NotFound, match=f"revision '{wrong}'"):
+                await tools.git_diff("work", base=base, target=target)
+        with pytest.raises(NotFound, match="a range is two revisions"):
+            await tools.git_diff("work", base="HEAD~1..HEAD")
+
+
+async def test_a_difference_in_conflict_is_shown(tmp_path: Path) -> None:
+    """repository-7: git prints names and patches by turns there."""
+    world = World(tmp_path).created()
+    for name in ("a", ".env", "z"):
+        world.write(name, "one\n")
+    world.git("add", "-f", ".")
+    world.git("commit", "--quiet", "-m", "first")
+    world.git("switch", "--quiet", "-c", "topic")
+    for name in ("a", ".env"):
+        world.write(name, "topic\n")
+    world.git("commit", "--quiet", "-am", "topic")
+    world.git("switch", "--quiet", "main")
+    for name in ("a", ".env"):
+        world.write(name, "hidden\n" if name == ".env" else "main\n")
+    world.git("commit", "--quiet", "-am", "main")
+    world.git("merge", "topic", check=False)
+    world.write("z", "changed\n")
+    async with world.tools() as tools:
+        text = (await tools.git_diff("work")).text()
+    assert "++<<<<<<< HEAD" in text
+    assert "+changed" in text
+    assert "hidden" not in text
+    assert "[not shown, covered by deny globs: work/.env]" in text
 
 
 async def test_a_range_is_two_arguments(tmp_path: Path) -> None:
