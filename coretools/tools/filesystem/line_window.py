@@ -4,7 +4,9 @@ Pure. What is shown is exactly what stands in the file; everything said about it
 with LF, so CRLF stays part of the line; a newline at the end of the text starts no further line.
 """
 
+import re
 from dataclasses import dataclass
+from itertools import count
 
 from coretools.errors import InvalidArguments
 
@@ -17,11 +19,17 @@ class Window:
     gap: str = ""
     tail: str = ""
     note: str = ""
+    first: int = 1
+    """Number of the line that `head` begins in."""
+    tail_first: int = 1
+    """Number of the line that `tail` begins in."""
 
-    def text(self) -> str:
-        """The window for a reader. Without `gap` and `note` it is the file, character for character."""
-        parts = [self.head]
-        for said, following in ((self.gap, self.tail), (self.note, "")):
+    def text(self, *, numbered: bool = False) -> str:
+        """The window for a reader. Without `gap`, `note` and numbers it is the file, character for character."""
+        head = _numbered(self.head, self.first) if numbered else self.head
+        tail = _numbered(self.tail, self.tail_first) if numbered else self.tail
+        parts = [head]
+        for said, following in ((self.gap, tail), (self.note, "")):
             if said:
                 before = parts[-1]
                 parts += ("" if before.endswith("\n") or not before else "\n", f"[{said}]\n", following)
@@ -38,19 +46,31 @@ class Lines:
     tail: int | None = None
     cursor: str | None = None
     """Where an earlier answer said to read on, instead of `offset`."""
+    line_numbers: bool = False
+    """Each line after its number and a tab."""
+
+    @property
+    def need_counting(self) -> bool:
+        """Whether lines that are not shown must be counted: numbers are wanted of the last ones."""
+        is_from_start = self.head is not None or self.offset is not None or self.limit is not None
+        return self.line_numbers and not is_from_start and self.cursor is None
 
     def check(self) -> None:
         """Refuse what contradicts itself.
 
         Raises:
-            InvalidArguments: more than one of `head`, `tail` and the pairs of `offset` or `cursor` and `limit`.
+            InvalidArguments: more than one of `head`, `tail` and the pair of `offset` and `limit`.
         """
-        ranges = {"head": self.head, "tail": self.tail, "offset": self.offset, "cursor": self.cursor}
+        ranges = {"head": self.head, "tail": self.tail, "offset": self.offset or self.cursor}
         given = [name for name, value in {**ranges, "limit": self.limit}.items() if value is not None]
-        if len(given) > 1 and given not in (["offset", "limit"], ["cursor", "limit"]):
-            raise InvalidArguments(
-                f"{' and '.join(given)} together: give head, or tail, or offset or cursor with limit"
-            )
+        if len(given) > 1 and given != ["offset", "limit"]:
+            raise InvalidArguments(f"{' and '.join(given)} together: give head, or tail, or offset with limit")
+
+
+def _numbered(text: str, first: int) -> str:
+    """Each line after its number and a tab."""
+    numbers = count(first)
+    return re.sub(r"^(?=.|\n)", lambda _: f"{next(numbers)}\t", text, flags=re.MULTILINE)
 
 
 def count_lines(text: str) -> int:
@@ -87,7 +107,7 @@ def _whole(text: str, budget_bytes: int) -> Window:
         gap = f"... lines {first} to {last} left out, {len(left_out)} characters; offset={first} reads on ..."
     else:
         gap = f"... {len(left_out)} characters left out, from line {first} to line {last} ..."
-    return Window(head, gap, tail)
+    return Window(head, gap, tail, tail_first=count_lines(text) - count_lines(tail) + 1)
 
 
 def _range(text: str, offset: int, limit: int | None, shown: str, budget_bytes: int) -> Window:
@@ -112,7 +132,7 @@ def _range(text: str, offset: int, limit: int | None, shown: str, budget_bytes: 
         return Window(body)
     where = f"line {offset}" if last <= offset else f"lines {offset} to {last}"
     more = f"; offset={last + 1} reads on" if last < total else ""
-    return Window(body, note=f"{where} of {total}{said}{more}")
+    return Window(body, note=f"{where} of {total}{said}{more}", first=offset)
 
 
 def _last(text: str, count: int, budget_bytes: int) -> Window:
@@ -138,7 +158,7 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
         return Window(body)
     first = total - count_lines(body) + 1
     where = f"line {first}" if first >= total else f"lines {first} to {total}"
-    return Window(body, note=f"{where} of {total}{said}")
+    return Window(body, note=f"{where} of {total}{said}", first=first)
 
 
 def _fitting(text: str, budget_bytes: int) -> str:

@@ -59,7 +59,7 @@ class Cursor:
         """
         found = _CURSOR.fullmatch(text)
         if found is None or int(found[1]) < 1:
-            raise InvalidArguments(f"cursor {text[:80]!r}: must be LINE@BYTE, as an answer gave it; or give offset")
+            raise InvalidArguments(f"offset {text[:80]!r}: must be a line, or LINE@BYTE as an answer gave it")
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
@@ -110,20 +110,20 @@ class _File:
             return Seen(Window(data.decode()), total if data else 0)
         where = f"line {start.line}" if last <= start.line else f"lines {start.line} to {last}"
         stop = start.position + len(data)
-        more = f" of {last}" if is_end else f", to byte {stop} of {self.source.size}; cursor={last + 1}@{stop} reads on"
-        return Seen(Window(data.decode(), note=where + more), total)
+        more = f" of {last}" if is_end else f", to byte {stop} of {self.source.size}; offset={last + 1}@{stop} reads on"
+        return Seen(Window(data.decode(), note=where + more, first=start.line), total)
 
     def _part(self, start: Cursor, data: bytes) -> Seen:
         """Of one line that alone is over the budget. The rest of it can be read, or passed over."""
         stop = start.position + len(data)
-        said = f"part of line {start.line}, to byte {stop} of {self.source.size}; cursor={start.line}@{stop} reads on"
+        said = f"part of line {start.line}, to byte {stop} of {self.source.size}; offset={start.line}@{stop} reads on"
         block = self.source.read_at(stop, COUNT_BYTES)
         end = block.find(b"\n") + 1
         if end and stop + end < self.source.size:
-            said += f", cursor={start.line + 1}@{stop + end} after {end} bytes that are left of it"
+            said += f", offset={start.line + 1}@{stop + end} after {end} bytes that are left of it"
         elif len(block) == COUNT_BYTES:
             said += f", offset={start.line + 1} after it"
-        return Seen(Window(data.decode(), note=said))
+        return Seen(Window(data.decode(), note=said, first=start.line))
 
     def last(self, count: int, budget: int) -> Seen:
         data, start = self._backward(count, budget)
@@ -150,7 +150,7 @@ class _File:
         start -= len(tail)
         stop = self.first + len(head)
         following = 1 + head.count(b"\n")
-        gap = f"... {start - stop} bytes left out, from line {following}; cursor={following}@{stop} reads on ..."
+        gap = f"... {start - stop} bytes left out, from line {following}; offset={following}@{stop} reads on ..."
         return Seen(Window(head.decode(), gap, tail.decode()))
 
     def line(self, number: int) -> Cursor:
@@ -176,12 +176,12 @@ class _File:
         position = cursor.position
         if not self.first <= position < self.source.size:
             raise InvalidArguments(
-                f"{self.source.shown}: cursor {cursor} lies behind the end or before the text; give offset instead"
+                f"{self.source.shown}: offset {cursor} lies behind the end or before the text; give a line instead"
             )
         # A cursor within a line, over which an answer was cut, stands at least between two characters.
         if _is_inside(self._byte(position)):
             raise InvalidArguments(
-                f"{self.source.shown}: the file was changed since cursor {cursor} was given; give offset instead"
+                f"{self.source.shown}: the file was changed since offset {cursor} was given; give a line instead"
             )
         return cursor
 
@@ -199,7 +199,7 @@ class _File:
         if count >= MOST_COUNTED_BYTES:
             raise TooLarge(
                 f"{self.source.shown}: looked through {count} bytes for that line; "
-                "the most is 1 GiB: read from the end with tail, or on from a cursor",
+                "the most is 1 GiB: read from the end with tail, or on from an offset LINE@BYTE",
                 size=self.source.size,
                 limit=MOST_COUNTED_BYTES,
             )

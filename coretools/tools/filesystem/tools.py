@@ -4,9 +4,11 @@ Each is a few lines between its arguments and the sandbox, which is the only way
 stand beside it: which lines an answer shows, what an edit changes, how a change is shown.
 """
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -47,6 +49,8 @@ counts lines: with one in every worker thread, gigabytes are gone and nobody els
 
 _LOOK_SECONDS = 0.1
 """Between two looks whether a call that waits for its turn was cancelled."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
 LineCount = Annotated[int | None, Field(ge=1)]
 
@@ -89,17 +93,17 @@ class Filesystem:
         self,
         path: AnyPath,
         *,
-        offset: Annotated[int | None, Field(ge=1)] = None,
+        offset: Annotated[int, Field(ge=1)] | str | None = None,
         limit: Annotated[int | None, Field(ge=1)] = None,
         head: Annotated[int | None, Field(ge=1)] = None,
         tail: Annotated[int | None, Field(ge=1)] = None,
-        cursor: str | None = None,
+        line_numbers: bool = False,
     ) -> FileText:
-        """Read a text file, or `head` or `tail` lines, or `limit` from `offset` (from 1) or `cursor`."""
-        lines = Lines(offset=offset, limit=limit, head=head, tail=tail, cursor=cursor)
-        lines.check()
+        """Read a text file, or `head` or `tail` lines, or `limit` from `offset` (from 1; or LINE@BYTE of an answer)."""
+        lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         with open_file(self._roots, path) as file:
-            found = self._sought(file, lines) if file.size > WHOLE_BYTES or cursor is not None else None
+            is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
+            found = self._sought(file, lines) if is_sought else None
             if found is not None:
                 return found
             with _turn(LARGE_READS) if file.size > LARGE_BYTES else nullcontext():
@@ -110,16 +114,15 @@ class Filesystem:
         self,
         path: str,
         *,
-        offset: int | None = None,
+        offset: int | str | None = None,
         limit: int | None = None,
         head: int | None = None,
         tail: int | None = None,
-        cursor: str | None = None,
+        line_numbers: bool = False,
     ) -> FileText | None:
         """The same of a small file that the kernel has in memory; None for every other."""
-        lines = Lines(offset=offset, limit=limit, head=head, tail=tail, cursor=cursor)
-        lines.check()
-        if cursor is not None:
+        lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
+        if lines.cursor is not None:
             return None
         content = read_at_once(self._roots, path, limit_bytes=self._limits.file_bytes)
         return None if content is None else self._text(content.data, content.shown, lines)
@@ -139,7 +142,7 @@ class Filesystem:
         if "\0" in text:
             raise binary(start, file.shown, size=file.size)
         return FileText(
-            content=seen.window.text(),
+            content=seen.window.text(numbered=lines.line_numbers),
             encoding=encoding,
             newline=newline_of(text),
             lines=seen.lines,
@@ -148,11 +151,11 @@ class Filesystem:
 
     def _text(self, data: bytes, shown: str, lines: Lines) -> FileText:
         if lines.cursor is not None:
-            lines = Lines(offset=Cursor.parse(lines.cursor).line, limit=lines.limit)
+            lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
         text = decode(data, shown)
         seen = window(text.text, lines, shown=shown, budget_bytes=self._limits.read_bytes)
         return FileText(
-            content=seen.text(),
+            content=seen.text(numbered=lines.line_numbers),
             encoding=text.encoding,
             newline=text.newline,
             lines=count_lines(text.text),
@@ -233,6 +236,18 @@ class Filesystem:
 def _alone() -> AbstractContextManager[None]:
     """One change at a time."""
     return _turn(_CHANGES)
+
+
+def _lines(
+    offset: int | str | None, *, limit: int | None, head: int | None, tail: int | None, line_numbers: bool
+) -> Lines:
+    """What a caller asks for; refused where it contradicts itself."""
+    if isinstance(offset, str) and _NUMBER.fullmatch(offset):  # written as text, as on a command line
+        offset = int(offset)
+    line, cursor = (None, offset) if isinstance(offset, str) else (offset, None)
+    lines = Lines(offset=line, limit=limit, head=head, tail=tail, cursor=cursor, line_numbers=line_numbers)
+    lines.check()
+    return lines
 
 
 @contextmanager

@@ -60,9 +60,9 @@ def files(top: Path) -> Iterator[Filesystem]:
 @pytest.mark.parametrize(
     ("lines", "answer"),
     [
-        ({"head": 2}, "line 1\nline 2\n[lines 1 to 2, to byte 14 of 1088895; cursor=3@14 reads on]\n"),
-        ({"offset": 3, "limit": 1}, "line 3\n[line 3, to byte 21 of 1088895; cursor=4@21 reads on]\n"),
-        ({"cursor": "4@21", "limit": 1}, "line 4\n[line 4, to byte 28 of 1088895; cursor=5@28 reads on]\n"),
+        ({"head": 2}, "line 1\nline 2\n[lines 1 to 2, to byte 14 of 1088895; offset=3@14 reads on]\n"),
+        ({"offset": 3, "limit": 1}, "line 3\n[line 3, to byte 21 of 1088895; offset=4@21 reads on]\n"),
+        ({"offset": "4@21", "limit": 1}, "line 4\n[line 4, to byte 28 of 1088895; offset=5@28 reads on]\n"),
         ({"offset": 99_999}, "line 99999\nline 100000\n[lines 99999 to 100000 of 100000]\n"),
         ({"offset": 100_000, "limit": 9}, "line 100000\n[line 100000 of 100000]\n"),
         ({"tail": 1}, "line 100000\n[last line, of 1088895 bytes]\n"),
@@ -84,10 +84,10 @@ def test_a_large_file_comes_as_its_start_and_its_end(files: Filesystem, top: Pat
     """filesystem-5: and the cursor reads on where the start ends."""
     (top / "log").write_bytes(NUMBERED)
     answer = files.read_file("log").text()
-    told = re.search(r"\n\[\.\.\. (\d+) bytes left out, from line (\d+); cursor=(\d+@\d+) reads on \.\.\.\]\n", answer)
+    told = re.search(r"\n\[\.\.\. (\d+) bytes left out, from line (\d+); offset=(\d+@\d+) reads on \.\.\.\]\n", answer)
     assert told is not None
     assert len(answer) - len(told.group()) + 1 + int(told[1]) == len(NUMBERED)
-    assert files.read_file("log", cursor=told[3], limit=1).content.startswith(f"line {told[2]}\n")
+    assert files.read_file("log", offset=told[3], limit=1).content.startswith(f"line {told[2]}\n")
     assert answer.endswith("\nline 100000\n")
 
 
@@ -151,7 +151,7 @@ def test_reading_on_at_each_cursor_gives_the_whole_text(seed: int) -> None:
         found = seek_window(source, Lines(cursor=cursor), first_byte=0, budget_bytes=50).window
         assert text.count("\n", 0, len(read)) + 1 == line
         read += found.head
-        told = re.search(r"cursor=((\d+)@\d+) reads on", found.note)
+        told = re.search(r"offset=((\d+)@\d+) reads on", found.note)
         if told is None:
             break
         cursor, line = told[1], int(told[2])
@@ -177,14 +177,14 @@ def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
     """filesystem-6: its end is not looked for further than 1 MiB."""
     source = Bytes(b"x" * 10_000_000 + b"\nsecond\n")
     answer = seek_window(source, Lines(), first_byte=0, budget_bytes=100).window.text()
-    assert answer.startswith("x" * 50 + "\n[... 9999951 bytes left out, from line 1; cursor=1@50 reads on ...]\n")
+    assert answer.startswith("x" * 50 + "\n[... 9999951 bytes left out, from line 1; offset=1@50 reads on ...]\n")
     assert answer.endswith("second\n")
     source.read = 0
     answer = seek_window(source, Lines(head=1), first_byte=0, budget_bytes=100).window.note
-    assert answer == "part of line 1, to byte 100 of 10000008; cursor=1@100 reads on, offset=2 after it"
+    assert answer == "part of line 1, to byte 100 of 10000008; offset=1@100 reads on, offset=2 after it"
     assert source.read < 2 * COUNT_BYTES
     answer = seek_window(source, Lines(cursor="1@9999800"), first_byte=0, budget_bytes=100).window.note
-    assert answer.endswith("cursor=1@9999900 reads on, cursor=2@10000001 after 101 bytes that are left of it")
+    assert answer.endswith("offset=1@9999900 reads on, offset=2@10000001 after 101 bytes that are left of it")
     assert shown(source.data, 100, offset=2) == "second\n[line 2 of 2]\n"
     assert shown(source.data, 100, tail=2).endswith("second\n[last line, of 10000008 bytes]\n")
     assert shown(source.data[:-8], 100, tail=1).endswith("x\n[end of the last line, of 10000000 bytes]\n")
@@ -212,7 +212,7 @@ def test_every_encoding_has_its_first_and_last_line(
     if data.endswith(b"\xe9\n"):
         last = files.read_file("a", tail=1)
         assert (last.encoding, last.content) == ("iso-8859-1", "café\n[line 100001 of 100001]\n")
-        assert files.read_file("a", cursor="100001@1088895").content == last.content
+        assert files.read_file("a", offset="100001@1088895").content == last.content
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_an_offset_is_looked_for_within_1_gib() -> None:
             return self.data[:count]
 
     source = Endless(b"x" * COUNT_BYTES, size=10**12)
-    with pytest.raises(TooLarge, match="cursor") as caught:
+    with pytest.raises(TooLarge, match="LINE@BYTE") as caught:
         seek_window(source, Lines(offset=2), first_byte=0, budget_bytes=100)
     assert caught.value.facts["limit"] == MOST_COUNTED_BYTES
 
@@ -267,12 +267,12 @@ def test_a_large_offset_behind_the_end_is_refused_with_the_number_of_lines(size:
     assert shown(data, offset=total).endswith(f"[line {total} of {total}]\n")
 
 
-@pytest.mark.parametrize("cursor", ["", "1", "0@0", "-1@2", "1@2@3", "a@b", "\u0661@0", "9" * 50 + "@1"])
+@pytest.mark.parametrize("cursor", ["", "0", "0@0", "-1@2", "1@2@3", "a@b", "\u0661@0", "9" * 50 + "@1"])
 def test_what_is_no_cursor_is_refused(files: Filesystem, top: Path, cursor: str) -> None:
     """filesystem-33."""
     (top / "a").write_text("text\n")
     with pytest.raises(InvalidArguments, match="LINE@BYTE"):
-        files.read_file("a", cursor=cursor)
+        files.read_file("a", offset=cursor)
 
 
 def test_a_cursor_that_no_longer_fits_is_refused(files: Filesystem, top: Path) -> None:
@@ -280,15 +280,15 @@ def test_a_cursor_that_no_longer_fits_is_refused(files: Filesystem, top: Path) -
     (top / "a").write_bytes(b"\xef\xbb\xbf" + "éé\n".encode())
     for position, said in ((8, "behind the end"), (0, "before the text"), (4, "was changed")):
         with pytest.raises(InvalidArguments, match=said):
-            files.read_file("a", cursor=f"1@{position}")
-    assert files.read_file("a", cursor="1@3").text() == "éé\n[utf-8-sig]\n"
+            files.read_file("a", offset=f"1@{position}")
+    assert files.read_file("a", offset="1@3").text() == "éé\n[utf-8-sig]\n"
 
 
-@pytest.mark.parametrize("other", ["offset", "head", "tail"])
+@pytest.mark.parametrize("other", ["head", "tail"])
 def test_a_cursor_goes_with_limit_alone(files: Filesystem, other: str) -> None:
     """filesystem-4."""
-    with pytest.raises(InvalidArguments, match=f"{other} and cursor together"):
-        files.read_file("missing", **{other: 1}, cursor="1@0")  # type: ignore[arg-type] # a table's names
+    with pytest.raises(InvalidArguments, match=f"{other} and offset together"):
+        files.read_file("missing", **{other: 1}, offset="1@0")  # type: ignore[arg-type] # a table's names
 
 
 def test_a_file_that_shrinks_meanwhile_is_said_to() -> None:

@@ -90,6 +90,27 @@ def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: Filesystem, to
     assert files.read_file("a", tail=1).facts()["lines"] == 4
 
 
+def test_lines_are_numbered_as_in_the_file(files: Filesystem, top: Path) -> None:
+    """filesystem-34: whatever part is shown, of small files and of those that are read in parts."""
+    for count in (300, 80_000):
+        (top / "a").write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
+        large = Filesystem(files._roots, Limits(read_bytes=1_000))
+        parts = [
+            large.read_file("a", line_numbers=True),
+            large.read_file("a", head=3, line_numbers=True),
+            large.read_file("a", tail=2, line_numbers=True),
+            large.read_file("a", offset=200, limit=2, line_numbers=True),
+        ]
+        for part in parts:
+            numbered = [line.split("\t") for line in part.text().splitlines() if "\t" in line]
+            assert numbered
+            assert all(text == f"line {number}" for number, text in numbered)
+        assert parts[2].text().splitlines()[0] == f"{count - 1}\tline {count - 1}"
+        assert parts[3].text().splitlines()[:2] == ["200\tline 200", "201\tline 201"]
+    (top / "a").write_bytes(b"one\r\ntwo\rthree\x0cfour")
+    assert files.read_file("a", line_numbers=True).content == "1\tone\r\n2\ttwo\rthree\x0cfour"
+
+
 def test_a_contradiction_is_refused_before_the_file_is_looked_at(files: Filesystem) -> None:
     """filesystem-4."""
     with pytest.raises(InvalidArguments, match="head and tail together"):
