@@ -7,6 +7,7 @@ import anyio.from_thread
 from anyio import NoEventLoopError
 
 from coretools.asking import AskConfirmation, Question
+from coretools.author import Author
 from coretools.ladder import Ladder, Way, declined
 
 T = TypeVar("T")
@@ -27,6 +28,11 @@ class Call(Protocol):
     @property
     def principal(self) -> str:
         """Who calls."""
+        ...
+
+    @property
+    def author(self) -> Author | None:
+        """As whom the caller commits, where his token says it; None: as the role or the server does."""
         ...
 
     @property
@@ -88,6 +94,11 @@ class SilentCall:
     def principal(self) -> str:
         """Who calls."""
         return self._principal
+
+    @property
+    def author(self) -> Author | None:
+        """None of his own."""
+        return None
 
     @property
     def session(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
+from coretools.author import acting
 from coretools.call import Call, check_cancelled, confirmed
 from coretools.completion import completions
 from coretools.confirmation import before_call
@@ -116,7 +117,8 @@ class Dispatcher:
 
     async def _outcome(self, command: Command, given: Mapping[str, Any], call: Call, call_id: str) -> Outcome:
         try:
-            return _shaped(command, await self._run(command, given, call))
+            with acting(call.author):
+                return _shaped(command, await self._run(command, given, call))
         except CoreError as error:
             return _failed(error)
         except Exception as error:

@@ -4,12 +4,13 @@ A flag wins over its variable, a variable over the default. What can't be used i
 """
 
 import argparse
-import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
+from coretools.author import Author, read_author
 from coretools.errors import BadSetting
 from coretools.operator_policy import ACCESSES, TIERS, OperatorPolicy
 from coretools.policy_file import policy_path, read_policy
@@ -20,8 +21,11 @@ FALSE = frozenset({"", "0", "false", "no", "off"})
 
 Choice = TypeVar("Choice", bound=str)
 
-LIST_SEPARATOR = os.pathsep
-"""Between the items of a variable that holds several, as in PATH."""
+MOST_UMASK = 0o077
+"""The owner keeps all rights: without them the server itself could not use what it made."""
+
+LIST_SEPARATOR = ","
+"""Between the items of a variable that holds several; the same in every CORETOOLS_* and CORETOOLS_HTTP_* variable."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str) -> None:
@@ -35,6 +39,8 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     parser.add_argument(
         "--pass-env", action="append", metavar="NAME", help="let commands see this environment variable (repeatable)"
     )
+    parser.add_argument("--author", metavar="'NAME <ADDRESS>'", help="who commits [as the git configuration says]")
+    parser.add_argument("--umask", metavar="MODE", help="umask of tools and commands, such as 002 [as it is]")
     parser.add_argument(
         "--redact-output", action="store_true", default=None, help="take credentials out of what commands print"
     )
@@ -77,6 +83,8 @@ def settings_from(
         limits=Limits().replaced(limits),
         resolver=_one_of(RESOLVERS, options.resolver, environment, "CORETOOLS_RESOLVER"),
         pass_environment=(*policy.environment_pass, *_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
+        author=_author(options.author, environment),
+        umask=_umask(options.umask, environment),
         policy=policy,
         redact_output=policy.redact_output,
         ask=_one_of(ASK_MODES, options.ask, environment, "CORETOOLS_ASK") or "elicitation",
@@ -126,7 +134,37 @@ def _default_root(directory: str, environment: Mapping[str, str]) -> str:
 
 
 def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | None = None) -> tuple[str, ...]:
-    return (*(item for item in environment.get(name, "").split(LIST_SEPARATOR) if item), *(flags or ()))
+    """The items of a variable, and those of the flags.
+
+    Raises:
+        BadSetting: colons stand between them, as versions before this one had it.
+    """
+    items = [item.strip() for item in environment.get(name, "").split(LIST_SEPARATOR) if item.strip()]
+    for item in items:
+        before = _divided_by_colons(name, item)
+        if len(before) > 1:
+            raise BadSetting(f"{name}: items of a list have commas between them: {name}={LIST_SEPARATOR.join(before)}")
+    return (*items, *(flags or ()))
+
+
+def _divided_by_colons(name: str, item: str) -> list[str]:
+    """The items that colons divide one into. `PATH:ro` is one root; elsewhere no item of a variable has a colon."""
+    parts = re.split(r":(?=/)", item) if name == "CORETOOLS_ROOTS" else item.split(":")
+    return [part for part in parts if part]
+
+
+def _author(flag: str | None, environment: Mapping[str, str]) -> Author | None:
+    text = flag or environment.get("CORETOOLS_AUTHOR")
+    return read_author(text, "--author (CORETOOLS_AUTHOR)") if text else None
+
+
+def _umask(flag: str | None, environment: Mapping[str, str]) -> int | None:
+    text = flag or environment.get("CORETOOLS_UMASK")
+    if not text:
+        return None
+    if not re.fullmatch("[0-7]{1,4}", text) or int(text, 8) > MOST_UMASK:
+        raise BadSetting(f"--umask {text} (CORETOOLS_UMASK): write an octal number up to 077, such as 022 or 002")
+    return int(text, 8)
 
 
 def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[str, str], name: str) -> Choice | None:

@@ -6,6 +6,7 @@ Frozen values only; nothing here touches the system. `None` means "no limit" whe
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
+from coretools.author import Author
 from coretools.errors import BadSetting
 from coretools.operator_policy import OperatorPolicy
 
@@ -124,6 +125,10 @@ class Settings:
     """`openat2` or `walk`; None takes the strongest that the kernel has."""
     pass_environment: tuple[str, ...] = ()
     """Names of environment variables that children get beside the allow-list."""
+    author: Author | None = None
+    """As whom commits are made by whoever has no author of his own; None: as the git configuration says."""
+    umask: int | None = None
+    """Permissions that files made by tools and commands don't have; None: as the server was started."""
     redact_output: bool = False
     """Whether credentials are taken out of what commands print; the operator's file may ask for it too."""
     ask: AskMode = "elicitation"

@@ -53,10 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coretools-workstation",
         description="MCP server over stdio: filesystem, search, git and CI tools beneath the given directories.",
-        epilog="Every flag has a variable too: CORETOOLS_ROOTS (with ':' between), CORETOOLS_PROFILE, "
+        epilog="Every flag has a variable too: CORETOOLS_ROOTS, CORETOOLS_PROFILE, "
         "CORETOOLS_READ_ONLY, CORETOOLS_DENY, CORETOOLS_LIMITS, CORETOOLS_PASS_ENV, CORETOOLS_REDACT_OUTPUT, "
         "CORETOOLS_POLICY, CORETOOLS_NETWORK, CORETOOLS_REQUIRE_TIER, CORETOOLS_ALLOW_UNCONFINED, "
-        "CORETOOLS_LOG_LEVEL.",
+        "CORETOOLS_AUTHOR, CORETOOLS_UMASK, CORETOOLS_LOG_LEVEL. Items of a list have commas between them.",
     )
     parser.add_argument("root", nargs="*", metavar="ROOT", help="directory, or DIRECTORY:ro [the current directory]")
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")

@@ -36,6 +36,22 @@ def stages() -> list[Stage]:
     return found
 
 
+def arguments() -> dict[str, str]:
+    """The arguments of the build with their defaults."""
+    steps = [step for stage in stages() for step in stage.steps if step.cmd == "ARG"]
+    return {name: value.strip('"') for name, _, value in (step.value[0].partition("=") for step in steps)}
+
+
+def filled(text: str) -> str:
+    """A text of the Dockerfile with the defaults of its arguments in their places."""
+    return re.sub(r"\$\{(\w+)\}", lambda found: arguments()[found[1]], text)
+
+
+def user() -> str:
+    """Whom the image runs as, unless it was built or is run for somebody else."""
+    return filled(str(last("http", "USER").value[0]))
+
+
 def lineage(target: str) -> list[Stage]:
     """The stages that a target is made of, the first one first."""
     by_name = {stage.name: stage for stage in stages()}

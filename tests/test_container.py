@@ -27,15 +27,21 @@ from tests.image import (
     DOCKERFILE,
     KUBERNETES,
     TREE,
+    arguments,
     compose,
     environment_of,
+    filled,
     last,
     lineage,
     manifests,
     pod,
     stages,
     steps_of,
+    user,
 )
+
+HOME = "/opt/coretools"
+"""Where the server and its packages are."""
 
 TARGETS = {"http": "coretools-http", "workstation": "coretools-workstation"}
 OURS = ("http", "replica-1", "replica-2", "replica-3")
@@ -76,7 +82,7 @@ def test_there_are_two_targets_and_the_last_stage_is_the_http_server() -> None:
     for target, program in TARGETS.items():
         entry = last(target, "ENTRYPOINT")
         assert entry.json, "a shell would stand between the signals and the server"
-        assert entry.value == ("/usr/bin/tini", "--", program)
+        assert entry.value == ("/usr/bin/tini", "--", f"{HOME}/bin/{program}")
         assert program in programs
         assert [step for step in steps_of(target) if step.cmd == "CMD"] == []
     assert {stage.name for stage in lineage("http")} & {stage.name for stage in lineage("workstation")} == {"runtime"}
@@ -102,24 +108,48 @@ def test_packages_come_by_hash_and_nothing_is_fetched_after_that() -> None:
     assert "constraints.txt" in download
     assert "--no-index" in install
     later = [part for stage in stages()[1:] for (text,) in stage.values("RUN") for part in text.split("&&")]
-    assert any("pip uninstall" in part for part in later)
     assert any("-perm /6000" in part and "chmod a-s" in part for part in later)
-    assert [part for part in later if re.search(r"\bpip\b.* (install|download)\b|\bcurl\b|\bwget\b", part)] == []
+    of_debian = [part for part in later if "apt-get install" in part]
+    assert len(of_debian) == 1
+    fetching = r"\bpip\b.* (install|download)\b|\bcurl\b|\bwget\b"
+    assert [part for part in later if part not in of_debian and re.search(fetching, part)] == []
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_user_is_a_number_and_not_root(target: str) -> None:
     """container-4: Kubernetes can't tell that a name is not root (runAsNonRoot)."""
-    users = [step.value[0] for step in steps_of(target) if step.cmd == "USER"]
+    users = [filled(step.value[0]) for step in steps_of(target) if step.cmd == "USER"]
     assert users == ["10001:10001"]
     assert last(target, "WORKDIR").value == ("/work",)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_program_of_the_server_is_on_the_path_of_commands(target: str) -> None:
+    """container-17: `python` is Debian's there, with pip and venv; the base's own programs are taken away."""
+    assert HOME not in environment_of(target)["PATH"]
+    (installed,) = [text for stage in lineage(target) for (text,) in stage.values("RUN") if "apt-get install" in text]
+    words = filled(installed).split()
+    for package in ("python3", "python3-pip", "python3-venv", "python-is-python3"):
+        assert package in words
+    assert "find /usr/local/bin ( -name 'python*'".replace("(", r"\(") in installed
+    assert "--copies" in str(stages()[0].values("RUN")), "its interpreter would be a link to what is taken away"
+
+
+def test_the_usual_command_line_tools_are_installed_and_more_can_be() -> None:
+    """container-18."""
+    (installed,) = [text for stage in lineage("http") for (text,) in stage.values("RUN") if "apt-get install" in text]
+    usual = (
+        "bzip2 curl diffutils file git jq less make openssh-client patch procps ripgrep rsync tree unzip xz-utils zip"
+    )
+    assert set(usual.split()) <= set(installed.split())
+    assert "${EXTRAS}" in installed.split()
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_secret_is_in_the_image(target: str) -> None:
     """container-5."""
     assert secret_values(environment_of(target)) == secret_values({})
-    assert [step.value[0].partition("=")[0] for step in steps_of(target) if step.cmd == "ARG"] == []
+    assert set(arguments()) == {"EXTRAS", "USER_ID", "GROUP_ID"}
 
 
 def test_the_check_and_the_signal_are_those_of_the_server() -> None:
@@ -128,7 +158,7 @@ def test_the_check_and_the_signal_are_those_of_the_server() -> None:
     assert check.json
     command, *words = check.value
     assert command == "CMD"
-    assert words[:3] == ["python", "-P", "-m"]
+    assert words[:3] == [f"{HOME}/bin/python", "-P", "-m"]
     assert importlib.util.find_spec(words[3]) is not None
     healthcheck = importlib.import_module(words[3])
     flags = dict(flag.removeprefix("--").split("=") for flag in check.flags)
@@ -197,7 +227,7 @@ def test_containers_of_compose_may_nothing_that_they_need_not(service: str) -> N
     assert "privileged" not in found
     assert "docker.sock" not in str(found)
     if service in OURS:
-        assert found["user"] == last("http", "USER").value[0]
+        assert found["user"] == user()
         (tmpfs,) = found["tmpfs"]
         assert tmpfs.partition(":")[0] == environment_of("http")["TMPDIR"]
         assert {"exec", "mode=1777"} <= set(tmpfs.partition(":")[2].split(","))
@@ -205,10 +235,10 @@ def test_containers_of_compose_may_nothing_that_they_need_not(service: str) -> N
 
 def test_the_pod_may_nothing_that_it_needs_not() -> None:
     """container-10."""
-    user, group = (int(one) for one in last("http", "USER").value[0].split(":"))
+    uid, gid = (int(one) for one in user().split(":"))
     security = pod()["securityContext"]
     assert security["runAsNonRoot"] is True
-    assert (security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (user, group, group)
+    assert (security["runAsUser"], security["runAsGroup"], security["fsGroup"]) == (uid, gid, gid)
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
     (container,) = pod()["containers"]
     assert container["securityContext"] == {
@@ -251,7 +281,7 @@ def test_token_files_lie_in_what_is_mounted_as_a_directory(tmp_path: Path) -> No
 @pytest.mark.skipif(os.geteuid() != 0, reason="a secret in a pod is a file of root")
 def test_a_token_file_as_a_pod_has_it_is_taken(tmp_path: Path) -> None:
     """container-11: a link to a link to a file of root, in directories that the kubelet made; also after an update."""
-    group = int(last("http", "USER").value[0].partition(":")[2])
+    group = int(user().partition(":")[2])
     for version, name in enumerate(("ada", "bob")):
         directory = tmp_path / f"..{version}"
         directory.mkdir()

@@ -13,6 +13,7 @@ from coretools.asking import (
     Missing,
     Question,
 )
+from coretools.author import Author
 from coretools.call import LOCAL, Capability, Level
 from coretools.client.bar import Bar
 from coretools.client.output import complain
@@ -42,6 +43,11 @@ class CliCall:
     def principal(self) -> str:
         """The person who started the process."""
         return LOCAL
+
+    @property
+    def author(self) -> Author | None:
+        """That of the settings."""
+        return None
 
     @property
     def session(self) -> str:

@@ -196,6 +196,9 @@ def _add_token(token: argparse.ArgumentParser) -> None:
     create = actions.add_parser("create", help="make a token and print it, this once")
     create.add_argument("--name", required=True, help="whose it is; several tokens may be of one")
     create.add_argument("--role", default="default", help="what he may do: a [roles.NAME] of the server [default]")
+    create.add_argument(
+        "--author", metavar="'NAME <ADDRESS>'", help="as whom he commits [as his role or the server does]"
+    )
     create.add_argument("--expires", metavar="DURATION", help="such as 12h, 90d or 8w [never]")
     listing = actions.add_parser("list", help="show whose tokens there are; a token itself can't be shown again")
     listing.add_argument("--json", action="store_true", help="print them as JSON")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from coretools.author import read_author
 from coretools.client.output import complain, put
 from coretools.errors import BadSetting, InputOutput, InvalidArguments
 from coretools.serving.web.auth.hashed_tokens import Entry, create_token, read_tokens, revoke_tokens
@@ -21,8 +22,8 @@ def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Do what the words say; the exit code.
 
     Raises:
-        BadSetting: the file is not named, or can't be used. InvalidArguments: a name, a role or a duration is none,
-            or the name has another role. NotFound: there is no such token.
+        BadSetting: the file is not named, or can't be used; an author is none. InvalidArguments: a name, a role or
+            a duration is none, or the name has another role. NotFound: there is no such token.
     """
     path = options.file or environment.get(FILE_VARIABLE)
     if not path:
@@ -39,7 +40,8 @@ def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 def _create(path: str, options: argparse.Namespace) -> int:
     expires = expiry(options.expires, datetime.now(UTC)) if options.expires else None
-    entry, text = create_token(path, name=options.name, role=options.role, expires=expires)
+    author = read_author(options.author, "--author") if options.author else None
+    entry, text = create_token(path, name=options.name, role=options.role, expires=expires, author=author)
     until = f"until {entry.expires:%Y-%m-%d %H:%M} UTC" if entry.expires else "until it is revoked"
     complain(f"token {entry.id} of {entry.name}, role {entry.role}, {until}; it can't be shown again")
     code = put(text)
@@ -66,8 +68,8 @@ def expiry(duration: str, now: datetime) -> datetime:
 
 
 def _table(entries: Sequence[Entry]) -> str:
-    rows = [("id", "name", "role", "created", "expires")]
-    rows += [(one.id, one.name, one.role, _day(one.created), _expires(one)) for one in entries]
+    rows = [("id", "name", "role", "created", "expires", "author")]
+    rows += [(one.id, one.name, one.role, _day(one.created), _expires(one), one.author or "") for one in entries]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -4,6 +4,7 @@ Pure. A list of what to take out would miss the next token's name; what is not n
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 from coretools.errors import BadSetting
@@ -33,6 +34,9 @@ NAMES = frozenset(
 )
 """Variables that every child gets when the server has them."""
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What shells can set (POSIX, XBD 3.216 "Name")."""
+
 
 def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> dict[str, str]:
     """The part of the server's environment that children get: the allow-list and the names in `passed`.
@@ -44,8 +48,11 @@ def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> di
         BadSetting: something in `passed` can't be the name of a variable.
     """
     for name in passed:
-        if not name or "=" in name or "\0" in name:
-            raise BadSetting(f"environment variable {name!r}: not a name; give names only, without a value")
+        if not NAME.fullmatch(name):
+            raise BadSetting(
+                f"CORETOOLS_PASS_ENV: {name[:80]!r} is not the name of a variable (letters, digits and _); give names "
+                "only, without values, with commas between them: CORETOOLS_PASS_ENV=CI,GOPROXY"
+            )
     wanted = NAMES.union(passed)
     chosen = {name: value for name, value in server.items() if name in wanted}
     if "PATH" in chosen:

@@ -15,6 +15,7 @@ from functools import partial
 import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
+from coretools.author import variables_of_caller
 from coretools.confinement.domain import Domain
 from coretools.errors import ReadOnly
 from coretools.excerpt import Excerpt
@@ -308,7 +309,8 @@ class Runner:
         # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
         # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
         # the start and the first wait for the child.
-        environment = {**self._environment, **order.environment} if order.inherit else dict(order.environment)
+        inherited = {**self._environment, **variables_of_caller()} if order.inherit else {}
+        environment = {**inherited, **order.environment}
         environment[MARKER] = run.mark
         self._guard.ensure()
         is_fed = order.input is not None or order.stdin is not None
@@ -322,7 +324,7 @@ class Runner:
 
     def _command_environment(self, run: Run, order: Order) -> dict[str, str]:
         held = {} if self._keeper is None else self._keeper.variables()
-        return {**self._environment, **held, **order.environment, MARKER: run.mark}
+        return {**self._environment, **variables_of_caller(), **held, **order.environment, MARKER: run.mark}
 
     async def _follow(self, run: Run, child: Child | Supervised, argv: tuple[str, ...], order: Order) -> Completed:
         limits = self._limits

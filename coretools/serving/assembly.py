@@ -4,6 +4,7 @@ Imports the SDK only where a server is built of it: the command line runs comman
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -124,9 +125,11 @@ async def assembled(
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
     deny = DenyRules([*(DEFAULT_DENY if settings.default_deny else ()), *settings.deny])
+    if settings.umask is not None:
+        os.umask(settings.umask)  # of the whole process, and before any child
     specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]
     with Roots(specs, deny=deny, resolver=settings.resolver) as roots, closing(Domains()) as domains:
-        inherited = child_environment(environment, passed=_passed(settings))
+        inherited = _inherited(settings, environment)
         keeper = Keeper(roots, settings.policy.confinement, inherited)
         programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
         runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
@@ -181,8 +184,11 @@ def registry_of(
     return registry
 
 
-def _passed(settings: Settings) -> tuple[str, ...]:
-    return (*settings.pass_environment, *settings.policy.environment_pass)
+def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """What every child gets of the server's environment, and who commits."""
+    passed = (*settings.pass_environment, *settings.policy.environment_pass)
+    author = {} if settings.author is None else settings.author.variables
+    return {**child_environment(environment, passed=passed), **author}
 
 
 def _spec(text: str, *, read_only: bool) -> RootSpec:

@@ -9,6 +9,7 @@ from anyio.lowlevel import checkpoint
 from mcp.server.context import ServerRequestContext
 
 from coretools.asking import Question
+from coretools.author import Author
 from coretools.call import LOCAL, Capability, Level, SilentCall
 from coretools.serving.asking import Interview
 from coretools.serving.extending import offered
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 PRINCIPAL_KEY = "coretools.principal"
 """Where an HTTP server puts the principal of a request: a key of its ASGI scope."""
+
+AUTHOR_KEY = "coretools.author"
+"""Where it puts as whom that principal commits, if his token says it."""
 
 SESSION_KEY = "coretools.session"
 """Where it puts the id of the session that the request belongs to, once it is known to be the principal's own."""
@@ -29,6 +33,14 @@ def principal_of(context: ServerRequestContext[Any]) -> str:
         return LOCAL
     principal: str = context.request.scope.get(PRINCIPAL_KEY, LOCAL)
     return principal
+
+
+def author_in(context: ServerRequestContext[Any]) -> Author | None:
+    """As whom the caller commits: as the HTTP request says that carried the call."""
+    if context.request is None:
+        return None
+    author: Author | None = context.request.scope.get(AUTHOR_KEY)
+    return author
 
 
 def session_of(context: ServerRequestContext[Any]) -> str:
@@ -56,6 +68,8 @@ class ClientCall:
         self._is_over = False
         self._close_stream = context.close_sse_stream
         self._principal = principal_of(context)
+        self.author = author_in(context)
+        """As whom the caller commits, where his token says it."""
         self.session = session_of(context)
         """The session that it came in; empty where there is none."""
         self._interview = interview or SilentCall(trusts_answers=False)

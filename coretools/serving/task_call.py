@@ -9,10 +9,12 @@ from mcp.server.context import ServerRequestContext
 from pydantic import TypeAdapter, ValidationError
 
 from coretools.asking import Question
+from coretools.author import Author
 from coretools.call import Capability, Level
 from coretools.errors import InvalidArguments
 from coretools.ladder import Settled, Way, ladder_of
 from coretools.serving.asking import MOST_ATTEMPTS, answer_in, request_of, ways_of
+from coretools.serving.client_call import author_in
 from coretools.serving.extending import offered
 from coretools.serving.tasks import Asked, Task
 from coretools.settings import Asking
@@ -34,6 +36,7 @@ class Asker:
         self.revision = context.protocol_version
         self.capabilities = context.session.client_capabilities
         self.asking = asking
+        self.author = author_in(context)
 
 
 class TaskCall:
@@ -48,6 +51,11 @@ class TaskCall:
     def principal(self) -> str:
         """Who calls."""
         return self._task.principal
+
+    @property
+    def author(self) -> Author | None:
+        """As whom whoever started the task commits."""
+        return self._asker.author
 
     @property
     def session(self) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from coretools.author import Author
 from coretools.client.main import main
 from coretools.client.tokens import FILE_VARIABLE, expiry
-from coretools.errors import InvalidArguments
+from coretools.errors import BadSetting, InvalidArguments
 from coretools.serving.web.auth.hashed_tokens import entry_of, read_tokens
 from tests.serving.peer import TREE
 
@@ -44,6 +45,21 @@ def test_create_prints_the_token_alone(file: str, capsys: Captured) -> None:
     assert (found.name, found.role, (found.expires or NOW) - found.created) == ("ci", "dev", expiry("90d", NOW) - NOW)
     assert told.err.startswith(f"coretools: token {found.id} of ci, role dev, until ")
     assert told.out.strip() not in told.err
+
+
+def test_a_token_may_say_as_whom_its_owner_commits(file: str, capsys: Captured) -> None:
+    """auth-31."""
+    assert typed("create", "--name", "ci", "--author", " CI <ci@example.com>", "--file", file) == 0
+    (entry,), _ = read_tokens(file)
+    assert entry.commits_as == Author("CI", "ci@example.com")
+    assert typed("list", "--file", file) == 0
+    assert capsys.readouterr().out.endswith(" CI <ci@example.com>\n")
+    assert typed("create", "--name", "ci", "--author", "CI", "--file", file) == 78
+    assert "--author: write a name and an address as git does" in capsys.readouterr().err
+    text = Path(file).read_text().replace("CI <ci", "C\\nI <ci")
+    Path(file).write_text(text)
+    with pytest.raises(BadSetting, match=r"tokens\.0\.author"):
+        read_tokens(file)
 
 
 def test_list_shows_whose_tokens_there_are_and_none_of_them(file: str, capsys: Captured) -> None:

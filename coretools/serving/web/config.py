@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from coretools.errors import BadSetting
 from coretools.log_lines import LogFormat
@@ -111,10 +111,20 @@ class JwtSection(_Section):
     """Which a token must have."""
     token_types: tuple[str, ...] = ("at+jwt",)
     """Values of the `typ` header (RFC 9068). Add `JWT` for a server that marks its access tokens so, or not at all."""
+    name_claim: str = ""
+    """The claim with the name to commit under, such as `name`; goes with `email_claim`."""
+    email_claim: str = ""
+    """The claim with the address to commit under, such as `email`."""
     role_claim: str = ""
     """The claim that names the role; without one everybody has the default role."""
     roles: dict[str, str] = {}
     """Role by value of that claim. A value that is not here is nobody's."""
+
+    @model_validator(mode="after")
+    def _has_both_claims(self) -> "JwtSection":
+        if bool(self.name_claim) != bool(self.email_claim):
+            raise ValueError("name_claim and email_claim go together; a commit has a name and an address")
+        return self
 
 
 class AuthSection(_Section):
@@ -134,6 +144,9 @@ class RoleSection(_Section):
     """`read`, `dev`, `ci` or `all`; by default that of the flags."""
     read_only: bool = False
     """Nothing that changes anything, whatever the profile and the roots say."""
+    author: str = ""
+    """As whom its principals commit who have none of their own, such as `Ada <ada@example.com>`; by default that of the
+    flags."""
     deny: tuple[str, ...] = ()
     """Globs of paths to deny beside those of the flags."""
     network: Literal["allow", "deny", ""] = ""

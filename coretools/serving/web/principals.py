@@ -9,9 +9,10 @@ from typing import Protocol
 
 from starlette.types import Scope
 
+from coretools.author import Author
 from coretools.call import LOCAL
 from coretools.errors import CoreError
-from coretools.serving.client_call import PRINCIPAL_KEY
+from coretools.serving.client_call import AUTHOR_KEY, PRINCIPAL_KEY
 from coretools.settings import Settings
 
 DEFAULT_ROLE = "default"
@@ -50,6 +51,8 @@ class Principal:
     name: str = LOCAL
     """The same for every credential of one caller, and nobody else's: sessions, runs and limits are his by it."""
     role: str = DEFAULT_ROLE
+    author: Author | None = None
+    """As whom he commits; None: as his role does."""
     expires_at: float | None = None
     """When the credential ends, in seconds since the epoch; None where it does not."""
 
@@ -83,6 +86,7 @@ def put(scope: Scope, principal: Principal) -> None:
     """Say whose a request is."""
     scope[PRINCIPAL_KEY] = principal.name
     scope[ROLE_KEY] = principal.role
+    scope[AUTHOR_KEY] = principal.author
 
 
 def name_in(scope: Scope) -> str:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from coretools.author import read_author
 from coretools.confinement.grants import is_granted
 from coretools.errors import BadSetting
 from coretools.options import policy_from, settings_from
@@ -77,6 +78,7 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
         profile=profile,
         read_only=base.read_only or section.read_only,
         deny=(*base.deny, *section.deny),
+        author=read_author(section.author, f"roles.{name}.author") if section.author else base.author,
     )
     rates = Rates(requests_per_second=section.requests_per_second, burst=section.burst, concurrent=section.concurrent)
     return Role(name=name, settings=settings, rates=rates)

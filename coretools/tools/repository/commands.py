@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from anyio import CapacityLimiter
 
+from coretools import author
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.excerpt import Excerpt
 from coretools.process.confined import Confined
@@ -51,9 +52,6 @@ GIT_EXTERNAL_DIFF that the server was started with would be obeyed."""
 
 OPTIONS: tuple[str, ...] = ("--no-pager", *(word for key, value in FIXED.items() for word in ("-c", f"{key}={value}")))
 
-IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
-"""Who commits, where the operator says so by the environment and passes these on by name."""
-
 HOMES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 """Where the operator's own configuration lies. The last three only where the operator passes them on by name."""
 
@@ -83,7 +81,12 @@ class Git:
         given = runner.environment
         self._programs = {name: given[name] for name in ("PATH",) if name in given}
         self._homes = {name: given[name] for name in HOMES if name in given}
-        self.identity: Mapping[str, str] = {name: given[name] for name in IDENTITY if name in given}
+        self._identity = {name: given[name] for name in author.VARIABLES if name in given}
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Who commits, where the operator or the caller's token says so: by the four variables of git."""
+        return {**self._identity, **author.variables_of_caller()}
 
     async def run(
         self,

@@ -1,4 +1,4 @@
-"""Commit the index, under the operator's own name."""
+"""Commit the index, as the caller's token says, else the operator's settings, else his git configuration."""
 
 import re
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def _made(said: str) -> _Made:
 
 
 async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
-    """Options that say who commits: what git itself would take from the operator's configuration here.
+    """Options that say who commits, where the settings don't: what git itself would take from the configuration here.
 
     Asked in the repository and not once for all, because many people include another address by directory
     (`includeIf "gitdir:~/work/"`), and the wrong one in a commit can't be taken back.
@@ -100,8 +100,9 @@ async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
             is_known = settings.get(f"user.{part}") or settings.get(f"{role}.{part}")
             if not is_known and not git.identity.get(f"GIT_{role}_{part}".upper()):
                 raise GitRefused(
-                    f"no {part} to commit under is known; set it with `git config --global user.{part} ...`, "
-                    "or for this repository alone without --global"
+                    f"no {part} to commit under is known; the operator names one with `--author 'NAME <ADDRESS>'` "
+                    "(CORETOOLS_AUTHOR) for the server, with `[roles.NAME] author` for a role, with `coretools token "
+                    f"create --author` for a token, or with `git config --global user.{part} ...`"
                 )
     return tuple(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from coretools.author import Author, read_author
 from coretools.call import LOCAL
 from coretools.errors import BadSetting, InvalidArguments, NotFound
 
@@ -40,6 +41,13 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
 """Of a principal or a role. A principal of an authorization server has a `:` in its name, so the two never meet."""
 
 
+def _checked_author(text: str) -> str:
+    try:
+        return str(read_author(text, "author"))
+    except BadSetting as error:
+        raise ValueError(str(error)) from error
+
+
 class Entry(BaseModel):
     """One token."""
 
@@ -53,6 +61,13 @@ class Entry(BaseModel):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     created: AwareDatetime
     expires: AwareDatetime | None = None
+    author: Annotated[str, AfterValidator(_checked_author)] | None = None
+    """As whom its owner commits, as git writes it."""
+
+    @property
+    def commits_as(self) -> Author | None:
+        """The same, read."""
+        return read_author(self.author, "author") if self.author else None
 
 
 class _Content(BaseModel):
@@ -120,7 +135,9 @@ def read_tokens(path: str) -> tuple[tuple[Entry, ...], Version]:
         raise BadSetting(f"{path}: the token file can't be read: {error.strerror}") from error
 
 
-def create_token(path: str, *, name: str, role: str, expires: datetime | None = None) -> tuple[Entry, str]:
+def create_token(
+    path: str, *, name: str, role: str, expires: datetime | None = None, author: Author | None = None
+) -> tuple[Entry, str]:
     """Add a token for a principal to a file, which is made when it is missing. The token is given back here only.
 
     Raises:
@@ -129,6 +146,7 @@ def create_token(path: str, *, name: str, role: str, expires: datetime | None = 
     """
     token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
     entry = _new_entry(token, name=name, role=role, expires=expires)
+    entry = entry.model_copy(update={"author": str(author) if author else None})
     made: list[Entry] = []
 
     def add(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jwt
 
+from coretools.author import Author, author_of
 from coretools.serving.web.auth.issuer_keys import IssuerKeys
 from coretools.serving.web.config import JwtSection
 from coretools.serving.web.principals import DEFAULT_ROLE, NotEntitled, Principal
@@ -100,7 +101,10 @@ class JwtTokens:
         claims = self._claims(token, key)
         self._require_scopes(claims)
         until = float(claims["exp"]) + self._section.leeway_seconds
-        return _Good(Principal(name=self._name(claims), role=self._role(claims), expires_at=until), until, kid, key)
+        principal = Principal(
+            name=self._name(claims), role=self._role(claims), author=self._author(claims), expires_at=until
+        )
+        return _Good(principal, until, kid, key)
 
     def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
         claims: dict[str, Any] = jwt.decode(
@@ -124,6 +128,16 @@ class JwtTokens:
         if isinstance(value, str) and value and value.isprintable() and len(value) <= LONGEST_ID:
             return f"{self._section.issuer}#{kind}:{value}"
         raise jwt.MissingRequiredClaimError(claim)
+
+    def _author(self, claims: Mapping[str, Any]) -> Author | None:
+        """As whom the owner commits, where the operator names the claims that say it."""
+        if not self._section.name_claim:
+            return None
+        name, email = (claims.get(claim) for claim in (self._section.name_claim, self._section.email_claim))
+        author = author_of(name, email) if isinstance(name, str) and isinstance(email, str) else None
+        if author is None:
+            _logger.warning("a token's claims name nobody to commit under; its owner commits as the role does")
+        return author
 
     def _require_scopes(self, claims: Mapping[str, Any]) -> None:
         given = _words(claims.get("scope", claims.get("scp")))

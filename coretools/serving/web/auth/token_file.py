@@ -54,7 +54,7 @@ class TokenFile:
             return None
         if self._roles is not None and entry.role not in self._roles:
             raise NotEntitled("the role of this token is not known here; ask the operator")
-        return Principal(name=entry.name, role=entry.role, expires_at=expires_at)
+        return Principal(name=entry.name, role=entry.role, author=entry.commits_as, expires_at=expires_at)
 
     def _look(self) -> None:
         """Read the file when it is another one than before; one that can't be used each time."""

@@ -10,11 +10,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.warnings import InsecureKeyLengthWarning
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from coretools.author import Author
 from coretools.errors import Unreachable
 from coretools.serving.web.auth.discovery import MOST_BYTES, NotFetched, fetched, keys_url_of, metadata_urls
 from coretools.serving.web.auth.issuer_keys import AGAIN_SECONDS, FRESH_SECONDS, STALE_SECONDS, usable
@@ -76,6 +78,31 @@ async def test_a_client_is_named_apart_from_a_person_of_the_same_name(
     assert await name(sub="a\nb") is None
     assert await name(sub="x" * 300) is None
     assert await name(sub=7) is None
+
+
+async def test_claims_say_as_whom_the_owner_commits(
+    authorization_server: AuthorizationServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """auth-31: only where the operator names them; what can't stand in a commit is the role's, and not in the log."""
+    claims = {**await claims_of(authorization_server), "name": "Ada", "email": "ada@example.com"}
+
+    async def author(*named: str, **more: Any) -> Author | None:
+        section = dict(zip(("name_claim", "email_claim"), named, strict=False))
+        token = authorization_server.signed({}, {**claims, **more})
+        found = await tokens_of(authorization_server, **section).verify(token)
+        assert found is not None
+        return found.author
+
+    assert await author() is None
+    assert await author("name", "email") == Author("Ada", "ada@example.com")
+    assert caplog.text.count("commits as the role does") == 0
+    for bad in ({"name": "Ada\nparent 0"}, {"name": "<x>"}, {"email": ["a@x"]}, {"email": ""}):
+        assert await author("name", "email", **bad) is None
+    assert await author("nickname", "email") is None
+    assert caplog.text.count("commits as the role does") == 5
+    assert "parent 0" not in caplog.text
+    with pytest.raises(ValidationError, match="go together"):
+        authorization_server.section(name_claim="name")
 
 
 LONG_AGO, FAR_AHEAD = 1_000_000_000, 4_102_444_800
