@@ -6,6 +6,7 @@ are remembered, and read again when the directory has changed. Decides nothing a
 """
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,6 +22,10 @@ REPOSITORY = ("config", "config.worktree", "hooks")
 
 LEADING = (".git", *(f".git/{name}" for name in (*REPOSITORY, "commondir")))
 """What leads git to code, in the repository that a root is: told of when a command made it."""
+
+_POINTER_BYTES = 8192
+_WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
+"""What the `.git` file of a linked worktree says; that of a submodule leads to `modules/NAME`."""
 
 MOST_DIRECTORIES = 50_000
 """Looked into; what lies beyond is closed to commands whole, which is then said by name."""
@@ -156,7 +161,7 @@ def _closed(root: Root, path: str, reason: str) -> Hidden:
 def _note_repository(root: Root, path: str, found: _Found) -> None:
     """A `.git`: a directory that stays with its parts fixed, or a file that leads to one."""
     kind = _kind(root.fd, path)
-    if kind == stat.S_IFREG:
+    if kind == stat.S_IFREG and not _is_in_worktree(root.fd, path):
         found.fixed.append(f"{root.path}/{path}")
     if kind != stat.S_IFDIR:
         return
@@ -164,6 +169,25 @@ def _note_repository(root: Root, path: str, found: _Found) -> None:
     for directory in (path, *_inner_repositories(root.fd, path)):
         parts = [f"{directory}/{name}" for name in REPOSITORY]
         found.fixed += [f"{root.path}/{part}" for part in parts if _kind(root.fd, part) in (stat.S_IFREG, stat.S_IFDIR)]
+
+
+def _is_in_worktree(top: int, path: str) -> bool:
+    """Whether a `.git` file below the top of the root is that of a linked worktree (gitrepository-layout(5)).
+
+    Such a tree has to be removable: `git worktree remove` deletes the file.
+    """
+    if path == ".git":
+        return False
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=top)
+    except OSError:
+        return False
+    try:
+        return _WORKTREE.match(os.read(handle, _POINTER_BYTES)) is not None
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
 
 
 def _inner_repositories(top: int, path: str) -> list[str]:

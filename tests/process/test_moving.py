@@ -22,8 +22,9 @@ GIT = "git -c user.name=a -c user.email=a@b"
 class World:
     """A repository with two directories, a root that is read-only, and a server that serves both."""
 
-    def __init__(self, folder: Path, client: Peer) -> None:
+    def __init__(self, folder: Path, client: Peer, tier: str) -> None:
         self.root, self.fixed = folder / "root", folder / "fixed"
+        self.tier = tier
         self._client = client
 
     def sh(self, text: str) -> tuple[bool, str]:
@@ -51,7 +52,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
         if f"commands are held in tier: {request.param}" not in diagnostics:
             pytest.skip(f"tier {request.param} can't be had here")
-        yield World(tmp_path, client)
+        yield World(tmp_path, client, request.param)
 
 
 def python(code: str) -> str:
@@ -86,6 +87,26 @@ def test_git_moves_between_directories(world: World) -> None:
     ):
         is_ok, said = world.sh(text)
         assert is_ok, f"{text}: {said}"
+
+
+def test_worktrees_are_added_and_removed(world: World) -> None:
+    """confinement-6: their `.git` file does not keep them, unlike that of a submodule, which stays as it is."""
+    for text in (
+        "git worktree add -q ../root/trees/one",
+        "git worktree add -q trees/two; touch trees/two/untracked",
+        "git worktree remove trees/one && test ! -e trees/one",
+        "git worktree remove --force trees/two && test ! -e trees/two",
+        "git worktree remove tree && test $(git worktree list | wc -l) = 1",
+        "rm -rf trees && test ! -e trees",
+        f"{GIT} -c protocol.file.allow=always submodule --quiet add ./bare.git part; test -f part/.git",
+    ):
+        is_ok, said = world.sh(text)
+        assert is_ok, f"{text}: {said}"
+    before = (world.root / "part" / ".git").read_text()
+    is_ok, said = world.sh("echo 'gitdir: ../a' > part/.git || rm part/.git || mv b/of-b part/.git")
+    if world.tier == "full":
+        assert not is_ok
+        assert (world.root / "part" / ".git").read_text() == before
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node")
