@@ -174,7 +174,7 @@ def registry_of(
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
     network = Network(settings.policy.confinement.network)
     explanations = Explanations(network.explanation)
-    ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations)
+    ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     commands = Commands(
         roots, runs, settings.limits, redactor=redactor, programs=runner.programs, explanations=explanations

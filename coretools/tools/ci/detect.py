@@ -10,21 +10,43 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from coretools.tools.ci.detect_python import STRONG, WEAK, detect_python, detect_weak
+from coretools.tools.ci.detect_python import STRONG, detect_python, detect_weak
 from coretools.tools.ci.project import Action, Argv, Project, Steps, System, first_of, matching
+from coretools.tools.ci.python_dependencies import WEAK
 
 _DOTNET = ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")
 _GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _OTHERS = ("package.json", "Cargo.toml", "go.mod", *_DOTNET, "pom.xml", *_GRADLE, "Makefile", "CMakeLists.txt")
 
+_FILES = {
+    "python": (*STRONG, WEAK),
+    "node": ("package.json",),
+    "rust": ("Cargo.toml",),
+    "go": ("go.mod", "go.work"),
+    "dotnet": _DOTNET,
+    "maven": ("pom.xml",),
+    "gradle": _GRADLE,
+    "make": _MAKEFILES,
+    "cmake": ("CMakeLists.txt",),
+}
+"""Files that a caller may name in place of their directory."""
+
 LOOKED_FOR = ", ".join((*STRONG, WEAK, *_OTHERS))
 """Every file that gives a build system away, for the sentence that says none was found."""
 
 
-def detect(project: Project) -> list[System]:
-    """The build systems of a project, in the order of precedence."""
-    return [system for detector in _DETECTORS if (system := detector(project)) is not None]
+def detect(project: Project, named: str = "") -> list[System]:
+    """The build systems of a project, in the order of precedence; only that of one file, where one is named."""
+    if matching([named], *_DOTNET):
+        return [_dotnet(named, (named,))]
+    systems = [system for detector in _DETECTORS if (system := detector(project)) is not None]
+    return [system for system in systems if system.name == system_of(named)] if named else systems
+
+
+def system_of(name: str) -> str | None:
+    """The build system that a file of this name belongs to."""
+    return next((system for system, patterns in _FILES.items() if matching([name], *patterns)), None)
 
 
 def choose(systems: list[System], action: Action) -> System | None:
@@ -118,7 +140,10 @@ def detect_go(project: Project) -> System | None:
     return System(
         name="go",
         because=marker,
-        restore=_one("go", "mod", "download"),
+        # What is vendored needs no download; and `go mod download` would fetch it all the same.
+        restore=_one("go", "list", "-mod=vendor", "./...")
+        if "vendor" in project.names
+        else _one("go", "mod", "download"),
         build=_one("go", "build", "./..."),
         test=_one("go", "test", "-json", "./..."),
     )
@@ -129,10 +154,13 @@ def detect_dotnet(project: Project) -> System | None:
     found = next((names for pattern in _DOTNET if (names := matching(project.names, pattern))), None)
     if found is None:
         return None
-    chosen = (found[0],) if len(matching(project.names, *_DOTNET)) > 1 else ()
+    return _dotnet(found[0], (found[0],) if len(matching(project.names, *_DOTNET)) > 1 else ())
+
+
+def _dotnet(because: str, chosen: Argv) -> System:
     return System(
         name="dotnet",
-        because=found[0],
+        because=because,
         restore=_one("dotnet", "restore", *chosen),
         build=_one("dotnet", "build", *chosen, "--nologo"),
         test=_one("dotnet", "test", *chosen, "--nologo"),

@@ -5,9 +5,11 @@ The project's own virtual environment wins, then the tool whose lock file is the
 
 import re
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
 from coretools.tools.ci.project import Argv, Project, Steps, System, matching
+from coretools.tools.ci.python_dependencies import WEAK, Dependencies, dependencies_of, is_requirement
 
 STRONG = ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "pytest.ini", "manage.py")
 """Files that make a directory a Python project by themselves; the first and third only with one of `_SIGNS`."""
@@ -18,9 +20,6 @@ _SIGNS = {
 }
 """Projects of other languages keep the settings of a Python linter in these files too."""
 
-WEAK = "requirements*.txt"
-"""Lists of packages: projects of other languages have one too, for their documentation."""
-
 _PYTEST_ARGUMENTS: Argv = ("-m", "pytest", "--verbosity=0", "--tb=short", "--color=no", "-rfE")
 """Stand after the project's own `addopts`, so that a `-qq` or `--tb=no` there does not take the report away."""
 
@@ -30,9 +29,6 @@ _MOST_DOTS = 100
 """In one line, strings left out. A key of 100,000 parts (200 KB) keeps tomllib busy for minutes (CPython 3.11)."""
 
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
-
-_EXTRAS = ("test", "tests", "testing", "dev")
-"""Names of optional dependencies that hold what tests need; those that are declared are installed."""
 
 _MOST_TEST_FILES = 20
 """Test files that are looked at to tell pytest from unittest."""
@@ -66,11 +62,16 @@ def _system(project: Project, marker: str) -> System:
     runs = _interpreters(project)
     test = _test_arguments(project)
     wheel = ("-m", "pip", "wheel", "--no-deps", "--wheel-dir", "dist", ".")
-    build = [*_by_lock(project, uv=("uv", "build"), poetry=("poetry", "build")), *((((*run, *wheel),)) for run in runs)]
+    by_lock = _by_lock(project, uv=("uv", "build"), poetry=("poetry", "build"), pdm=("pdm", "build"))
+    build = [*by_lock, *((((*run, *wheel),)) for run in runs)]
+    dependencies = dependencies_of(project, settings)
+    needs_pytest = test == _PYTEST_ARGUMENTS and _has_tests(project)
     return System(
         name="python",
         because=marker,
-        restore=_restore(project, settings, packaged=packaged),
+        restore=_restore(project, dependencies, packaged=packaged, needs_pytest=needs_pytest),
+        refused=dependencies.refused,
+        probe=_probe(settings, dependencies, packaged=packaged),
         build=tuple(build) if packaged else (),
         test=tuple(((*run, *test),) for run in runs),
     )
@@ -95,23 +96,35 @@ def _interpreters(project: Project) -> list[Argv]:
     own = _environment(project)
     if own:
         return [(own,)]
-    by_lock = _by_lock(project, uv=("uv", "run", "python"), poetry=("poetry", "run", "python"))
+    run = ("run", "python")
+    by_lock = _by_lock(project, uv=("uv", *run), poetry=("poetry", *run), pdm=("pdm", *run))
     return [*(steps[0] for steps in by_lock), ("python3",), ("python",)]
 
 
-def _by_lock(project: Project, *, uv: Argv, poetry: Argv) -> list[Steps]:
+def _by_lock(project: Project, *, uv: Argv, poetry: Argv, pdm: Argv) -> list[Steps]:
     """The commands of the tools whose lock file is there."""
-    locks = (("uv.lock", uv), ("poetry.lock", poetry))
+    locks = (("uv.lock", uv), ("poetry.lock", poetry), ("pdm.lock", pdm))
     return [(argv,) for lock, argv in locks if lock in project.names]
 
 
-def _restore(project: Project, settings: dict[str, Any], *, packaged: bool) -> tuple[Steps, ...]:
-    """Packages go into the virtual environment of the project, which is made first when there is none."""
-    by_lock = _by_lock(project, uv=("uv", "sync"), poetry=("poetry", "install"))
-    lists = [word for name in _requirements(project) for word in ("-r", name)]
-    if not lists and not packaged:
+def _restore(project: Project, dependencies: Dependencies, *, packaged: bool, needs_pytest: bool) -> tuple[Steps, ...]:
+    """Packages go into the virtual environment of the project, which is made first when there is none.
+
+    pytest is added where the tests are for it and no list names it: ci_test would start it next.
+    """
+    extras = dependencies.extras
+    by_lock = _by_lock(
+        project,
+        uv=("uv", "sync", *_each("--extra", extras), *_each("--group", dependencies.groups)),
+        poetry=("poetry", "install", *_each("--extras", extras)),
+        pdm=("pdm", "install", *_each("--group", extras)),
+    )
+    words = [*_each("-r", dependencies.lists), *dependencies.packages]
+    words += ["-e", f".[{','.join(extras)}]" if extras else "."] if packaged else []
+    if not words:
         return tuple(by_lock)
-    words = (*lists, *(("-e", f".{_extras(settings)}") if packaged else ()))
+    if needs_pytest and not dependencies.name("pytest", project):
+        words.append("pytest")
     own = _environment(project)
     install = (own or ".venv/bin/python", "-m", "pip", "install", *words)
     pip: list[Steps] = [(install,)] if own else [((name, "-m", "venv", ".venv"), install) for name in _SYSTEM]
@@ -121,18 +134,29 @@ def _restore(project: Project, settings: dict[str, Any], *, packaged: bool) -> t
 _SYSTEM = ("python3", "python")
 
 
-def _requirements(project: Project) -> list[str]:
-    """The main list and those for tests and development; all of them when none is called so."""
-    found = matching(project.names, WEAK)
-    chosen = [name for name in found if name == "requirements.txt" or "dev" in name or "test" in name]
-    return chosen or found
+def _probe(settings: dict[str, Any], dependencies: Dependencies, *, packaged: bool) -> Argv:
+    """What pip itself finds of what will be installed and of what the project is built with.
+
+    With a target, because the interpreter's own environment may be one that pip must not touch (PEP 668).
+    """
+    table = settings.get("build-system", {})
+    backend = table.get("requires") if isinstance(table, dict) else None
+    named = [word for word in backend if isinstance(word, str)] if isinstance(backend, list) else ["setuptools"]
+    words = (
+        *_each("-r", dependencies.lists),
+        *dependencies.packages,
+        *(filter(is_requirement, named) if packaged else ()),
+    )
+    dry = ("install", "--dry-run", "--quiet", "--ignore-installed", "--target", ".venv")
+    return (_SYSTEM[0], "-m", "pip", *dry, *words) if words else ()
 
 
-def _extras(settings: dict[str, Any]) -> str:
-    table = settings.get("project", {})
-    declared = table.get("optional-dependencies", {}) if isinstance(table, dict) else {}
-    found = [name for name in _EXTRAS if isinstance(declared, dict) and name in declared]
-    return f"[{','.join(found)}]" if found else ""
+def _each(flag: str, values: Sequence[str]) -> Argv:
+    return tuple(word for value in values for word in (flag, value))
+
+
+def _has_tests(project: Project) -> bool:
+    return bool(_test_folders(project) or matching(project.names, "test*.py", "conftest.py", "*_test.py"))
 
 
 def _test_arguments(project: Project) -> Argv:

@@ -40,6 +40,10 @@ class System:
     """Alternatives, best first: the next one is taken when the program of the first can't be started."""
     build: tuple[Steps, ...] = ()
     test: tuple[Steps, ...] = ()
+    refused: str = ""
+    """Why a restore is not tried."""
+    probe: Argv = ()
+    """What fails at once where a new environment would need a network that is denied; changes nothing."""
 
     def alternatives(self, action: Action) -> tuple[Steps, ...]:
         """What it would run for this action, best first."""

@@ -4,10 +4,11 @@ How a project is built is detected from its files (`detect`), what its tests cam
 (`parse`). Starting, stopping and bounding is the runner's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -15,24 +16,28 @@ from pydantic import Field
 
 from coretools.command import split
 from coretools.declare import Effect, tool
-from coretools.errors import CannotStart, Unsupported
+from coretools.errors import CannotStart, Unsupported, WrongType
 from coretools.excerpt import Excerpt
 from coretools.process.runner import Completed, Order, Runner
 from coretools.redact import Redactor, whole_lines
 from coretools.sandbox.reading import Directory
 from coretools.sandbox.roots import Roots
+from coretools.sandbox.undo import Undo
 from coretools.settings import Limits
-from coretools.tools.ci.detect import LOOKED_FOR, choose, detect
+from coretools.tools.ci.detect import LOOKED_FOR, choose, detect, system_of
 from coretools.tools.ci.gradle_results import gradle_results
 from coretools.tools.ci.output import plain, printed, streams, without_escapes
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.project import Action, Steps
+from coretools.tools.ci.project import Action, Argv, Steps
 from coretools.tools.ci.read_go import go_text
 from coretools.tools.ci.read_go import shown as go_shown
+from coretools.tools.ci.restoring import ALL, OFFLINE, entries_of, is_new_environment
+from coretools.tools.ci.restoring import ENVIRONMENT as RESTORE_ENVIRONMENT
 from coretools.tools.ci.results import Ended, StepsResult, SuiteReport
 from coretools.tools.ci.view import ProjectView
 from coretools.tools.commands.starting import open_to_start, timeout
 from coretools.tools.explanations import NONE, Explanations
+from coretools.tools.network import Network
 
 ENVIRONMENT = {"CI": "true"}
 """For builds, tests and restores, as every CI service sets it: no watch mode, no prompts, lock files left alone."""
@@ -42,6 +47,16 @@ _THREADS = 4
 
 Timeout = Annotated[int | None, Field(ge=1)]
 Value = TypeVar("Value")
+
+
+class _Plan(NamedTuple):
+    """What to run."""
+
+    chosen: str
+    """How it was chosen, in words."""
+    alternatives: Sequence[Steps]
+    """Best first."""
+    probe: Argv = ()
 
 
 class Ci:
@@ -55,8 +70,11 @@ class Ci:
         *,
         redactor: Redactor | None = None,
         explanations: Explanations = NONE,
+        network: Network | None = None,
     ) -> None:
+        """`network` says whether a restore is to do without one."""
         self._roots = roots
+        self._network = network
         self._explanations = explanations
         self._redactor = redactor
         self._runner = runner
@@ -66,41 +84,81 @@ class Ci:
     @tool(Effect.CHANGE, open_world=True, long_running=True)
     async def ci_build(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> StepsResult:
         """Build a project by its own build system, or by `command`."""
-        return await self._steps("build", project, command=command, timeout_seconds=timeout_seconds)
+        async with self._project(project) as (directory, named):
+            plan = await self._plan("build", directory, named, command=command)
+            runs = await self._run_first(plan.alternatives, directory, order=self._order(timeout_seconds))
+        return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, structured=True)
     async def ci_test(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> SuiteReport:
         """Run a project's tests, or `command`: counts, failures with file and line."""
-        with await self._open(project) as directory:
-            chosen, alternatives = await self._plan("test", directory, command=command)
-            runs = await self._run_first(alternatives, directory, order=self._order(timeout_seconds))
-        return await self._in_thread(partial(self._report, directory.path, runs, chosen=chosen))
+        async with self._project(project) as (directory, named):
+            plan = await self._plan("test", directory, named, command=command)
+            runs = await self._run_first(plan.alternatives, directory, order=self._order(timeout_seconds))
+        return await self._in_thread(partial(self._report, directory.path, runs, chosen=plan.chosen))
 
     @tool(Effect.CHANGE, open_world=True, long_running=True)
     async def ci_restore(
         self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None
     ) -> StepsResult:
-        """Install a project's dependencies, by its lock file or by `command`."""
-        return await self._steps("restore", project, command=command, timeout_seconds=timeout_seconds)
+        """Install what a project and its tests depend on, or run `command`."""
+        async with self._project(project) as (directory, named):
+            plan = await self._plan("restore", directory, named, command=command)
+            order = await self._restore_order(timeout_seconds)
+            undo = Undo(directory, entries_of(plan.alternatives))
+            is_done = False
+            try:
+                await self._in_thread(undo.begin)
+                runs = await self._run_first(plan.alternatives, directory, order=order, probe=plan.probe)
+                is_done = runs[-1].ok
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._in_thread(undo.keep if is_done else undo.put_back)
+        return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
-    async def _steps(self, action: Action, project: str, *, command: str, timeout_seconds: int | None) -> StepsResult:
-        with await self._open(project) as directory:
-            chosen, alternatives = await self._plan(action, directory, command=command)
-            runs = await self._run_first(alternatives, directory, order=self._order(timeout_seconds))
-        return await self._in_thread(partial(self._steps_result, runs, chosen))
+    async def _restore_order(self, timeout_seconds: int | None) -> Order:
+        order = self._order(timeout_seconds)
+        await self._runner.prepare()
+        offline = OFFLINE if self._is_offline else {}
+        return replace(order, environment={**order.environment, **RESTORE_ENVIRONMENT, **offline})
 
-    async def _plan(self, action: Action, directory: Directory, *, command: str) -> tuple[str, Sequence[Steps]]:
-        """How the command was chosen, in words, and what to run, best first.
+    @property
+    def _is_offline(self) -> bool:
+        return self._network is not None and self._network.is_denied(self._runner.tier)
+
+    @asynccontextmanager
+    async def _project(self, path: str) -> AsyncIterator[tuple[Directory, str]]:
+        """The directory of a project, and the name of its file where that was named.
+
+        Raises:
+            Conflict: a restore of it is under way.
+        """
+        directory, named = await self._in_thread(partial(self._opened, path))
+        with directory:
+            await self._in_thread(partial(Undo.recovered, directory, ALL))
+            yield directory, named
+
+    def _opened(self, path: str) -> tuple[Directory, str]:
+        try:
+            return open_to_start(self._roots, path), ""
+        except WrongType:
+            above, slash, name = path.rpartition("/")
+            if system_of(name) is None:
+                raise
+            return open_to_start(self._roots, above or slash or "."), name
+
+    async def _plan(self, action: Action, directory: Directory, named: str, *, command: str) -> _Plan:
+        """What to run.
 
         Raises:
             Unsupported: nothing was detected that can do this.
         """
         if command:
-            return "", [(tuple(split(command)),)]
-        return await self._in_thread(partial(self._detected, action, directory))
+            return _Plan("", [(tuple(split(command)),)])
+        return await self._in_thread(partial(self._detected, action, directory, named))
 
-    def _detected(self, action: Action, directory: Directory) -> tuple[str, Sequence[Steps]]:
-        systems = detect(ProjectView(self._roots, directory.path))
+    def _detected(self, action: Action, directory: Directory, named: str) -> _Plan:
+        systems = detect(ProjectView(self._roots, directory.path), named)
         if not systems:
             raise Unsupported(
                 f"{directory.shown}: no build system found; looked for {LOOKED_FOR}."
@@ -110,11 +168,11 @@ class Ci:
         found = ", ".join(f"{one.name} ({one.because})" for one in systems)
         if system is None:
             raise Unsupported(f"{directory.shown}: found {found}, which names no way to {action}; give `command`")
+        if action == "restore" and system.refused:
+            raise Unsupported(f"{directory.shown}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
-        return f"[detected {found}{taken}; `command` overrides]", system.alternatives(action)
-
-    async def _open(self, path: str) -> Directory:
-        return await self._in_thread(partial(open_to_start, self._roots, path))
+        said = f"[detected {found}{taken}; `command` overrides]"
+        return _Plan(said, system.alternatives(action), system.probe if action == "restore" else ())
 
     def _order(self, timeout_seconds: int | None) -> Order:
         seconds = timeout(timeout_seconds, self._limits.build_seconds, self._limits)
@@ -126,19 +184,28 @@ class Ci:
         )
 
     async def _run_first(
-        self, alternatives: Sequence[Steps], directory: Directory, *, order: Order
+        self, alternatives: Sequence[Steps], directory: Directory, *, order: Order, probe: Argv = ()
     ) -> Sequence[Completed]:
         """Run the first alternative whose program can be started.
 
         Raises:
             CannotStart: none of them can; says why of the last.
         """
-        for steps in alternatives[:-1]:
+        for steps in alternatives:
             try:
-                return await self._run_all(steps, directory, order=order)
-            except CannotStart:
-                continue
-        return await self._run_all(alternatives[-1], directory, order=order)
+                is_probed = probe and self._is_offline and is_new_environment(steps[0])
+                refused = await self._without(probe, directory, order) if is_probed else []
+                return refused or await self._run_all(steps, directory, order=order)
+            except CannotStart as error:
+                failure = error
+        raise failure
+
+    async def _without(self, probe: Argv, directory: Directory, order: Order) -> Sequence[Completed]:
+        """The run of a probe that failed for want of the network; nothing where it did not, or for another reason."""
+        run = await self._runner.run(probe, cwd=directory, order=order)
+        output = f"{run.stdout.text()}\n{run.stderr.text()}"
+        notes = self._explanations.of(argv=run.argv, tier=run.tier, failed=not run.ok, output=output)
+        return [run] if notes and not run.ok else []
 
     async def _run_all(self, steps: Steps, directory: Directory, *, order: Order) -> Sequence[Completed]:
         """Run each step until one fails. The deadline is one for all of them."""
