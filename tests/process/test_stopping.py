@@ -235,7 +235,7 @@ async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Dir
     for _ in range(5):
         task = asyncio.ensure_future(runner.run(["sleep", "1000"], cwd=here))
         for _ in range(turns):
-            await asyncio.sleep(0)
+            await anyio.lowlevel.cancel_shielded_checkpoint()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,9 @@ TREES = {
 
 ALIVE = sum(count for _, count in TREES.values())
 
+DEADLINES = (2, 6, 18, 54)
+"""Seconds, tried one after the other: a busy machine needs more of them to start what is to be ended."""
+
 
 @pytest.fixture
 def mark() -> str:
@@ -111,14 +115,20 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
         yield client
 
 
-def start_all(client: Peer, mark: str, **arguments: object) -> list[int]:
+def start_all(client: Peer, mark: str) -> list[int]:
     """Start every tree and wait until all of them stand; the requests."""
+    requests = send_all(client, mark)
+    wait_until_some(mark, ALIVE)
+    return requests
+
+
+def send_all(client: Peer, mark: str, **arguments: object) -> list[int]:
+    """Ask for every tree; the requests."""
     requests = []
     for text, _ in TREES.values():
         line = text.format(mark=mark, python=sys.executable, hydra=shlex.quote(HYDRA), headless=shlex.quote(HEADLESS))
         whole = {"command": shlex.join(["sh", "-c", line]), **arguments}
         requests.append(client.send("tools/call", {"name": "run_command", "arguments": whole}))
-    wait_until_some(mark, ALIVE)
     return requests
 
 
@@ -132,11 +142,14 @@ def test_cancel(server: Peer, mark: str) -> None:
 
 def test_deadline(server: Peer, mark: str) -> None:
     """confinement-20: nor does one at its deadline, and its answer says how many had to be ended."""
-    requests = start_all(server, mark, timeout_seconds=2)
-    answers = [server.answer(request)["result"] for request in requests]
-    assert processes_with(mark) == []
-    assert all(answer["_meta"]["coretools/facts"]["timed_out"] for answer in answers)
-    assert answers[-1]["_meta"]["coretools/facts"]["stragglers_stopped"] == 60
+    for seconds in DEADLINES:
+        requests = send_all(server, mark, timeout_seconds=seconds)
+        facts = [server.answer(request)["result"]["_meta"]["coretools/facts"] for request in requests]
+        assert processes_with(mark) == []
+        assert all(one["timed_out"] for one in facts)
+        if facts[-1]["stragglers_stopped"] == 60:  # else the machine was too slow to start them all in this time
+            return
+    pytest.fail("sixty processes were never there before their deadline")
 
 
 def test_a_life_handed_on(server: Peer, mark: str) -> None:
@@ -147,11 +160,14 @@ def test_a_life_handed_on(server: Peer, mark: str) -> None:
         assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
 
 
-def test_a_command_that_is_traced_by_its_child(server: Peer, mark: str) -> None:
+def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mark: str) -> None:
     """confinement-20: nor of one that its supervisor can't be told the end of; others of the server go on."""
-    other = server.send("tools/call", {"name": "run_command", "arguments": {"command": "sh -c 'sleep 4; echo on'"}})
+    line = {"name": "run_command", "arguments": {"command": "sh -c 'echo > up; read go < gate; echo $go'"}}
+    os.mkfifo(tmp_path / "gate")
+    other = server.send("tools/call", line)
     server.call("run_command", command=shlex.join([sys.executable, "-c", TRACED, mark]), timeout_seconds=1)
     assert processes_with(mark) == []
+    (tmp_path / "gate").write_text("on\n")  # opened once its reader is there
     assert server.answer(other)["result"]["content"][0]["text"] == "on"
 
 
@@ -162,28 +178,38 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
         pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")
     os.mkfifo(tmp_path / "held")
     reading = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
-    words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "held")]), "timeout_seconds": 2}
+    words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "held")])}
     try:
-        request = server.send("tools/call", {"name": "run_command", "arguments": words})
-        assert came(reading, select.POLLIN)
-        assert os.read(reading, 2) == b"."
         if end == "deadline":
-            answer = server.answer(request)["result"]
+            facts = fleet_at_its_deadline(server, words, reading)
             assert os.read(reading, 1) == b""  # nobody holds the other end; BlockingIOError if somebody does
-            assert answer["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
+            assert facts["stragglers_stopped"] >= 1
             assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
         else:
+            server.send("tools/call", {"name": "run_command", "arguments": words})
+            assert came(reading, select.POLLIN)
+            assert os.read(reading, 2) == b"."
             stop(server.process, signal.Signals[end])
             assert came(reading, select.POLLHUP)
     finally:
         os.close(reading)
 
 
-def came(reading: int, event: int) -> bool:
+def fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> dict[str, Any]:
+    """What is said of a run that had started all of its fleet when its time was over."""
+    for seconds in DEADLINES:
+        facts: dict[str, Any] = server.call("run_command", **words, timeout_seconds=seconds)["_meta"]["coretools/facts"]
+        if came(reading, select.POLLIN, seconds=0):
+            assert os.read(reading, 2) == b"."
+            return facts
+    raise AssertionError("the fleet was never there before its deadline")
+
+
+def came(reading: int, event: int, seconds: float = ANSWER_SECONDS) -> bool:
     """Whether a pipe has something to read (POLLIN), or nobody holds its other end any more (POLLHUP); awaited."""
     poll = select.poll()
     poll.register(reading, event & select.POLLIN)
-    return any(what & event for _, what in poll.poll(int(1000 * ANSWER_SECONDS)))
+    return any(what & event for _, what in poll.poll(int(1000 * seconds)))
 
 
 def test_client_goes_away(server: Peer, mark: str) -> None:

@@ -72,9 +72,9 @@ def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None
     ("words", "said"),
     [
         (("--check", "--host", "0.0.0.0"), ["auth.tokens", "server.hosts", "tls_certificate"]),
-        (("--root", "/no/such/place"), ["/no/such/place"]),
+        (("--root", "/no/such/place", "--port", "0"), ["/no/such/place"]),
         (("--host", "192.0.2.7", "--port", "1"), ["192.0.2.7"]),
-        (("--with", "no_such_module:registry"), ["no_such_module"]),
+        (("--with", "no_such_module:registry", "--port", "0"), ["no_such_module"]),
     ],
 )
 def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...], said: list[str]) -> None:
@@ -222,7 +222,7 @@ async def tell(call: Call) -> str:
     \"\"\"Tell for ever.\"\"\"
     for number in itertools.count(1):
         await call.progress(number, None, "more")
-        await anyio.sleep(0.01)
+        await anyio.lowlevel.checkpoint()
 
 @registry.tool(Effect.READ)
 @asks("colour")

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.guarding.deadlines import protocol_of
+from tests.process.tree import until
 
 SECONDS = 20
 
@@ -199,10 +200,3 @@ async def serves(port: int) -> bool:
     async with connected(port) as raw:
         await raw.send(b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
         return (await raw.answer()).status == 200
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Let the server run until something is so."""
-    with anyio.fail_after(SECONDS):
-        while not holds():  # noqa: ASYNC110  # nothing tells of it: it is asked for
-            await anyio.sleep(0.001)
