@@ -38,6 +38,8 @@ _NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, _RESOLVE_UNIX))
 """Rights that came with a later ABI."""
 
 _TCP = 0b11
+_TCP_CONNECT = 0b10
+"""The second of bind and connect."""
 _SCOPES = 0b11
 """Abstract Unix sockets, and signals, to processes outside."""
 _SIGNALS = 0b10
@@ -60,11 +62,12 @@ def abi() -> int:
         return 0
 
 
-def ruleset(rules: Iterable[Rule], *, tcp: bool) -> int:
+def ruleset(rules: Iterable[Rule], *, tcp: bool, binds: bool = False) -> int:
     """Descriptor of a set of rules, to be used by any number of threads and processes. The caller closes it.
 
     Paths that are not there, or not ours to look at, are left out: what is not granted is refused. `tcp` False refuses
-    to bind and connect (ABI 4). Signals and abstract Unix sockets don't leave the domain (ABI 6).
+    to bind and connect, with `binds` only to connect (ABI 4). Signals and abstract Unix sockets don't leave the domain
+    (ABI 6).
 
     Raises:
         OSError: no Landlock here, or no descriptor left.
@@ -75,7 +78,7 @@ def ruleset(rules: Iterable[Rule], *, tcp: bool) -> int:
         handled |= right if version >= since else 0
     words = [handled]
     if version >= 4:
-        words.append(0 if tcp else _TCP)
+        words.append(0 if tcp else _TCP_CONNECT if binds else _TCP)
     if version >= ABI_OF_SIGNALS:
         words.append(_SCOPES)
     made = kernel.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)

@@ -146,10 +146,16 @@ class Commands:
         """Families of sockets that commands may open.
 
         In the view a network that was not granted is one that leads nowhere, and only sockets of the roots are seen.
+        Without it supervisors see to that; IPv6 can't be kept on one device (ipv6(7), scope of an address).
         """
         if tier == "full":
             return (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
-        return (seccomp.INET, seccomp.INET6) if self.has_network else ()
+        return (seccomp.UNIX, seccomp.INET, *((seccomp.INET6,) if self.has_network else ()))
+
+    def socket_places(self, scratch: Scratch) -> tuple[str, ...]:
+        """Directories beneath which commands reach Unix sockets where there is no view."""
+        granted = [*(root.path for root in self.roots), *self.policy.writable, scratch.temporary, scratch.home]
+        return tuple(os.path.realpath(path) for path in granted)
 
     @property
     def processes(self) -> int:

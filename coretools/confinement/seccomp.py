@@ -18,16 +18,25 @@ UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 
 _PR_SET_SECCOMP = 22
 _FILTER = 2
+_SET_FILTER = 1
+_WITH_LISTENER = 1 << 3 | 1 << 5
+"""Flags of seccomp(2): notices come by a descriptor, and once one was taken only KILL ends the call."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _FOURTH_ARGUMENT = 0, 4, 16, 24, 40
+_AND = 0x54
+_ALLOW, _KILL, _REFUSE, _NOTIFY = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
+_NUMBER, _ARCHITECTURE = 0, 4
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 """Where the words stand that a filter can load; of an argument its low half, on machines with the low one first."""
 
 _X32 = 0x40000000
 _NAMESPACES = 0x7E020080
 """Every CLONE_NEW* flag: time, mount, cgroup, UTS, IPC, user, PID and network."""
 _CLONE_VM = 0x100
+_KIND, _DATAGRAM = 0xF, 2
+"""Of a socket: the bits that say which, and the one that names a peer with each message."""
+_FASTOPEN = 0x20000000
+"""MSG_FASTOPEN: to send is to connect."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Put characters into a terminal's input, for whoever reads it next."""
 
@@ -54,8 +63,12 @@ _Instruction = tuple[int, int, int, int]
 
 
 @cache
-def command_filter(families: frozenset[int], *, ptrace: bool = True, forks: bool = True) -> bytes:
+def command_filter(
+    families: frozenset[int], *, ptrace: bool = True, forks: bool = True, watched: bool = False
+) -> bytes:
     """The filter for a program that may open sockets of these families. `socketpair` is always there.
+
+    `watched`: its supervisor makes and connects them; to be installed by `install_watched`.
 
     Tracing is left to Landlock, which keeps it inside the domain: leak checkers and debuggers need it. Without `forks`
     the program can start threads, but no process that goes on beside it; the thread that starts it must do so by vfork.
@@ -81,9 +94,7 @@ def command_filter(families: frozenset[int], *, ptrace: bool = True, forks: bool
     program += _when(_EQUAL, numbers["ioctl"], _argument(_SECOND_ARGUMENT, _EQUAL, (_TIOCSTI, _TIOCLINUX), allow=False))
     # The limits of other processes, the server's too, which Landlock does not guard. 0 is the caller itself.
     program += _when(_EQUAL, numbers["prlimit64"], _argument(_FIRST_ARGUMENT, _EQUAL, (0,), allow=True))
-    # "Not supported", as where the kernel lacks a family of sockets: programs then go on without.
-    known = _argument(_FIRST_ARGUMENT, _EQUAL, sorted(families), allow=True, error=errno.EAFNOSUPPORT)
-    program += _when(_EQUAL, numbers["socket"], known)
+    program += _sockets(families, watched=watched)
     program.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
@@ -94,6 +105,38 @@ def install(program: bytes) -> None:
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     holder = ctypes.create_string_buffer(header, len(header))
     kernel.control(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(holder))
+
+
+def install_watched(program: bytes) -> int:
+    """Like `install`; the descriptor by which the calls are told and answered that the filter leaves to somebody.
+
+    Raises:
+        OSError: not to be had here, for example because the container's own filter has such a descriptor.
+    """
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+    return kernel.call("seccomp", _SET_FILTER, _WITH_LISTENER, header)
+
+
+def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:
+    numbers = kernel.NUMBERS
+    # "Not supported", as where the kernel lacks a family of sockets: programs then go on without.
+    known = _argument(_FIRST_ARGUMENT, _EQUAL, sorted(families), allow=True, error=errno.EAFNOSUPPORT)
+    if watched:
+        known = [(*one[:3], _NOTIFY) if one == (_RETURN, 0, 0, _ALLOW) else one for one in known]
+    program = _when(_EQUAL, numbers["socket"], known)
+    if watched or UNIX not in families:
+        # One of a pair of datagram sockets can send to, and connect to, any other by path.
+        pair = [(_LOAD, 0, 0, _SECOND_ARGUMENT), (_AND, 0, 0, _KIND)]
+        pair += _when(_EQUAL, _DATAGRAM, [(_RETURN, 0, 0, _REFUSE | errno.EPROTONOSUPPORT)])
+        program += _when(_EQUAL, numbers["socketpair"], [*pair, (_RETURN, 0, 0, _ALLOW)])
+    if watched:
+        for name in ("connect", "bind", "listen"):
+            program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _NOTIFY)])
+        for name, where in (("sendto", _FOURTH_ARGUMENT), ("sendmsg", _THIRD_ARGUMENT), ("sendmmsg", _FOURTH_ARGUMENT)):
+            opens = _argument(where, _ANY_BIT, (_FASTOPEN,), allow=False, error=errno.EOPNOTSUPP)
+            program += _when(_EQUAL, numbers[name], opens)
+    return program
 
 
 def _when(test: int, value: int, then: list[_Instruction]) -> list[_Instruction]:

@@ -29,6 +29,7 @@ from coretools.errors import Unconfined
 from coretools.operator_policy import ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
+from coretools.process.sockets import Watch
 from coretools.process.spawner import Orders
 from coretools.process.survivors import GROUPS
 from coretools.sandbox.roots import Roots
@@ -272,6 +273,7 @@ class Keeper:
             rules=commands.rules(scratch, in_view=tier == "full") if held else None,
             tcp=tier == "full" or commands.has_network,
             families=commands.families(tier) if held else None,
+            watch=Watch(not commands.has_network, commands.socket_places(scratch)) if tier == "landlock" else None,
             limits=commands.limits(tier) if held else (),
             processes=commands.processes,
         )

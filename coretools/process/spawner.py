@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp, view
 from coretools.process import descendants, supervisor, survivors
+from coretools.process.sockets import Listeners, Watch
 
 READY = b"ready"
 
@@ -40,6 +41,8 @@ class Orders(NamedTuple):
     tcp: bool
     families: Sequence[int] | None
     """Families of sockets that the filter lets through; None for no filter."""
+    watch: Watch | None
+    """What sockets may reach where their supervisor makes them; None where the command does."""
     limits: Sequence[tuple[int, int]]
     processes: int
 
@@ -79,6 +82,7 @@ def _orders(handle: int) -> Orders:
     with open(handle, "rb") as file:
         file.seek(0)
         orders = Orders(*marshal.load(file))  # noqa: S302  # the server's own file
+    orders = orders._replace(watch=None if orders.watch is None else Watch(*orders.watch))
     if orders.view is None:
         return orders
     plan = view.Plan(*orders.view)
@@ -88,14 +92,42 @@ def _orders(handle: int) -> Orders:
 def _entered(orders: Orders, control: socket.socket) -> supervisor.Hold:
     if orders.view is not None:
         _enter_view(orders.view, control)
+    watch = orders.watch if _can_watch(orders) else None
+    is_watched = watch is not None
     return supervisor.Hold(
-        ruleset=-1 if orders.rules is None else landlock.ruleset(orders.rules, tcp=orders.tcp),
-        filter=b"" if orders.families is None else seccomp.command_filter(frozenset(orders.families)),
+        ruleset=-1 if orders.rules is None else landlock.ruleset(orders.rules, tcp=orders.tcp, binds=is_watched),
+        filter=b""
+        if orders.families is None
+        else seccomp.command_filter(_families(orders, watched=is_watched), watched=is_watched),
         limits=orders.limits,
         processes=orders.processes,
         by_path=orders.view is not None,
         last_resort=None if orders.view is None else _end_everything,
+        sockets=None if watch is None else (watch, Listeners()),
     )
+
+
+def _families(orders: Orders, *, watched: bool) -> frozenset[int]:
+    """Families of sockets for the filter: without a supervisor that makes them, none that it would have to keep in."""
+    families = frozenset(orders.families or ())
+    if watched or orders.watch is None:
+        return families
+    return frozenset() if orders.watch.loopback else families - {seccomp.UNIX}
+
+
+def _can_watch(orders: Orders) -> bool:
+    """Whether a filter may leave calls to somebody here: tried by a child, since there is no way back."""
+    if orders.watch is None:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        try:
+            kernel.gain_no_privileges()
+            seccomp.install_watched(seccomp.command_filter(frozenset(), watched=True))
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _enter_view(plan: view.Plan, control: socket.socket) -> None:

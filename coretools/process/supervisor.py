@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import termios
+import time
 import warnings  # noqa: F401  # os.get_exec_path imports it, too late to be found in the view
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp
 from coretools.process.descendants import descendants, end_descendants, group_of, is_alone, reap, send_signal
+from coretools.process.sockets import Broker, Listeners, Watch
 
 TERM, KILL, WATCH = b"T", b"K", b"W"
 """What the server says to a supervisor. An end of file is KILL."""
@@ -65,6 +67,8 @@ class Hold(NamedTuple):
     last_resort: Callable[[], None] | None
     """Ends a tree that multiplies faster than it can be ended, and every other command with it; None where there is no
     such way."""
+    sockets: tuple[Watch, Listeners] | None
+    """What sockets may reach where the supervisor makes them; None where the command does."""
 
 
 class Order(NamedTuple):
@@ -99,21 +103,26 @@ def supervise(control: socket.socket, go: socket.socket, hold: Hold) -> None:
 def _saw_to_command(control: socket.socket, go: socket.socket, hold: Hold, *, is_held: bool) -> bool:
     """Fork a command and see to its end; whether another one is wanted."""
     mine = os.getpid()
+    ours, theirs = socket.socketpair() if hold.sockets is not None else (None, None)
     pid = os.fork()
     if pid == 0:
         control.close()
         try:
-            _be_command(go, hold, supervisor=mine)
+            _be_command(go, hold, supervisor=mine, filters=theirs)
         finally:
             os._exit(127)
-    return _Tree(pid, control, hold, is_held=is_held).attend()
+    if theirs is not None:
+        theirs.close()
+    return _Tree(pid, control, hold, is_held=is_held, filters=ours).attend()
 
 
 class _Tree:
     """The descendants of this process."""
 
-    def __init__(self, pid: int, control: socket.socket, hold: Hold, *, is_held: bool) -> None:
-        """`is_held`: signals of this process reach its descendants only."""
+    def __init__(
+        self, pid: int, control: socket.socket, hold: Hold, *, is_held: bool, filters: socket.socket | None
+    ) -> None:
+        """`is_held`: signals of this process reach its descendants only. By `filters` comes the command's filter."""
         self._pid = pid
         self._is_held = is_held
         self._last_resort = hold.last_resort
@@ -127,11 +136,15 @@ class _Tree:
         self._was_told = False
         """Words may still be on their way then, which would be taken for another command's: this is the last one."""
         self._pause: float | None = None
+        self._next_look = 0.0
         self._looks = 0
         self._before = _tasks_of_machine()
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._poll.register(self._handle, select.POLLIN)
+        self._broker = None
+        if filters is not None and hold.sockets is not None:
+            self._broker = Broker(*hold.sockets, filters, self._poll)
 
     def attend(self) -> bool:
         """Wait for the command and the server's words until nothing is left; whether the server said nothing."""
@@ -140,16 +153,34 @@ class _Tree:
                 continue
         finally:
             os.close(self._handle)
+            if self._broker is not None:
+                self._broker.close()
         return not self._was_told
 
     def _is_over(self) -> bool:
         """Wait for the next thing to happen and see to it; whether nothing is left then."""
-        ready = dict(self._poll.poll(self._pause and self._pause * 1000))
+        ready = self._ready()
         if (self._handle in ready or self._is_traced) and self._note_exit():
             return True
         if self._control.fileno() in ready and self._obey(self._word()):
             return True
-        return self._pause is not None and self._looked()
+        if self._pause is None or time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + self._pause
+        return self._looked()
+
+    def _ready(self) -> dict[int, int]:
+        """Wait for the next thing to happen, or for a look; sockets are seen to at once."""
+        pauses = [self._pause]
+        if self._pause is not None:
+            pauses = [max(0.0, self._next_look - time.monotonic()) if self._next_look else self._pause]
+        if self._broker is not None:
+            pauses.append(self._broker.pause)
+        wait = min((pause for pause in pauses if pause is not None), default=None)
+        ready = dict(self._poll.poll(wait and wait * 1000))
+        if self._broker is not None:
+            self._broker.attend(ready)
+        return ready
 
     def _looked(self) -> bool:
         """Look whether something is left, or too much; whether nothing is left then."""
@@ -191,7 +222,7 @@ class _Tree:
         """
         if not self._is_traced:
             self._poll.unregister(self._handle)
-            self._pause = _LEAVING_SECONDS
+            self._pause, self._next_look = _LEAVING_SECONDS, 0.0
         status = self._status()
         self._is_traced = status is None
         if status is None:
@@ -267,7 +298,7 @@ def _tasks_of_machine() -> int:
     return 0
 
 
-def _be_command(go: socket.socket, hold: Hold, *, supervisor: int) -> None:
+def _be_command(go: socket.socket, hold: Hold, *, supervisor: int, filters: socket.socket | None) -> None:
     """Be held, wait for the order, and become the program. Returns only when that failed, after saying why."""
     os.setsid()
     kernel.die_with_parent(signal.SIGKILL)
@@ -283,7 +314,7 @@ def _be_command(go: socket.socket, hold: Hold, *, supervisor: int) -> None:
         resource.setrlimit(limit, (most, most))
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
         file.write(b"1000")  # when memory runs out, the command goes and not the server
-    _enter(hold)
+    _enter(hold, filters)
     _rehearse()
     message, handles, _, _ = socket.recv_fds(go, _ORDER_BYTES, _HANDLES)
     if not message or len(handles) != _HANDLES:  # a slot that nobody took
@@ -312,11 +343,16 @@ def _rehearse() -> None:
         os.close(letter)
 
 
-def _enter(hold: Hold) -> None:
+def _enter(hold: Hold, filters: socket.socket | None) -> None:
     kernel.give_up_privileges()
     if hold.ruleset >= 0:
         landlock.restrict_thread(hold.ruleset)
-    if hold.filter:
+    if filters is not None:
+        notices = seccomp.install_watched(hold.filter)
+        socket.send_fds(filters, [b"."], [notices])
+        os.close(notices)
+        filters.close()
+    elif hold.filter:
         seccomp.install(hold.filter)
 
 

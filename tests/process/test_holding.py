@@ -318,9 +318,8 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 
 
 def test_a_loopback_of_its_own(world: World) -> None:
-    """confinement-8: tests of a project that talk to themselves work in the view."""
-    said = world.python(LOOPBACK)
-    assert (said == "connected") == (world.tier == "full")
+    """confinement-8: tests of a project that talk to themselves work in both tiers."""
+    assert world.python(LOOPBACK) == "connected"
 
 
 CALLS = """
