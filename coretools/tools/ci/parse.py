@@ -7,6 +7,7 @@ of the caller's own carries (ADR 0008).
 from collections.abc import Callable, Sequence
 
 from coretools.tools.ci.output import without_escapes
+from coretools.tools.ci.read_ava import read_ava
 from coretools.tools.ci.read_go import read_go
 from coretools.tools.ci.read_javascript import read_bun, read_jest, read_mocha, read_node_spec, read_vitest
 from coretools.tools.ci.read_managed import read_dotnet, read_gradle, read_maven
@@ -23,6 +24,7 @@ _READERS: tuple[tuple[Reader, ...], ...] = (
     (read_vitest,),
     (read_mocha,),
     (read_bun,),
+    (read_ava,),
     (read_node_spec, read_tap),
     (read_nextest, read_cargo),
     (read_go,),

@@ -223,7 +223,114 @@ error: Cannot find package 'nope' from '/p/b.test.js'
 Ran 4 tests across 2 files. [5.00ms]
 """
 
+AVA = """
+  Uncaught exception in broken.test.js
+
+  broken.test.js:2
+
+   1: import test from 'ava';
+   2: throw new Error('at load');
+   3:
+
+  Error: at load
+
+  › file://broken.test.js:2:7
+
+  ✘ broken.test.js exited with a non-zero exit code: 1
+  - [skip] test › later
+  - [todo] test › someday
+  ✔ test › minutes
+  ✘ [fail]: test › wrong
+  ✔ [expected fail] test › known
+  ✘ [fail]: test › throws Rejected promise returned by test
+  ─
+
+  test › wrong
+
+  test.js:4
+
+   3: test('minutes', t => { t.is(ms('1m'), 60000); });
+   4: test('wrong', t => { t.is(ms('1m'), 1); });
+   5: test.skip('later', t => {});
+
+  Difference (- actual, + expected):
+
+  - 60000
+  + 1
+
+  › file://test.js:4:24
+
+
+
+  test › throws
+
+  Rejected promise returned by test. Reason:
+
+  TypeError {
+    message: 'boom',
+  }
+
+  TypeError: boom
+      at file:///app/test.js:7:35
+      at Test.callFn (file:///app/node_modules/ava/lib/test.js:525:26)
+      at Test.run (file:///app/node_modules/ava/lib/test.js:534:33)
+
+  ─
+
+  2 tests failed
+  1 known failure
+  1 test skipped
+  1 test todo
+  1 uncaught exception
+"""
+
+AVA_PASSED = """
+  ✔ good
+  ─
+
+  1 test passed
+"""
+
+AVA_TAP = """\
+TAP version 13
+ok 1 - later # SKIP
+not ok 2 - someday # TODO
+ok 3 - minutes
+not ok 4 - throws
+  ---
+    name: AssertionError
+    message: Rejected promise returned by test
+    at: 'file:///app/test.js:7:35'
+  ...
+
+1..4
+# tests 3
+# pass 1
+# skip 1
+# fail 2
+"""
+
 REPORTS = {
+    "ava": (
+        AVA,
+        (1, 2, 3, 1),
+        [
+            ("Uncaught exception in broken.test.js", "broken.test.js", 2, "Error: at load"),
+            ("test › wrong", "test.js", 4, "Difference (- actual, + expected): - 60000 + 1"),
+            (
+                "test › throws",
+                "/app/test.js",
+                7,
+                "Rejected promise returned by test. Reason: TypeError { message: 'boom', } TypeError: boom",
+            ),
+        ],
+    ),
+    "ava, all passed": (AVA_PASSED, (1, 0, 0, 0), []),
+    "ava --tap": (
+        AVA_TAP,
+        (1, 1, 2, 0),
+        [("throws", "/app/test.js", 7, "Rejected promise returned by test")],
+    ),
     "jest": (
         JEST,
         (1, 1, 2, 1),
