@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from coretools.confinement.kernel import birth_of
+from coretools.confinement.kernel import WORKING_DIRECTORY, birth_of
 from coretools.sandbox.deny import DenyRules
 from coretools.sandbox.roots import Root
 
@@ -72,8 +72,8 @@ class Hidden(NamedTuple):
     path: str
     """Absolute."""
     reason: str
-    identity: tuple[int, int]
-    """Device and inode."""
+    identity: tuple[int, ...]
+    """Of `inode_of`: a file that was made again has to be covered again, also when it got the old inode number."""
 
 
 _REALTIME_COARSE = 5
@@ -104,7 +104,7 @@ class _Judged(NamedTuple):
     verdict: Verdict
 
 
-class _Inode(NamedTuple):
+class Inode(NamedTuple):
     """A file whatever its name. An inode number is given again, a birth time with it is not."""
 
     device: int
@@ -118,7 +118,7 @@ class HiddenFiles:
     def __init__(self, classifier: Classifier) -> None:
         self._classifier = classifier
         self._judged: dict[tuple[str, str], _Judged] = {}
-        self._remembered: dict[_Inode, str] = {}
+        self._remembered: dict[Inode, str] = {}
         self._numbers: set[int] = set()
         """Inode numbers among them, so that an entry that is none of them costs one look-up."""
 
@@ -128,7 +128,7 @@ class HiddenFiles:
             return None
         kind = self._classifier.suspicion(path, is_directory=entry.is_dir(follow_symlinks=False))
         if kind is None and entry.inode() in self._numbers:
-            inode = _inode(root.fd, path)
+            inode = inode_of(path, root.fd)
             kind = self._remembered.get(inode) if inode is not None else None
         return kind
 
@@ -146,7 +146,8 @@ class HiddenFiles:
                 known = self._judge(root, suspect, identity)
             judged[key] = known
             if known.verdict.reason is not None:
-                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, (identity[0], identity[1])))
+                covered = inode_of(suspect.path, root.fd) or identity
+                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, covered))
         self._judged = judged
         return found
 
@@ -156,14 +157,14 @@ class HiddenFiles:
         rests_on = tuple(_identity(path) for path in verdict.rests_on)
         seen = (identity, *(one for one in rests_on if one is not None))
         may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
-        inode = _inode(root.fd, suspect.path)
+        inode = inode_of(suspect.path, root.fd)
         if inode is not None and verdict.reason is not None:
             self._remember(inode, suspect.kind)
         elif inode is not None:
             self._remembered.pop(inode, None)
         return _Judged(identity, may_stay, rests_on, suspect, verdict)
 
-    def _remember(self, inode: _Inode, kind: str) -> None:
+    def _remember(self, inode: Inode, kind: str) -> None:
         self._remembered.pop(inode, None)
         self._remembered[inode] = kind
         self._numbers.add(inode.number)
@@ -188,11 +189,14 @@ def _identity(path: str, top: int | None = None) -> Identity | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _inode(top: int, path: str) -> _Inode | None:
+def inode_of(path: str, top: int | None = None) -> Inode | None:
+    """The file at a path, relative to the directory if there is one; None when there is none."""
     try:
         found = os.stat(path, dir_fd=top, follow_symlinks=False)
-        # Without a birth time the time of the last change to the content stands in: a rename leaves it as it is.
-        birth = birth_of(top, path) or found.st_mtime_ns
+        # Without a birth time the time of the last change to the content stands in: a rename leaves it as it is. That
+        # of a directory changes too often.
+        stand_in = 0 if stat.S_ISDIR(found.st_mode) else found.st_mtime_ns
+        birth = birth_of(WORKING_DIRECTORY if top is None else top, path) or stand_in
     except OSError:
         return None
-    return _Inode(found.st_dev, found.st_ino, birth)
+    return Inode(found.st_dev, found.st_ino, birth)

@@ -186,6 +186,10 @@ def control(option: int, argument: int = 0, pointer: int = 0) -> None:
         raise OSError(number, f"prctl {option}: {os.strerror(number)}")
 
 
+WORKING_DIRECTORY = -100
+"""AT_FDCWD."""
+
+
 def birth_of(directory: int, path: str) -> int | None:
     """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
 

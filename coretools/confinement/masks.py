@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coretools.confinement.hidden import ByName, Classifier, Hidden, HiddenFiles, Suspect
+from coretools.confinement.hidden import ByName, Classifier, Hidden, HiddenFiles, Suspect, inode_of
 from coretools.sandbox.roots import Root, Roots
 
 CONTROL = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".mcp.json", ".devcontainer"})
@@ -40,8 +40,8 @@ class Masks(NamedTuple):
     """Not to be changed."""
     hidden: tuple[Hidden, ...]
     """Not to be read, with the reason."""
-    state: tuple[tuple[int, int], ...]
-    """Device and inode of what is pinned and fixed: a file that was replaced has to be laid over again."""
+    state: tuple[tuple[int, ...], ...]
+    """Device, inode and birth time of what is pinned and fixed: a file that was replaced is laid over again."""
     is_whole: bool
     """False when there were too many directories to look into all of them."""
 
@@ -223,9 +223,5 @@ def _exists(top: int, name: str) -> bool:
     return _kind(top, name) in (stat.S_IFREG, stat.S_IFDIR)
 
 
-def _identity(path: str) -> tuple[int, int]:
-    try:
-        found = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return (0, 0)
-    return found.st_dev, found.st_ino
+def _identity(path: str) -> tuple[int, ...]:
+    return inode_of(path) or (0, 0, 0)

@@ -1,6 +1,7 @@
 """How commands are kept: tiers, grants, what is masked and when, limits, and what happens when a helper is ended."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -191,6 +192,26 @@ async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
         assert "canary" not in await place.sh("cat .env")
         (tmp_path / ".env").rename(tmp_path / "deep" / ".env")
         assert "canary" not in await place.sh("cat deep/.env")
+
+
+async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> None:
+    """confinement-14: also when it has the inode number of the old one, whose cover went with it."""
+    async with kept(tmp_path) as place:
+        for turn in range(5):
+            (tmp_path / ".env").write_text(f"canary {turn}")
+            assert "canary" not in await place.sh("cat .env")
+            (tmp_path / ".env").unlink()
+
+
+async def test_a_repository_that_is_made_again_is_fixed(tmp_path: Path) -> None:
+    """confinement-14: the same of what must not be changed."""
+    async with kept(tmp_path) as place:
+        for _ in range(5):
+            await anyio.run_process(["git", "init", "-q", str(tmp_path)])
+            await place.sh("printf x >> .git/config; rm .git/config; mv .git elsewhere")
+            assert "bare = false" in (tmp_path / ".git" / "config").read_text()
+            assert not (tmp_path / ".git" / "config").read_text().endswith("x")
+            shutil.rmtree(tmp_path / ".git")
 
 
 async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> None:
