@@ -19,8 +19,10 @@ from coretools.content import Embedded
 from coretools.declare import Effect, asked_as, at_once, resource, tool
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.sandbox.at_once import read_at_once
+from coretools.sandbox.deleting import delete_directory
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.listing import beginning_with, list_directory
+from coretools.sandbox.names import printable
 from coretools.sandbox.reading import OpenFile, exists, open_file, read_bytes, status
 from coretools.sandbox.roots import Roots
 from coretools.sandbox.text import binary, decode, newline_of, utf8_by_start
@@ -46,6 +48,9 @@ LARGE_BYTES = 1024 * 1024
 LARGE_READS = threading.BoundedSemaphore(2)
 """Reads of larger files at once, in the whole process. Each holds several times the file, and the interpreter while it
 counts lines: with one in every worker thread, gigabytes are gone and nobody else is served for most of a minute."""
+
+_SHOWN_HIDDEN = 20
+"""Names of hidden files that the answer to a deletion lists."""
 
 _LOOK_SECONDS = 0.1
 """Between two looks whether a call that waits for its turn was cancelled."""
@@ -208,6 +213,17 @@ class Filesystem:
         """Delete a file or a link."""
         with _alone():
             return Done(said=f"deleted {delete_file(self._roots, path)}")
+
+    @tool(Effect.CHANGE)
+    def delete_directory(self, path: AnyPath) -> Done:
+        """Delete a directory with all in it, also files that are hidden from commands and repositories."""
+        deleted = delete_directory(self._roots, path)
+        hidden = [printable(name) for name in deleted.hidden]
+        said = f"deleted {deleted.shown}, {deleted.entries} entries in it"
+        if hidden:
+            more = f" and {len(hidden) - _SHOWN_HIDDEN} more" if len(hidden) > _SHOWN_HIDDEN else ""
+            said += f"; of them closed: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
+        return Done(said=said, details={"entries": deleted.entries, "hidden": len(hidden)})
 
     @tool(Effect.ADD, idempotent=True)
     def create_directory(self, path: AnyPath) -> Done:

@@ -10,9 +10,11 @@ import pytest
 
 from coretools.errors import (
     AlreadyExists,
+    Conflict,
     CoreError,
     DeniedPath,
     InvalidArguments,
+    InvalidPath,
     NotFound,
     NotText,
     OutsideRoot,
@@ -238,6 +240,70 @@ def test_a_file_is_deleted_and_of_a_link_only_the_link(files: Filesystem, top: P
     assert (top / "a").exists()
     files.delete_file("a")
     assert list(top.iterdir()) == []
+
+
+def test_a_directory_is_deleted_with_all_in_it(files: Filesystem, top: Path) -> None:
+    """filesystem-35: hidden files, write-protected ones and repositories too; of links only the links."""
+    tree = top / "tree"
+    for path in ("deep/er", ".git/hooks", "deep/.ssh"):
+        (tree / path).mkdir(parents=True)
+    for name in ("a", ".env", ".git/config", ".git/hooks/x", "deep/.ssh/id_rsa", "deep/er/b"):
+        (tree / name).write_text("TOKEN=" + 20 * "x")
+    (tree / ".env").chmod(0o400)
+    for name in ("kept", "kept-too"):
+        (top / name).mkdir()
+        (top / name / "file").write_text("stays")
+    (tree / "link").symlink_to("../kept")
+    (tree / "deep" / "link").symlink_to(top / "kept-too" / "file")
+    answer = files.delete_directory("tree").text()
+    assert answer.startswith("deleted tree, 13 entries in it; of them closed: ")
+    assert {".env", ".git/config", "deep/.ssh/id_rsa"} <= set(answer.partition("closed: ")[2].split(", "))
+    assert not tree.exists()
+    assert [(top / name / "file").read_text() for name in ("kept", "kept-too")] == ["stays", "stays"]
+
+
+def test_a_hidden_file_is_empty_before_it_is_deleted(files: Filesystem, top: Path) -> None:
+    """filesystem-36: so that a command that sees its cover fall off finds nothing."""
+    (top / "tree").mkdir()
+    (top / "tree" / ".env").write_text("TOKEN=secret")
+    with open(top / "tree" / ".env") as held:
+        files.delete_directory("tree")
+        assert held.read() == ""
+
+
+def test_a_hidden_file_with_another_name_is_not_emptied(files: Filesystem, top: Path) -> None:
+    """filesystem-36: nor deleted."""
+    (top / "tree").mkdir()
+    (top / "tree" / ".env").write_text("TOKEN=secret")
+    os.link(top / "tree" / ".env", top / "other")
+    with pytest.raises(Conflict, match="another name"):
+        files.delete_directory("tree")
+    assert (top / "other").read_text() == (top / "tree" / ".env").read_text() == "TOKEN=secret"
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        *((".", InvalidPath), ("d/..", InvalidPath), ("d/file", WrongType), ("link", WrongType), ("absent", NotFound)),
+        *(("..", OutsideRoot), (".git", DeniedPath), (".git/objects", DeniedPath), (".ssh", DeniedPath)),
+    ],
+)
+def test_directories_that_are_not_deleted(files: Filesystem, top: Path, path: str, error: type[CoreError]) -> None:
+    """filesystem-35: a root, what is no directory, a part of a repository, what is closed itself."""
+    for name in ("d", ".git/objects", ".ssh"):
+        (top / name).mkdir(parents=True)
+        (top / name / "file").write_text("x")
+    (top / "link").symlink_to("d")
+    with pytest.raises(error):
+        files.delete_directory(path)
+    assert all((top / name / "file").exists() for name in ("d", ".git/objects", ".ssh"))
+
+
+def test_a_tree_is_not_deleted_beyond_bounds(files: Filesystem, top: Path) -> None:
+    """filesystem-35: too many directories in each other."""
+    (top / "d" / "/".join(210 * "x")).mkdir(parents=True)
+    with pytest.raises(TooLarge, match="200 directories"):
+        files.delete_directory("d")
 
 
 @pytest.mark.parametrize("path", ["d", ".", "d/.."])

@@ -1,0 +1,131 @@
+"""Delete a directory with all that lies in it, the files too that are hidden from commands.
+
+A hidden file is covered in the view of each command, and the kernel lets nobody delete what is covered in his own view.
+Deleted from outside, it loses its cover a moment before it loses its name, which a command that waits for it can use
+(docs/adr/0037). So a hidden file is emptied before it is deleted.
+"""
+
+import os
+import stat
+from dataclasses import dataclass, field
+
+from coretools.call import check_cancelled
+from coretools.errors import Conflict, DeniedPath, InvalidPath, PermissionRefused, TooLarge, Unsupported, WrongType
+from coretools.sandbox.failures import translated
+from coretools.sandbox.inside import DIRECTORY
+from coretools.sandbox.locate import Spot
+from coretools.sandbox.roots import Place, Roots, joined
+from coretools.sandbox.writing import change, require_name
+
+MOST_DEPTH = 200
+"""Directories in each other; each holds a descriptor meanwhile."""
+
+_REPOSITORY = ".git"
+
+
+@dataclass(slots=True)
+class Deleted:
+    """A directory that was deleted."""
+
+    shown: str
+    entries: int = 0
+    """What lay in it: files, links, directories."""
+    hidden: list[str] = field(default_factory=list)
+    """Files that were closed to commands, beneath it."""
+
+
+def delete_directory(roots: Roots, path: str) -> Deleted:
+    """Delete a directory and everything in it; links in it are not followed. What failed half-way can be called again.
+
+    Raises:
+        WrongType: no directory. DeniedPath: it is part of a repository's `.git`, or closed itself.
+        InvalidPath: a root, or it holds one. Unsupported: another file system is mounted in it.
+        Conflict: a hidden file in it has another name. TooLarge: too deep.
+        ReadOnly, NotFound, and what `locate` raises.
+    """
+    with change(roots, path, follow=False) as spot:
+        _require_deletable(roots, spot)
+        deleted = Deleted(spot.shown)
+        _Tree(roots, spot.place, deleted).delete(spot.fd, spot.name)
+        return deleted
+
+
+def _require_deletable(roots: Roots, spot: Spot) -> None:
+    require_name(spot)
+    if not stat.S_ISDIR(spot.require_found().st_mode):
+        raise WrongType(f"{spot.shown}: no directory; delete_file deletes files and links", path=spot.shown)
+    if roots.holds_root(spot.place):
+        raise InvalidPath(f"{spot.shown}: holds a root, which can't be deleted", path=spot.shown)
+    if any(name.lower() == _REPOSITORY for name in spot.place.relative.split("/")):
+        raise DeniedPath(f"{spot.shown}: part of a repository, which is deleted with its directory", path=spot.shown)
+
+
+class _Tree:
+    """One deletion: depth first, each directory by its handle."""
+
+    def __init__(self, roots: Roots, place: Place, deleted: Deleted) -> None:
+        self._roots = roots
+        self._place = place
+        self._deleted = deleted
+        self._device = -1
+
+    def delete(self, above: int, name: str, beneath: str = "", depth: int = 0) -> None:
+        """Delete the directory of this name; `beneath` is its path from where the deletion began."""
+        shown = f"{self._deleted.shown}/{beneath}" if beneath else self._deleted.shown
+        if depth > MOST_DEPTH:
+            raise TooLarge(f"{shown}: more than {MOST_DEPTH} directories in each other; delete the inner ones first")
+        with translated(shown):
+            here = os.open(name, DIRECTORY, dir_fd=above)
+            try:
+                self._require_same_device(here, shown)
+                with os.scandir(here) as scan:
+                    entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+                for inner, is_directory in entries:
+                    check_cancelled()
+                    path = f"{beneath}/{inner}" if beneath else inner
+                    if is_directory:
+                        self.delete(here, inner, path, depth + 1)
+                    else:
+                        self._delete_file(here, inner, path)
+                    self._deleted.entries += 1
+            finally:
+                os.close(here)
+            os.rmdir(name, dir_fd=above)
+
+    def _require_same_device(self, here: int, shown: str) -> None:
+        device = os.fstat(here).st_dev
+        if self._device < 0:
+            self._device = device
+        if device != self._device:
+            raise Unsupported(f"{shown}: another file system is mounted here; it is not deleted")
+
+    def _delete_file(self, here: int, name: str, beneath: str) -> None:
+        place = Place(self._place.root, joined(self._place.relative, beneath))
+        shown = f"{self._deleted.shown}/{beneath}"
+        with translated(shown):
+            if self._roots.closed_by(place) is not None and _emptied(here, name, shown):
+                self._deleted.hidden.append(beneath)
+            os.unlink(name, dir_fd=here)
+
+
+def _emptied(here: int, name: str, shown: str) -> bool:
+    """Leave a regular file without content; False for anything else."""
+    found = os.stat(name, dir_fd=here, follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode):
+        return False
+    if not os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True):
+        raise PermissionRefused(f"{shown}: the directory it lies in is write-protected", path=shown)
+    if found.st_nlink > 1:
+        raise Conflict(f"{shown}: this hidden file has another name too; it has to be deleted by a person", path=shown)
+    if not found.st_mode & stat.S_IWUSR:  # what may be deleted may be write-protected
+        reading = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+        try:
+            os.fchmod(reading, stat.S_IRUSR | stat.S_IWUSR)
+        finally:
+            os.close(reading)
+    writing = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+    try:
+        os.ftruncate(writing, 0)
+    finally:
+        os.close(writing)
+    return True
