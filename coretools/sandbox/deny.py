@@ -99,6 +99,10 @@ class DenyRules:
                 return glob
         return None
 
+    def may_cover(self, name: str) -> bool:
+        """Whether a path can be covered because this name is in it; without such a name none is."""
+        return self._is_suspect(name)
+
     def hangs_on(self, relative_path: str) -> str | None:
         """The glob that closes something beneath this directory because of the directory's name, None without one.
 

@@ -34,15 +34,11 @@ class Listing:
     """Entries in the directory; more than `entries` holds when the limit cut them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Walked:
-    """One thing that a walk met."""
+Met = tuple[str, Kind]
+"""A name and what has it. A name is as the file system has it: bytes that are no UTF-8 as lone surrogates."""
 
-    shown: str
-    relative: str
-    """To its root, as the file system has it: bytes that are no UTF-8 as lone surrogates."""
-    kind: Kind
-    size: int | None
+Choose = Callable[[str, list[Met]], list[Met]]
+"""Given a directory, relative to its root, and what it holds in order: the part of it that a walk meets."""
 
 
 def list_directory(roots: Roots, path: str, *, limit: int) -> Listing:
@@ -93,11 +89,11 @@ def beginning_with(roots: Roots, typed: str, *, most: int) -> list[str]:
     return kept
 
 
-def walk(roots: Roots, path: str, *, skip: Callable[[str, bool], bool], most: int) -> Iterator[Walked]:
+def walk(roots: Roots, path: str, *, choose: Choose, most: int) -> Iterator[Met]:
     """Everything beneath a directory, each directory before what it holds, names in order, at most `most` things.
 
-    Links are met, never followed. What a deny glob closes is left out, and so is what `skip` says yes to, given the
-    path relative to the root and whether it is a directory. A directory that can't be read is met and not entered.
+    Named by their paths relative to the root. Links are met, never followed. What a deny glob closes is left out, and
+    so is what `choose` leaves out. A directory that can't be read is met and not entered.
 
     Raises:
         WrongType: not a directory. And what `locate` raises. All of it at once, not at the first step.
@@ -106,57 +102,65 @@ def walk(roots: Roots, path: str, *, skip: Callable[[str, bool], bool], most: in
         place, shown = directory.place, directory.shown
     with translated(shown):
         top = _scanned(roots, place)
-    return _walk(roots, place, top, skip, most=most)
+    return _walk(roots, place, top, choose, most=most)
 
 
-def _walk(
-    roots: Roots, place: Place, top: list[Entry], skip: Callable[[str, bool], bool], *, most: int
-) -> Iterator[Walked]:
+def _walk(roots: Roots, place: Place, top: list[Met], choose: Choose, *, most: int) -> Iterator[Met]:
     # No descriptor is held between two steps: each directory is opened from the root, in one act that takes no link.
-    ahead = [iter(_open_entries(roots, place, top))]
+    ahead = [_chosen(roots, place, top, choose)]
     met = 0
     while ahead:
-        entry = next(ahead[-1], None)
-        if entry is None:
+        for relative, kind in ahead[-1]:
+            if met >= most:
+                return
+            met += 1
+            yield relative, kind
+            if kind == "directory":
+                check_cancelled()
+                here = Place(place.root, relative)
+                try:
+                    inside = _scanned(roots, here)
+                except OSError:
+                    continue
+                ahead.append(_chosen(roots, here, inside, choose))
+                break
+        else:
             ahead.pop()
-            continue
-        is_directory = entry.kind == "directory"
-        if skip(entry.name, is_directory):
-            continue
-        if met >= most:
-            return
-        met += 1
-        here = Place(place.root, entry.name)
-        yield Walked(roots.shown(here), entry.name, entry.kind, entry.size)
-        if is_directory:
-            check_cancelled()
-            try:
-                inside = _scanned(roots, here)
-            except OSError:
-                continue
-            ahead.append(iter(_open_entries(roots, here, inside)))
 
 
-def _open_entries(roots: Roots, place: Place, entries: list[Entry]) -> Iterator[Entry]:
-    """The entries that no deny glob closes, by their paths relative to the root."""
-    for entry in entries:
-        relative = joined(place.relative, entry.name)
-        if roots.closed_by(Place(place.root, relative)) is None:
-            yield Entry(relative, entry.kind, entry.size)
+def _chosen(roots: Roots, place: Place, found: list[Met], choose: Choose) -> Iterator[Met]:
+    """What is chosen of a directory and closed by no deny glob, by paths relative to the root."""
+    above = "" if place.relative == "." else f"{place.relative}/"
+    # A name that no deny glob speaks of is open in an open directory, unless a glob speaks of one above it.
+    may_cover = roots.deny.may_cover
+    asks = roots.are_nested or any(map(may_cover, place.relative.split("/")))
+    for name, kind in choose(place.relative, found):
+        relative = above + name
+        if not (asks or may_cover(name)) or roots.closed_by(Place(place.root, relative)) is None:
+            yield relative, kind
 
 
-def _scanned(roots: Roots, place: Place) -> list[Entry]:
-    """A directory's entries in order, named as the file system has them."""
+def _scanned(roots: Roots, place: Place) -> list[Met]:
+    """What a directory holds, in order."""
     fd = roots.engine.open(place.root.fd, place.relative, _SCAN)
     try:
         with os.scandir(fd) as scan:
-            return [_entry(entry, raw=True) for entry in sorted(scan, key=lambda entry: entry.name)]
+            return sorted([(entry.name, _kind(entry)) for entry in scan])
     finally:
         os.close(fd)
 
 
-def _entry(entry: "os.DirEntry[str]", *, raw: bool = False) -> Entry:
-    name = entry.name if raw else printable(entry.name)
+def _kind(entry: "os.DirEntry[str]") -> Kind:
+    """As far as the directory itself tells; what is none of the first three is not told apart."""
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    return "link" if entry.is_symlink() else "device"
+
+
+def _entry(entry: "os.DirEntry[str]") -> Entry:
+    name = printable(entry.name)
     if entry.is_symlink():
         return Entry(name, "link", None)
     if entry.is_dir(follow_symlinks=False):

@@ -314,7 +314,7 @@ def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World
     (world.root / ".ssh" / "config").write_bytes(CANARY)
     names = [entry.name for entry in list_directory(world.roots, ".", limit=99).entries]
     assert {".env", ".ssh"} <= set(names)
-    walked = [thing.relative for thing in walk(world.roots, ".", skip=lambda _name, _is_directory: False, most=99)]
+    walked = [relative for relative, _ in walk(world.roots, ".", choose=lambda _, found: found, most=99)]
     assert walked == ["dir", "dir/inner.txt", "dir/sub", "dir/sub/deep.txt", "plain.txt"]
 
 

@@ -75,7 +75,7 @@ def attempts(world: World) -> list[Callable[[], object]]:
         lambda: read_bytes(roots, "d/sub/../secret.txt", limit_bytes=PLENTY).data,
         lambda: read_bytes(roots, "d/../d/secret.txt", limit_bytes=PLENTY).data,
         lambda: [entry.name for entry in list_directory(roots, "d", limit=99).entries],
-        lambda: [thing.relative for thing in walk(roots, ".", skip=lambda _n, _d: False, most=999)],
+        lambda: [relative for relative, _ in walk(roots, ".", choose=lambda _, found: found, most=999)],
         lambda: opened_and_listed(world),
         lambda: write_bytes(roots, "d/secret.txt", b"inside"),
         lambda: write_bytes(roots, "d/victim.txt", b"inside"),

@@ -142,7 +142,7 @@ def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path
         with pytest.raises(DeniedPath):
             read_bytes(roots, named("sub/deep.txt"), limit_bytes=PLENTY)
         write_bytes(roots, "beside.txt", b"the outer one is writable")
-        met = [thing.relative for thing in walk(roots, ".", skip=lambda _name, _is_directory: False, most=99)]
+        met = [relative for relative, _ in walk(roots, ".", choose=lambda _, found: found, most=99)]
         assert "dir/inner.txt" in met
         assert "dir/sub/deep.txt" not in met
     assert (world.root / "dir" / "inner.txt").read_bytes() == b"inner"

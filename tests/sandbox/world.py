@@ -104,7 +104,7 @@ LOOKS: dict[str, Operation] = {
     "read_at_once": _at_once,
     "open_directory": _directory,
     "list_directory": lambda roots, path: list_directory(roots, path, limit=10),
-    "walk": lambda roots, path: list(walk(roots, path, skip=lambda _name, _is_directory: False, most=10)),
+    "walk": lambda roots, path: list(walk(roots, path, choose=lambda _, found: found, most=10)),
     "status": status,
     "exists": exists,
 }

@@ -6,6 +6,7 @@ was swapped for a link to the outside while ripgrep walked is never shown, and b
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Protocol
@@ -30,6 +31,13 @@ from coretools.tools.search.tree import beneath, entries_beneath, ignore_rules
 NAMES_MOST = 200_000
 """Names from ripgrep that wait to be read. It is a hundred times faster than we are; this bounds the memory."""
 
+UNSORTED_MOST = 2_000
+"""Files with a match that ripgrep may name in any order, all its threads at work. With more the pattern is common: the
+answer is full after the first few files in order, and ripgrep names them in order, with one thread (its `--sort`)."""
+
+UNSORTED_SHARE = 0.75
+"""Part of the time that is left which it may take so. The rest is for reading what it named by then."""
+
 STDERR_BYTES = 1_024
 """Kept of what ripgrep says; nobody reads it but a person with a debugger."""
 
@@ -40,7 +48,7 @@ _OPTIONS = (
     *("--hidden", "--glob=!.git", "--no-require-git"),
     *("--no-ignore-global", "--no-ignore-parent", "--no-ignore-exclude"),
     # A mapped file that is cut short meanwhile ends ripgrep by SIGBUS.
-    *("--no-mmap", "--sort=path", "--regex-size-limit=100M", "--files-with-matches", "--null"),
+    *("--no-mmap", "--regex-size-limit=100M", "--files-with-matches", "--null"),
 )
 
 _PLAIN_NAME = re.compile(r"[\w.*?-]+", re.ASCII)
@@ -79,8 +87,8 @@ class Walking:
 
     def _search(self, findings: Findings) -> None:
         query = findings.query
-        for relative, entry in entries_beneath(self._roots, query.top, include_ignored=query.include_ignored):
-            if entry.kind == "file" and query.wanted(relative):
+        for relative, kind in entries_beneath(self._roots, query.top, include_ignored=query.include_ignored):
+            if kind == "file" and query.wanted(relative):
                 findings.take(relative)
             findings.late = findings.late or time.monotonic() >= query.deadline
             if findings.full:
@@ -103,11 +111,26 @@ class Ripgrep:
 
     async def search(self, findings: Findings) -> bool:
         """Fill `findings` in the order of the paths. False when ripgrep is missing or could not do it."""
-        names = _Names()
+        names = _Names(UNSORTED_MOST)
+        await self._list_files(findings.query, names)
+        if names.failure is not None:
+            raise names.failure
+        if names.too_many:
+            return await self._search_in_order(findings)
+        if names.completed is None:
+            return False
+        found = sorted(await names.following(), key=_components)
+        await self._read(findings, self._rules(findings.query), found)
+        findings.late = findings.late or names.completed.timed_out
+        return findings.full or _went_well(names.completed, names)
+
+    async def _search_in_order(self, findings: Findings) -> bool:
+        names, rules = _Names(NAMES_MOST), self._rules(findings.query)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._list_files, findings.query, names)
+            group.start_soon(self._list_files, findings.query, names, "--sort=path")
             try:
-                await self._read_files(findings, names)
+                while not findings.full and (batch := await names.following()):
+                    await self._read(findings, rules, batch)
             except CoreError as error:
                 names.failure = error
             group.cancel_scope.cancel()
@@ -118,17 +141,18 @@ class Ripgrep:
         findings.late = names.completed.timed_out
         return findings.late or _went_well(names.completed, names)
 
-    async def _list_files(self, query: Query, names: "_Names") -> None:
+    async def _list_files(self, query: Query, names: "_Names", *order_words: str) -> None:
         """Run ripgrep; its names arrive in `names` as it finds them."""
+        share = 1.0 if order_words else UNSORTED_SHARE
         order = Order(
-            timeout_seconds=max(0.0, query.deadline - time.monotonic()),
+            timeout_seconds=max(0.0, share * (query.deadline - time.monotonic())),
             keep_bytes=STDERR_BYTES,
             on_stdout=names.feed,
         )
         ignored = ("--no-ignore",) if query.include_ignored else ()
         size = f"--max-filesize={self._limits.file_bytes}"
         pattern = f"--regexp={query.pattern.ripgrep}"
-        argv = ("rg", *_OPTIONS, *ignored, size, *_types(query.glob), pattern, "--", "./")
+        argv = ("rg", *_OPTIONS, *order_words, *ignored, size, *_types(query.glob), pattern, "--", "./")
         path = self._roots.shown(query.top)
         try:
             with ExitStack() as stack:
@@ -146,11 +170,11 @@ class Ripgrep:
         directory = stack.enter_context(open_directory(self._roots, path))
         return directory, self._confined.domain("rg", what_is_searched(directory))
 
-    async def _read_files(self, findings: Findings, names: "_Names") -> None:
-        query = findings.query
-        rules = None if query.include_ignored else ignore_rules(self._roots, query.top)
-        while not findings.full and (batch := await names.following()):
-            await anyio.to_thread.run_sync(_take, findings, rules, batch, limiter=self._limiter)
+    def _rules(self, query: Query) -> IgnoreRules | None:
+        return None if query.include_ignored else ignore_rules(self._roots, query.top)
+
+    async def _read(self, findings: Findings, rules: IgnoreRules | None, names: Sequence[bytes]) -> None:
+        await anyio.to_thread.run_sync(_take, findings, rules, names, limiter=self._limiter)
 
 
 def what_is_searched(directory: Directory) -> tuple[Rule, ...]:
@@ -158,15 +182,21 @@ def what_is_searched(directory: Directory) -> tuple[Rule, ...]:
     return ((directory.place.root.fd, READ),)
 
 
-def _take(findings: Findings, rules: IgnoreRules | None, batch: list[bytes]) -> None:
+def _take(findings: Findings, rules: IgnoreRules | None, names: Sequence[bytes]) -> None:
+    """Look into files that ripgrep named, in their order."""
     query = findings.query
-    for name in batch:
+    for name in names:
         relative = name.removeprefix(b"./").decode("utf-8", "surrogateescape")
         # What it can't know: rules from above the directory searched, and globs that go beyond the name.
         if query.wanted(relative) and not (rules and rules.covers_any(beneath(query.top, relative))):
             findings.take(relative)
         if findings.full:
             return
+
+
+def _components(name: bytes) -> list[str]:
+    """What a path is sorted by: as in our own walk, name by name."""
+    return name.decode("utf-8", "surrogateescape").split("/")
 
 
 def _went_well(completed: Completed, names: "_Names") -> bool:
@@ -191,7 +221,8 @@ def _types(glob: str) -> list[str]:
 class _Names:
     """The names that ripgrep writes, between the task that runs it and the one that reads the files."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self.seen = 0
         self.too_many = False
         self.completed: Completed | None = None
@@ -206,7 +237,7 @@ class _Names:
         *whole, self._rest = (self._rest + piece).split(b"\0")
         self.seen += len(whole)
         self._waiting += whole
-        self.too_many = self.too_many or len(self._waiting) > NAMES_MOST
+        self.too_many = self.too_many or len(self._waiting) > self._most
         self._news.set()
         return self.too_many
 

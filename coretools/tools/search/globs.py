@@ -37,8 +37,22 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
     if len(glob) > CHARACTERS:
         raise InvalidArguments(f"glob: has {len(glob)} characters; the most is {CHARACTERS}")
     wanted = not glob.startswith("!")
-    alternatives = [_compiled(one) for one in expand_braces(glob if wanted else glob[1:])]
-    return lambda path: any(matches(path) for matches in alternatives) is wanted
+    matches = _any_of(expand_braces(glob if wanted else glob[1:]))
+    return lambda path: matches(path) is wanted
+
+
+def _any_of(globs: Sequence[str]) -> Callable[[str], bool]:
+    alternatives = [_compiled(one) for one in globs]
+    lasts = [one.rstrip("/").rpartition("/")[2] for one in globs]
+    if any(last in ("", ".", "**") for last in lasts):
+        return lambda path: any(matches(path) for matches in alternatives)
+    # Most paths are told by their last name alone, however many globs there are.
+    fits = re.compile("|".join(map(component_pattern, lasts))).match
+    if not any("/" in one for one in globs):
+        return lambda path: fits(path.rstrip("/").rpartition("/")[2]) is not None
+    return lambda path: (
+        fits(path.rstrip("/").rpartition("/")[2]) is not None and any(matches(path) for matches in alternatives)
+    )
 
 
 def expand_braces(glob: str) -> list[str]:
@@ -94,9 +108,14 @@ def _compiled(glob: str) -> Callable[[str], bool]:
 def _component(part: str) -> Callable[[str], bool]:
     if not any(character in part for character in "*?["):
         return part.__eq__
-    # fnmatch knows [!a] only. Its expressions use atomic groups and don't backtrack (bpo-40480, CPython 3.9).
-    match = re.compile(fnmatch.translate(part.replace("[^", "[!"))).match
+    match = re.compile(component_pattern(part)).match
     return lambda name: match(name) is not None
+
+
+def component_pattern(part: str) -> str:
+    """The regular expression of one component."""
+    # fnmatch knows [!a] only. Its expressions use atomic groups and don't backtrack (bpo-40480, CPython 3.9).
+    return fnmatch.translate(part.replace("[^", "[!"))
 
 
 def _first_braces(glob: str) -> tuple[str, list[str], str] | None:

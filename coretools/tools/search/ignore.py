@@ -5,11 +5,19 @@ that a search with and without ripgrep sees the same files. Pure but for the fun
 directories; nothing above the root is consulted.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from coretools.errors import InvalidArguments
-from coretools.tools.search.globs import ComponentTest, component_tests, components_fit, expand_braces
+from coretools.sandbox.kinds import Kind
+from coretools.tools.search.globs import (
+    ComponentTest,
+    component_pattern,
+    component_tests,
+    components_fit,
+    expand_braces,
+)
 
 KINDS = (".rgignore", ".ignore", ".gitignore")
 """Names of ignore files; what an earlier kind decides holds, wherever the file stands."""
@@ -27,6 +35,8 @@ class Rule:
     ignored: bool
     directories_only: bool
     alternatives: tuple[list[ComponentTest], ...]
+    names: tuple[str, ...] | None
+    """Regular expressions of names, one of which fits the last name of whatever this speaks of; None for any name."""
 
     def fits(self, names: list[str], *, is_directory: bool) -> bool:
         """Whether it speaks of this entry itself, named from the directory of the ignore file on."""
@@ -55,14 +65,33 @@ class IgnoreRules:
         self._chains: dict[tuple[str, ...], tuple[tuple[int, tuple[Rule, ...]], ...]] = {}
         self._loaded: dict[tuple[str, ...], tuple[tuple[Rule, ...], ...]] = {}
         self._directories: dict[tuple[str, ...], bool] = {}
+        self._tests: dict[tuple[str, ...], Callable[[str], object]] = {}
+
+    def chosen(self, directory: str, found: list[tuple[str, Kind]]) -> list[tuple[str, Kind]]:
+        """What is not ignored of all that a directory holds."""
+        above = () if directory == "." else tuple(directory.split("/"))
+        names = dict(found).keys()
+        if names.isdisjoint(KINDS):
+            self._loaded[above] = ((),) * len(KINDS)
+        if REPOSITORY in names:
+            found = [one for one in found if one[0] != REPOSITORY]
+        may_speak = self._may_speak(above)
+        if may_speak is None:
+            return found
+        return [
+            (name, kind)
+            for name, kind in found
+            if not (may_speak(name) and self._decided((*above, name), is_directory=kind == "directory"))
+        ]
 
     def covers(self, path: str, *, is_directory: bool) -> bool:
         """Whether this entry is ignored itself; the directories that it stands in are not asked."""
-        names = path.split("/")
-        if names[-1] == REPOSITORY:
-            return True
-        for depth, rules in self._chain(tuple(names[:-1])):
-            beneath = names[depth:]
+        names = tuple(path.split("/"))
+        return names[-1] == REPOSITORY or self._decided(names, is_directory=is_directory)
+
+    def _decided(self, names: tuple[str, ...], *, is_directory: bool) -> bool:
+        for depth, rules in self._chain(names[:-1]):
+            beneath = list(names[depth:])
             for rule in rules:
                 if rule.fits(beneath, is_directory=is_directory):
                     return rule.ignored
@@ -78,6 +107,16 @@ class IgnoreRules:
             if self._directories[above]:
                 return True
         return self.covers(path, is_directory=False)
+
+    def _may_speak(self, directory: tuple[str, ...]) -> Callable[[str], object] | None:
+        """A test whether any rule can speak of a name in a directory: most names pass a hundred rules at once."""
+        rules = [rule for _, some in self._chain(directory) for rule in some]
+        if any(rule.names is None for rule in rules):
+            return lambda _: True
+        key = tuple(dict.fromkeys(name for rule in rules for name in rule.names or ()))
+        if key and key not in self._tests:
+            self._tests[key] = re.compile("|".join(key)).match
+        return self._tests.get(key)
 
     def _chain(self, directory: tuple[str, ...]) -> tuple[tuple[int, tuple[Rule, ...]], ...]:
         """The rules that may speak of the entries of a directory, first to decide first, with their files' depth."""
@@ -114,10 +153,14 @@ def _rule(line: str) -> Rule | None:
         globs = expand_braces(glob)
     except InvalidArguments:
         return None
-    parts = [tuple(part for part in one.split("/") if part) for one in globs]
-    anchored = "/" in glob.rstrip("/")
-    tests = tuple(component_tests(some if anchored else ("**", *some)) for some in parts if some)
-    return Rule(ignored, directories_only, tests) if tests else None
+    return _compiled(globs, ignored, directories_only=directories_only, anchored="/" in glob.rstrip("/"))
+
+
+def _compiled(globs: list[str], ignored: bool, *, directories_only: bool, anchored: bool) -> Rule | None:
+    parts = [some for one in globs if (some := tuple(part for part in one.split("/") if part))]
+    tests = tuple(component_tests(some if anchored else ("**", *some)) for some in parts)
+    names = None if any(some[-1] == "**" for some in parts) else tuple(component_pattern(some[-1]) for some in parts)
+    return Rule(ignored, directories_only, tests, names) if tests else None
 
 
 def _without_escapes(line: str) -> str:

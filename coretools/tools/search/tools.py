@@ -24,6 +24,9 @@ from coretools.tools.search.one_line import one_line
 from coretools.tools.search.pattern import parse_pattern
 from coretools.tools.search.tree import beneath, entries_beneath
 
+_BETWEEN_LOOKS = 256
+"""Entries of a tree between two looks at the clock."""
+
 
 class FoundLine(BaseModel):
     """A line of an answer; `match` is False for one that only stands around."""
@@ -145,13 +148,14 @@ class Search:
         paths: list[str] = []
         total = 0
         notes: list[str] = []
-        for relative, entry in entries_beneath(self._roots, top, include_ignored=include_ignored):
-            mark = "/" if entry.kind == "directory" else ""
-            if wanted(relative + mark):
+        for number, (relative, kind) in enumerate(entries_beneath(self._roots, top, include_ignored=include_ignored)):
+            path_from_top = f"{relative}/" if kind == "directory" else relative
+            if wanted(path_from_top):
                 total += 1
                 if total <= limit:
+                    mark = path_from_top.removeprefix(relative)
                     paths.append(self._roots.shown(Place(top.root, beneath(top, relative))) + mark)
-            if time.monotonic() >= deadline:
+            if number % _BETWEEN_LOOKS == 0 and time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
                 break
         if total > len(paths):

@@ -1,10 +1,10 @@
 """The files of a tree that a search looks at: everything beneath a directory but what its ignore files leave out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from coretools.errors import CoreError
 from coretools.sandbox import inside
-from coretools.sandbox.listing import Walked, walk
+from coretools.sandbox.listing import Met, walk
 from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Place, Roots, joined
 from coretools.tools.search.ignore import KINDS, REPOSITORY, IgnoreRules
@@ -14,9 +14,6 @@ RULES_BYTES = 1024 * 1024
 
 ENTRIES_MOST = 2_000_000
 """Entries of one walk. The deadline comes first on any disk."""
-
-Skip = Callable[[str, bool], bool]
-"""Whether an entry, named from its root on, is left out; True beside it for a directory."""
 
 
 def ignore_rules(roots: Roots, top: Place) -> IgnoreRules:
@@ -42,23 +39,18 @@ def _text(directory: int, name: str) -> str | None:
         return None
 
 
-def entries_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator[tuple[str, Walked]]:
+def entries_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator[Met]:
     """Every entry beneath `top` with its path from there, sorted. `.git` never."""
-    skip: Skip
-    if include_ignored:
-
-        def skip(path: str, is_directory: bool) -> bool:  # noqa: ARG001 - the walk asks so
-            return path.rpartition("/")[2] == REPOSITORY
-
-    else:
-        rules = ignore_rules(roots, top)
-
-        def skip(path: str, is_directory: bool) -> bool:
-            return rules.covers(path, is_directory=is_directory)
-
+    choose = _all_but_repositories
+    if not include_ignored:
+        choose = ignore_rules(roots, top).chosen
     above = 0 if top.relative == "." else len(top.relative) + 1
-    for entry in walk(roots, roots.shown(top), skip=skip, most=ENTRIES_MOST):
-        yield entry.relative[above:], entry
+    for relative, kind in walk(roots, roots.shown(top), choose=choose, most=ENTRIES_MOST):
+        yield relative[above:], kind
+
+
+def _all_but_repositories(directory: str, found: list[Met]) -> list[Met]:  # noqa: ARG001 - the walk asks so
+    return [one for one in found if one[0] != REPOSITORY]
 
 
 def is_text_path(path: str) -> bool:

@@ -1,10 +1,14 @@
 """Both engines give the same answer: patterns times trees, planted and by dice (docs/specs/search.md)."""
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from coretools.tools.search.engines import UNSORTED_MOST
 from tests.tools.search.world import needs_ripgrep, planted, searching
 
 pytestmark = needs_ripgrep
@@ -206,3 +210,53 @@ async def test_a_pattern_that_only_ripgrep_refuses_is_found_by_our_own_walk(tmp_
         found = await search.search_text(r"\p{InLatin_1_Supplement}")
     assert found.text() == "a:1:é"
     assert found.engine == "walk"
+
+
+async def test_what_is_found_in_many_files_comes_in_order_too(tmp_path: Path) -> None:
+    """search-23: more files than ripgrep may name in any order; of one match at the end, and of many."""
+    planted(tmp_path, {f"d{number % 97}/f{number}": "x\n" for number in range(UNSORTED_MOST + 50)})
+    planted(tmp_path, {f"z{number % 7}/f{number}": "rare\n" for number in range(40)})
+    async with searching(tmp_path, engine="walk") as walk, searching(tmp_path) as ripgrep:
+        for pattern, limit in (("x", 100), ("rare", 30), ("rare", 40), ("x|rare", 500)):
+            ours = await walk.search_text(pattern, limit=limit)
+            theirs = await ripgrep.search_text(pattern, limit=limit)
+            assert ours.text() == theirs.text()
+            assert theirs.engine == "ripgrep"
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_any_ignore_files_leave_out_the_same_names(tmp_path: Path, seed: int) -> None:
+    """search-1, search-24: what `search_files` names are the files that ripgrep lists."""
+    tree = any_tree(random.Random(seed))
+    planted(tmp_path, tree)
+    words = ("--hidden", "--no-config", "--no-require-git", "--no-ignore-global", "--no-ignore-parent", "--glob=!.git")
+    listed = subprocess.run(["rg", "--files", *words], cwd=tmp_path, capture_output=True, text=True)  # noqa: ASYNC221 - short
+    async with searching(tmp_path) as tools:
+        found = tools.search_files("*", limit=500)
+    ours, theirs = {path for path in found.paths if not path.endswith("/")}, set(listed.stdout.splitlines())
+    assert ours <= theirs
+    rules = [line for name, text in tree.items() if "ignore" in name for line in str(text).split("\n")]
+    # Of a brace without partner and of `**/` ripgrep 13 thinks otherwise than git.
+    if not any("{" in rule or rule in ("**/", "/") for rule in rules):
+        assert ours == theirs
+
+
+def test_search_files_opens_each_directory_and_no_file(tmp_path: Path) -> None:
+    """search-24: nor is the status of a file asked for."""
+    planted(tmp_path, {f"d{number % 5}/f{number}": "x\n" for number in range(50)})
+    program = """if True:
+        import os, sys
+        from pathlib import Path
+        from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+        from coretools.sandbox.roots import Roots, RootSpec
+        from coretools.tools.search.tree import entries_beneath
+        scans = []
+        with Roots([RootSpec(sys.argv[1])], deny=DenyRules(DEFAULT_DENY)) as roots:
+            sys.addaudithook(lambda event, words: scans.append(event) if event in ("os.scandir", "open") else None)
+            print(len(list(entries_beneath(roots, roots.place("."), include_ignored=True))), len(scans))
+        """
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["55", "7"]  # the directories, and the first one by its path
