@@ -151,8 +151,8 @@ class RoleSection(_Section):
     """Globs of paths to deny beside those of the flags."""
     network: Literal["allow", "deny", ""] = ""
     """Whether commands may use the network; by default as the flags and the policy file say."""
-    requests_per_second: float = Field(default=50.0, ge=0)
-    """Of one principal, on average; 0 is no limit."""
+    requests_per_second: float | None = Field(default=None, ge=0)
+    """Of one principal, on average; 0 is no limit. By default 50, and no limit without tokens, which is on loopback."""
     burst: Positive = 100
     """Requests at once after a quiet time."""
     concurrent: Positive = 64

@@ -22,11 +22,15 @@ ROLE_KEY = "coretools.role"
 """Where the role of a request's principal stands in its ASGI scope."""
 
 
+REQUESTS_PER_SECOND = 50.0
+"""Of one principal with a token, where the configuration says nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """How much one principal may ask for."""
 
-    requests_per_second: float = 50.0
+    requests_per_second: float = REQUESTS_PER_SECOND
     """Requests of any kind, on average. 0 is no limit."""
     burst: int = 100
     """Requests at once after a quiet time."""

@@ -11,7 +11,7 @@ from coretools.options import policy_from, settings_from
 from coretools.policy_file import require_out_of_reach
 from coretools.serving.web.auth.hashed_tokens import require_token_file
 from coretools.serving.web.config import CONFIG_VARIABLE, Config, RoleSection
-from coretools.serving.web.principals import DEFAULT_ROLE, Rates, Role
+from coretools.serving.web.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, Rates, Role
 from coretools.settings import PROFILES, Settings
 
 
@@ -34,7 +34,10 @@ def roles_of(
     _require_token_files(config)
     for path in _of_the_operator(config, options, environment):
         _require_out_of_reach(path, _all(roots, sections))
-    return {name: _role(name, section, roots[name], base) for name, section in sections.items()}
+    return {
+        name: replace(_role(name, section, roots[name], base), rates=_rates(section, config))
+        for name, section in sections.items()
+    }
 
 
 def _all(roots: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
@@ -80,5 +83,13 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
         deny=(*base.deny, *section.deny),
         author=read_author(section.author, f"roles.{name}.author") if section.author else base.author,
     )
-    rates = Rates(requests_per_second=section.requests_per_second, burst=section.burst, concurrent=section.concurrent)
-    return Role(name=name, settings=settings, rates=rates)
+    return Role(name=name, settings=settings)
+
+
+def _rates(section: RoleSection, config: Config) -> Rates:
+    """What a role may ask for. Without tokens there is no limit: who is on this machine can take all of it anyway."""
+    wanted = section.requests_per_second
+    if wanted is None:
+        has_tokens = config.auth.tokens or config.auth.jwt is not None
+        wanted = REQUESTS_PER_SECOND if has_tokens else 0.0
+    return Rates(requests_per_second=wanted, burst=section.burst, concurrent=section.concurrent)

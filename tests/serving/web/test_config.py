@@ -155,6 +155,29 @@ def test_each_role_has_its_own_roots_and_rights(tmp_path: Path) -> None:
     assert all(role.settings.read_only for role in roles(config, tmp_path, "--read-only").values())
 
 
+@pytest.mark.parametrize(
+    ("auth", "expected"),
+    [
+        ("", (0.0, 5.0)),
+        ('[auth]\ntokens = "{tokens}"\n', (50.0, 5.0)),
+        ('[auth.jwt]\nissuer = "https://a.example"\n', (50.0, 5.0)),
+    ],
+    ids=["loopback", "tokens", "issuer"],
+)
+def test_requests_are_limited_where_there_are_tokens_or_the_operator_says_so(
+    tmp_path: Path, auth: str, expected: tuple[float, float]
+) -> None:
+    """guard-33."""
+    tokens = tmp_path / "tokens"
+    tokens.touch(mode=0o600)
+    text = (
+        auth.format(tokens=tokens)
+        + '[roles.a]\nroots = ["/srv/a"]\n[roles.b]\nroots = ["/srv/b"]\nrequests_per_second = 5\n'
+    )
+    found = roles(read_config(written(tmp_path, text), {}, {}), tmp_path)
+    assert (found["a"].rates.requests_per_second, found["b"].rates.requests_per_second) == expected
+
+
 def test_the_network_is_given_by_role_or_by_the_flags(tmp_path: Path) -> None:
     """http-12: a role that does not say has what the flags and the policy file say."""
     text = """\

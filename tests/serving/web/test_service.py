@@ -118,6 +118,24 @@ async def test_a_call_under_way_is_answered_before_the_end(tmp_path: Path, root:
         assert [line["message"] for line in server.lines if line["level"] == "error"] == []
 
 
+async def test_a_script_on_this_machine_is_never_told_to_come_later(tmp_path: Path, root: Path) -> None:
+    """guard-33: eight calls in flight, and more of them than the burst of who has a token."""
+    with http_server(tmp_path, "--root", root) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            await hand.initialize()
+            statuses: list[int] = []
+
+            async def script() -> None:
+                for _ in range(30):
+                    statuses.append((await hand.call("read_file", path="a.txt")).status_code)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(8):
+                    tasks.start_soon(script)
+    assert statuses == [200] * 240
+
+
 STUBBORN = "sh -c 'trap \"\" TERM; setsid sleep {0} & nohup sleep {0} & sleep {0}; wait'"
 
 
