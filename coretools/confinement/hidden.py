@@ -95,6 +95,14 @@ Identity = tuple[int, ...]
 """Device, inode, size, modification and change time: what tells a file from every earlier state of it."""
 
 
+class Inode(NamedTuple):
+    """A file whatever its name. An inode number is given again, a birth time with it is not."""
+
+    device: int
+    number: int
+    birth_ns: int
+
+
 class _Judged(NamedTuple):
     identity: Identity
     is_settled: bool
@@ -102,14 +110,7 @@ class _Judged(NamedTuple):
     rests_on: tuple[Identity | None, ...]
     suspect: Suspect
     verdict: Verdict
-
-
-class Inode(NamedTuple):
-    """A file whatever its name. An inode number is given again, a birth time with it is not."""
-
-    device: int
-    number: int
-    birth_ns: int
+    inode: Inode | None
 
 
 class HiddenFiles:
@@ -127,10 +128,14 @@ class HiddenFiles:
         if entry.is_symlink():
             return None
         kind = self._classifier.suspicion(path, is_directory=entry.is_dir(follow_symlinks=False))
-        if kind is None and entry.inode() in self._numbers:
-            inode = inode_of(path, root.fd)
-            kind = self._remembered.get(inode) if inode is not None else None
-        return kind
+        return kind or self.remembered(root, path, entry)
+
+    def remembered(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
+        """The kind that an entry was hidden for, under this name or another; None for one that never was."""
+        if entry.inode() not in self._numbers:
+            return None
+        inode = inode_of(path, root.fd)
+        return None if inode is None else self._remembered.get(inode)
 
     def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> list[Hidden]:
         """Those of the suspects that commands must not read now."""
@@ -146,8 +151,7 @@ class HiddenFiles:
                 known = self._judge(root, suspect, identity)
             judged[key] = known
             if known.verdict.reason is not None:
-                covered = inode_of(suspect.path, root.fd) or identity
-                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, covered))
+                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, known.inode or identity))
         self._judged = judged
         return found
 
@@ -162,7 +166,7 @@ class HiddenFiles:
             self._remember(inode, suspect.kind)
         elif inode is not None:
             self._remembered.pop(inode, None)
-        return _Judged(identity, may_stay, rests_on, suspect, verdict)
+        return _Judged(identity, may_stay, rests_on, suspect, verdict, inode)
 
     def _remember(self, inode: Inode, kind: str) -> None:
         self._remembered.pop(inode, None)
@@ -185,7 +189,7 @@ def _identity(path: str, top: int | None = None) -> Identity | None:
     except OSError:
         return None
     if stat.S_ISDIR(found.st_mode):  # hidden whole: what happens in it changes nothing
-        return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino, 0, 0, found.st_ctime_ns
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

@@ -1,17 +1,18 @@
-"""What stands beneath the roots that a command must not read, or must not change: found anew before every command.
+"""What lies beneath the roots that a command must not read, or must not change: found anew before every command.
 
-Denied paths are laid over in the view; the control files of a repository, and the settings of editors and agents, are
-made unchangeable in it. Both are by path, so they have to be known. A look costs one stat for each directory: listings
-are remembered, and read again when the directory has changed. Decides nothing about tools; `sandbox.deny` does.
+Hidden paths are covered in the view; the control files of a repository, and the settings of editors and agents, are
+made unchangeable in it. Both are by path, so they have to be known. `scan` knows which directories have changed; here
+stands what their entries mean, in `hidden` which files are secrets. Decides nothing about tools; `sandbox.deny` does.
 """
 
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from coretools.confinement.hidden import ByName, Classifier, Hidden, HiddenFiles, Suspect, inode_of
+from coretools.confinement.hidden import ByName, Classifier, Hidden, HiddenFiles, Inode, Suspect, inode_of
+from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
 from coretools.sandbox.roots import Root, Roots
 
 CONTROL = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".mcp.json", ".devcontainer"})
@@ -27,8 +28,13 @@ _POINTER_BYTES = 8192
 _WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
 """What the `.git` file of a linked worktree says; that of a submodule leads to `modules/NAME`."""
 
-MOST_DIRECTORIES = 50_000
-"""Looked into; what lies beyond is closed to commands whole, which is then said by name."""
+_WORK = ""
+_GIT = "git"
+"""Role of a `.git`: it is a git directory, and those of submodules and worktrees lie in it."""
+_INNER = "inner"
+"""Role of a directory in `.git/modules` or `.git/worktrees`: a git directory, or on the way to one."""
+_STORE = "store"
+"""Role of any other directory in a git directory: only a hidden file that was moved there is looked for."""
 
 
 class Masks(NamedTuple):
@@ -51,49 +57,49 @@ class Masks(NamedTuple):
         return tuple(one.path for one in self.hidden)
 
 
-@dataclass(slots=True)
-class _Listing:
-    """What was found in one directory, and when."""
-
-    stamp: tuple[int, int, int]
-    directories: list[str]
-    suspects: list[Suspect]
-    repositories: list[str]
-
-
-@dataclass(slots=True)
-class _Found:
-    pinned: list[str] = field(default_factory=list)
-    fixed: list[str] = field(default_factory=list)
-    suspects: list[tuple[Root, Suspect]] = field(default_factory=list)
-    closed: list[Hidden] = field(default_factory=list)
-    """Directories that can't be looked into."""
-    directories: int = 0
-
-
 class MaskFinder:
-    """Looks through the roots and remembers what it saw. Blocks: a first look at 50,000 files takes 0.1 s."""
+    """Looks through the roots. `close` must be called; used by one thread at a time."""
 
     def __init__(self, roots: Roots, classifier: Classifier | None = None) -> None:
         """Without a classifier files are hidden by name, as the deny globs of the roots say."""
         self._roots = roots
         self._hidden = HiddenFiles(classifier or ByName(roots.deny))
-        self._listings: dict[tuple[str, str], _Listing] = {}
-        self.directories = 0
-        """How many the last look took in: what it will cost again."""
+        self._tree = DirectoryTree(roots, self._read)
+        self._suspects: list[tuple[Root, Suspect]] = []
+        self._closed: list[Hidden] = []
+        self._found: Masks | None = None
+
+    @property
+    def may_block(self) -> bool:
+        """Whether a look may wait for another machine or program."""
+        return self._tree.may_block
+
+    @property
+    def unwatched(self) -> tuple[str, ...]:
+        """Why directories are polled instead of watched, in words; empty while all are watched."""
+        return tuple(self._tree.unwatched)
+
+    @property
+    def directories(self) -> int:
+        """How many are known."""
+        return self._tree.directories
+
+    def begin(self) -> None:
+        """Begin a look: it takes in what was changed before this call. Waits for nothing but a full event queue."""
+        self._tree.begin()
+
+    def go_on(self, seconds: float) -> Masks | None:
+        """Go on with the look for a time; what is to be laid over when it has ended, None while it has not."""
+        if not self._tree.go_on(seconds):
+            return None
+        return self._result()
 
     def look(self) -> Masks:
-        """What is to be laid over now."""
-        found = _Found()
-        seen: dict[tuple[str, str], _Listing] = {}
-        for root in self._roots:
-            self._look_through(root, found, seen)
-        self._listings = seen
-        self.directories = found.directories
-        pinned, fixed = (tuple(sorted(set(paths))) for paths in (found.pinned, found.fixed))
-        hidden = tuple(sorted({*self._hidden.hidden(found.suspects), *found.closed}))
-        state = tuple(_identity(path) for path in (*pinned, *fixed))
-        return Masks(pinned, fixed, hidden, state, found.directories < MOST_DIRECTORIES)
+        """A whole look. Blocks: a first one at 6,000 directories takes 0.2 s."""
+        self.begin()
+        while (found := self.go_on(1.0)) is None:
+            pass
+        return found
 
     def control_files(self) -> frozenset[str]:
         """The settings of editors and agents that are there now, by path. Cheap: a stat for each of the names."""
@@ -102,73 +108,82 @@ class MaskFinder:
             for root in self._roots
             if root.writable
             for name in (*CONTROL, *LEADING)
-            if _kind(root.fd, name)
+            if _is_there(root.fd, name)
         )
 
-    def _look_through(self, root: Root, found: _Found, seen: dict[tuple[str, str], _Listing]) -> None:
-        found.fixed += [f"{root.path}/{name}" for name in sorted(CONTROL) if _exists(root.fd, name)]
-        waiting = ["."]
-        while waiting and found.directories < MOST_DIRECTORIES:
-            here = waiting.pop()
-            try:
-                listing = self._listing(root, here)
-            except OSError:  # closed to us, or too deep: commands may open it again, so it is closed to them whole
-                found.closed += [] if here == "." else [_closed(root, here, "can't be searched for secrets")]
-                continue
-            if listing is None:
-                continue
-            seen[root.path, here] = listing
-            found.directories += 1
-            found.suspects += [(root, suspect) for suspect in listing.suspects]
-            for path in listing.repositories:
-                _note_repository(root, path, found)
-            waiting += listing.directories
-        # What is too much to be looked through is closed whole.
-        found.closed += [_closed(root, path, "too many directories to search") for path in waiting]
+    def close(self) -> None:
+        """Give every handle back."""
+        self._tree.close()
 
-    def _listing(self, root: Root, here: str) -> _Listing | None:
-        try:
-            status = os.stat(here, dir_fd=root.fd, follow_symlinks=False)
-            stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-            known = self._listings.get((root.path, here))
-            return known if known is not None and known.stamp == stamp else _listed(root, here, stamp, self._hidden)
-        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile
-            return None
+    def _result(self) -> Masks:
+        if self._tree.is_changed or self._found is None:
+            self._found = self._gathered()
+            self._tree.is_changed = False
+        hidden = tuple(sorted({*self._hidden.hidden(self._suspects), *self._closed}))
+        if self._found.hidden != hidden:
+            self._found = self._found._replace(hidden=hidden)
+        return self._found
+
+    def _gathered(self) -> Masks:
+        """All but what is hidden, from the listings of which something is to be said."""
+        nodes = list(self._tree.noted)
+        pinned, fixed = _kept(nodes, "pinned"), _kept(nodes, "fixed")
+        self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
+        self._closed = [_closed(node) for node in nodes if node.closed and node.role == _WORK and node.path != "."]
+        return Masks(
+            pinned=tuple(path for path, _ in pinned),
+            fixed=tuple(path for path, _ in fixed),
+            hidden=(),
+            state=tuple(identity for _, identity in (*pinned, *fixed)),
+            is_whole=self._tree.directories < MOST_DIRECTORIES,
+        )
+
+    def _read(self, node: Node, entries: Iterator[os.DirEntry[str]]) -> Listing:
+        if node.role != _WORK:
+            return self._git_listing(node, list(entries))
+        listing = Listing()
+        for entry in entries:
+            path = node.below(entry.name)
+            if entry.name == ".git":
+                _note_repository(node.root, path, entry, listing)
+            elif (kind := self._hidden.suspicion(node.root, path, entry)) is not None:
+                listing.suspects.append(Suspect(path, kind))
+            elif entry.is_dir(follow_symlinks=False):
+                listing.children[entry.name] = Child(entry.inode(), _WORK)
+            if node.path == "." and entry.name in CONTROL:
+                _keep(listing.fixed, node.root, path)
+        return listing
+
+    def _git_listing(self, node: Node, entries: list[os.DirEntry[str]]) -> Listing:
+        """What lies in a git directory, or in one that leads to those of submodules and worktrees."""
+        listing = Listing()
+        is_repository = node.role == _GIT or (node.role == _INNER and any(entry.name == "HEAD" for entry in entries))
+        for entry in entries:
+            path = node.below(entry.name)
+            if is_repository and entry.name in REPOSITORY:
+                _keep(listing.fixed, node.root, path)
+            if (kind := self._hidden.remembered(node.root, path, entry)) is not None:
+                listing.suspects.append(Suspect(path, kind))
+            elif entry.is_dir(follow_symlinks=False):
+                role = _role_in_git(node.role, entry.name, is_repository=is_repository)
+                listing.children[entry.name] = Child(entry.inode(), role)
+        return listing
 
 
-def _listed(root: Root, here: str, stamp: tuple[int, int, int], hidden: HiddenFiles) -> _Listing:
-    listing = _Listing(stamp, [], [], [])
-    handle = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fd)
-    try:
-        with os.scandir(handle) as entries:
-            for entry in entries:
-                path = entry.name if here == "." else f"{here}/{entry.name}"
-                if entry.name == ".git":
-                    listing.repositories.append(path)
-                elif (kind := hidden.suspicion(root, path, entry)) is not None:
-                    listing.suspects.append(Suspect(path, kind))
-                elif entry.is_dir(follow_symlinks=False):
-                    listing.directories.append(path)
-    finally:
-        os.close(handle)
-    return listing
+def _role_in_git(role: str, name: str, *, is_repository: bool) -> str:
+    if is_repository:
+        inner = ("modules", "worktrees") if role == _GIT else ("modules",)
+        return _INNER if name in inner else _STORE
+    return role
 
 
-def _closed(root: Root, path: str, reason: str) -> Hidden:
-    return Hidden(f"{root.path}/{path}", reason, _identity(f"{root.path}/{path}"))
-
-
-def _note_repository(root: Root, path: str, found: _Found) -> None:
+def _note_repository(root: Root, path: str, entry: os.DirEntry[str], listing: Listing) -> None:
     """A `.git`: a directory that stays with its parts fixed, or a file that leads to one."""
-    kind = _kind(root.fd, path)
-    if kind == stat.S_IFREG and not _is_in_worktree(root.fd, path):
-        found.fixed.append(f"{root.path}/{path}")
-    if kind != stat.S_IFDIR:
-        return
-    found.pinned.append(f"{root.path}/{path}")
-    for directory in (path, *_inner_repositories(root.fd, path)):
-        parts = [f"{directory}/{name}" for name in REPOSITORY]
-        found.fixed += [f"{root.path}/{part}" for part in parts if _kind(root.fd, part) in (stat.S_IFREG, stat.S_IFDIR)]
+    if entry.is_dir(follow_symlinks=False):
+        _keep(listing.pinned, root, path)
+        listing.children[entry.name] = Child(entry.inode(), _GIT)
+    elif entry.is_file(follow_symlinks=False) and not _is_in_worktree(root.fd, path):
+        _keep(listing.fixed, root, path)
 
 
 def _is_in_worktree(top: int, path: str) -> bool:
@@ -190,38 +205,35 @@ def _is_in_worktree(top: int, path: str) -> bool:
         os.close(handle)
 
 
-def _inner_repositories(top: int, path: str) -> list[str]:
-    """Git directories of submodules and worktrees, which lie in the one of their repository."""
-    found, waiting = [], [f"{path}/modules", f"{path}/worktrees"]
-    while waiting:
-        here = waiting.pop()
-        try:
-            handle = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-        except OSError:
-            continue
-        try:
-            with os.scandir(handle) as entries:
-                names = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
-        finally:
-            os.close(handle)
-        is_repository = _exists(top, f"{here}/HEAD")
-        if is_repository:
-            found.append(here)
-        inner = names & {"modules"} if is_repository else names
-        waiting += [f"{here}/{name}" for name in inner]
-    return found
-
-
-def _kind(top: int, path: str) -> int:
+def _keep(kept: list[Kept], root: Root, path: str) -> None:
+    """Note a file or directory that is there; a link is none."""
     try:
-        return stat.S_IFMT(os.stat(path, dir_fd=top, follow_symlinks=False).st_mode)
+        kind = stat.S_IFMT(os.stat(path, dir_fd=root.fd, follow_symlinks=False).st_mode)
     except OSError:
-        return 0
+        return
+    identity = inode_of(path, root.fd)
+    if identity is not None and kind in (stat.S_IFREG, stat.S_IFDIR):
+        kept.append(Kept(path, identity))
 
 
-def _exists(top: int, name: str) -> bool:
-    return _kind(top, name) in (stat.S_IFREG, stat.S_IFDIR)
+def _kept(nodes: list[Node], part: str) -> list[tuple[str, Inode]]:
+    found = {
+        f"{node.root.path}/{one.path}": one.identity
+        for node in nodes
+        if node.listing is not None
+        for one in getattr(node.listing, part)
+    }
+    return sorted(found.items())
 
 
-def _identity(path: str) -> tuple[int, ...]:
-    return inode_of(path) or (0, 0, 0)
+def _closed(node: Node) -> Hidden:
+    path = f"{node.root.path}/{node.path}"
+    return Hidden(path, node.closed, inode_of(path) or (0, 0, 0))
+
+
+def _is_there(top: int, path: str) -> bool:
+    try:
+        os.stat(path, dir_fd=top, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from secrets import token_hex
 from typing import NamedTuple
 
 import anyio
+import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement import landlock
@@ -34,8 +36,9 @@ from coretools.process.spawner import Orders
 from coretools.process.survivors import GROUPS
 from coretools.sandbox.roots import Roots
 
-LOOK_INLINE = 200
-"""Directories up to which a look for masked files is not worth a thread."""
+SLICE_SECONDS = 0.005
+"""A long look for hidden files is cut into pieces of this length, and all that waits goes on in between. A thread must
+get the interpreter's lock back after each of its thousands of system calls; beside a busy loop that takes seconds."""
 
 FALLBACKS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
 """Where temporary files may lie when the usual place lies beneath a root."""
@@ -60,6 +63,8 @@ class Holding(NamedTuple):
     """Whether everything beneath the roots was looked through for what is to be masked."""
     bounds: Mapping[str, bool] | None = None
     """What a control group bounds for all commands together, by controller; None where there is no group."""
+    polled: tuple[str, ...] = ()
+    """Why directories are polled for hidden files, in words; empty where all are watched."""
 
 
 class Keeper:
@@ -76,6 +81,10 @@ class Keeper:
         self._scratch = Scratch(os.path.join(_apart(roots, policy), f"coretools-{token_hex(8)}"))
         self._cell: Cell | None = None
         self._state: Masks | None = None
+        self._looked_ns = 0
+        """When the last look began."""
+        self.looks = 0
+        """How many looks for hidden files there were."""
         self._granted: Identities = ()
         self._old: list[Cell] = []
         self._is_closed = False
@@ -112,7 +121,8 @@ class Keeper:
                 except CellFailed as error:
                     self.missing.setdefault("full", str(error))
         is_whole = self._state is None or self._state.is_whole
-        return Holding(self.tier or "none", dict(self.missing), self.is_permitted, is_whole, self.bounds)
+        tier = self.tier or "none"
+        return Holding(tier, dict(self.missing), self.is_permitted, is_whole, self.bounds, self._masks.unwatched)
 
     async def slot(self) -> Slot:
         """A command that waits for its argv, in a cell that masks what is to be masked now.
@@ -122,8 +132,12 @@ class Keeper:
             CellFailed: no spawner can be started at all.
             OSError: no descriptors left.
         """
+        asked = time.monotonic_ns()
         async with self._lock:
-            cell = await self._current_cell()
+            # A look that began after this command asked saw all that it has to: those who waited share one.
+            is_seen = self._looked_ns > asked
+            cell = self._cell if is_seen and self._cell is not None and self._cell.is_alive else None
+            cell = cell or await self._current_cell()
         self.require()
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
         return cell.take()
@@ -159,6 +173,7 @@ class Keeper:
         for cell in cells:
             cell.wait()
         self._old, self._cell = [], None
+        self._masks.close()
         if self._commands is not None:
             _remove(self._scratch.path)
 
@@ -183,12 +198,16 @@ class Keeper:
             self._old.append(self._cell)
             self._cell.close()
             self._cell = None
+        began = time.monotonic_ns()
         if self._cell is None:
-            return await self._first_cell()
+            cell = await self._first_cell()
+            self._looked_ns = began
+            return cell
         masks = await self._looked() if self.tier == "full" else None
         granted = self._granted_now(self.tier)
         if masks != self._state or granted != self._granted:
             await self._replace(masks, granted)
+        self._looked_ns = began
         self._drop_old()
         return self._cell
 
@@ -279,9 +298,13 @@ class Keeper:
         )
 
     async def _looked(self) -> Masks:
-        if 0 < self._masks.directories <= LOOK_INLINE:
-            return self._masks.look()
-        return await to_thread.run_sync(self._masks.look, limiter=self._limiter)
+        self.looks += 1
+        if self._masks.may_block:
+            return await to_thread.run_sync(self._masks.look, limiter=self._limiter)
+        self._masks.begin()
+        while (masks := self._masks.go_on(SLICE_SECONDS)) is None:
+            await anyio.lowlevel.checkpoint()
+        return masks
 
     def _drop_old(self) -> None:
         gone = [cell for cell in self._old if cell.is_gone]

@@ -58,6 +58,8 @@ class DiagnosticsReport(Result):
     missing_tiers: dict[str, str]
     """Stronger tiers, and why they can't be had here."""
     protections: dict[str, bool]
+    polled: list[str]
+    """Why directories are polled for hidden files before each command, which takes the longer the more there are."""
     limits: dict[str, int | float]
 
     def text(self) -> str:
@@ -73,6 +75,7 @@ class DiagnosticsReport(Result):
             *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
+        lines += [f"directories are polled for hidden files: {why}" for why in self.polled]
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
         lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
         return "\n".join(lines)
@@ -105,6 +108,7 @@ class Diagnostics:
             network=self._network.state(holding.tier),
             missing_tiers=dict(holding.missing),
             protections=self._protections(holding),
+            polled=list(holding.polled),
             limits=asdict(self._limits),
         )
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from coretools.confinement import grants, landlock
@@ -256,6 +257,47 @@ async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path)
             if is_given_again:
                 return
     pytest.skip("this file system gives no inode number again at once")
+
+
+async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
+    """confinement-27: one that began after all of them asked is enough for all."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        before = place.keeper.looks
+
+        async def take() -> None:
+            (await place.keeper.slot()).close()
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(take)
+        assert place.keeper.looks == before + 1
+        await take()
+        assert place.keeper.looks == before + 2
+
+
+async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
+    """confinement-27: what waits on the event loop gets its turn between the pieces."""
+    for number in range(3000):
+        (tmp_path / str(number)).mkdir()
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
+        await place.runner.prepare()
+        for number in range(3000):
+            (tmp_path / str(number) / "new").mkdir()
+        tasks.start_soon(count)
+        await anyio.lowlevel.checkpoint()
+        seen = turns
+        (await place.keeper.slot()).close()
+        assert turns >= seen + 5
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:

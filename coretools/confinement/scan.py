@@ -1,0 +1,301 @@
+"""The directories beneath the roots, each listed again only when it has changed.
+
+A directory on a local file system has an inotify watch, so a scan costs what changed since the one before. Where there
+can be none, on a file system that others may change or beyond the limit of watches, a directory is polled: one stat at
+each scan, and a listing is believed only if the directory had not just changed when it was read. Knows nothing of what
+the entries mean: its `read` does.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from coretools.confinement.hidden import Inode, Suspect, is_settled
+from coretools.confinement.inotify import LOCAL, Mounts, Watches
+from coretools.sandbox.roots import Root, Roots
+
+MOST_DIRECTORIES = 50_000
+"""Looked into; what lies beyond is closed to commands whole, which is then said by name."""
+
+TOO_MANY = "too many directories to search for secrets"
+UNREADABLE = "a directory that can't be searched for secrets"
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Child(NamedTuple):
+    """A directory in a listing that is to be listed too."""
+
+    inode: int
+    role: str
+    """What it is to the one who reads it."""
+
+
+class Kept(NamedTuple):
+    """A file or directory that commands may not change."""
+
+    path: str
+    """Relative to the root."""
+    identity: Inode
+    """One that was replaced has to be mounted anew."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """What was found in one directory."""
+
+    children: dict[str, Child] = field(default_factory=dict)
+    pinned: list[Kept] = field(default_factory=list)
+    fixed: list[Kept] = field(default_factory=list)
+    suspects: list[Suspect] = field(default_factory=list)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to be said of it."""
+        return not (self.pinned or self.fixed or self.suspects)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A directory that is known."""
+
+    root: Root
+    path: str
+    """Relative to the root, `.` for the root."""
+    inode: int
+    """As its parent's listing gives it, which for a mount point is the one beneath."""
+    role: str
+    kind: str
+    """Its file system."""
+    children: dict[str, "Node"] = field(default_factory=dict)
+    listing: Listing | None = None
+    """None before it was read, and while it can't be."""
+    closed: str = ""
+    """Why it can't be looked into."""
+    identity: tuple[int, int] = (0, 0)
+    stamp: tuple[int, int, int] = (0, 0, 0)
+    is_settled: bool = False
+    watch: int | None = None
+    is_gone: bool = False
+
+    def below(self, name: str) -> str:
+        """The path of an entry."""
+        return name if self.path == "." else f"{self.path}/{name}"
+
+
+class DirectoryTree:
+    """All directories beneath the roots. `close` must be called; used by one thread at a time."""
+
+    def __init__(self, roots: Roots, read: Callable[[Node, Iterator[os.DirEntry[str]]], Listing]) -> None:
+        self._roots = roots
+        self._read = read
+        self._mounts: Mounts | None = None
+        with suppress(OSError):
+            self._mounts = Mounts(tuple(root.path for root in roots))
+        self._watches: Watches | None = None
+        self._by_watch: dict[int, set[Node]] = {}
+        self._polled: dict[Node, None] = {}
+        self._waiting: list[Node] = []
+        self._is_begun = False
+        self.noted: dict[Node, None] = {}
+        """Directories of which something is to be said."""
+        self.directories = 0
+        self.is_changed = True
+        """Whether anything was listed since the reader of this set it to False."""
+        self.unwatched: dict[str, None] = {}
+        """Why directories are polled, in words; empty while none is."""
+
+    @property
+    def may_block(self) -> bool:
+        """Whether listing may wait for another machine or program."""
+        return self._mounts is None or self._mounts.has_foreign
+
+    def begin(self) -> None:
+        """Begin a scan: what ended before this call will be seen in it."""
+        # Mounts first: a change that is seen here may have brought one that the events of a watch don't tell.
+        is_mounted = self._mounts is not None and self._mounts.changed()
+        changed = self._watches.changed() if self._watches is not None else set()
+        if changed is None or is_mounted or not self._is_begun:
+            self._restart()
+            return
+        for watch in changed:
+            for node in self._by_watch.pop(watch, ()):
+                node.watch = None
+                self._waiting.append(node)
+        self._waiting += self._polled
+
+    def go_on(self, seconds: float) -> bool:
+        """Go on with the scan for a time; whether it has ended. A long one can be cut into pieces."""
+        until = time.monotonic() + seconds
+        while self._waiting:
+            self._list(self._waiting.pop())
+            if time.monotonic() > until:
+                return not self._waiting
+        return True
+
+    def close(self) -> None:
+        """Give every handle back."""
+        for opened in (self._watches, self._mounts):
+            if opened is not None:
+                opened.close()
+        self._watches = self._mounts = None
+
+    def _restart(self) -> None:
+        if self._watches is not None:
+            self._watches.close()
+        self._watches = None
+        self.unwatched = {}
+        try:
+            if self._mounts is not None:  # what is mounted later would not be seen
+                self._watches = Watches()
+        except OSError as error:
+            self.unwatched[f"no inotify instance: {error.strerror}"] = None
+        self._by_watch, self._polled, self.noted, self.directories = {}, {}, {}, 0
+        self._waiting = [Node(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
+        self._is_begun = self.is_changed = True
+
+    def _kind_of(self, path: str) -> str:
+        return "" if self._mounts is None else self._mounts.kind_of(path)
+
+    def _list(self, node: Node) -> None:
+        if node.is_gone or (node in self._polled and _is_unchanged(node)):
+            return
+        self.is_changed = True
+        if node.listing is None and self.directories >= MOST_DIRECTORIES:
+            self._close(node, TOO_MANY)
+            return
+        try:
+            handle = os.open(node.path, _OPEN, dir_fd=node.root.fd)
+        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile: its parent has changed
+            self._drop(node)
+            return
+        except OSError:  # commands may open it again, so it is closed to them whole
+            self._close(node, UNREADABLE)
+            return
+        try:
+            self._list_open(node, handle)
+        except OSError:
+            self._close(node, UNREADABLE)
+        finally:
+            os.close(handle)
+
+    def _list_open(self, node: Node, handle: int) -> None:
+        self._watch(node, handle)  # before it is read, so that no change is missed
+        began = time.time_ns()
+        status = os.fstat(handle)
+        with os.scandir(handle) as entries:
+            listing = self._read(node, entries)
+        self.directories += node.listing is None
+        node.identity = (status.st_dev, status.st_ino)
+        node.stamp = _stamp(status)
+        node.is_settled = is_settled(max(status.st_mtime_ns, status.st_ctime_ns), began)
+        node.listing, node.closed = listing, ""
+        self._update_children(node, listing)
+        self._note(node, is_plain=listing.is_plain)
+
+    def _update_children(self, node: Node, listing: Listing) -> None:
+        old, node.children = node.children, {}
+        for name, child in listing.children.items():
+            known = old.get(name)
+            if known is not None and not known.is_gone and _is_same(known, child):
+                del old[name]
+                node.children[name] = known
+                if known.listing is None:
+                    self._waiting.append(known)
+                continue
+            path = node.below(name)
+            kind = node.kind if self._mounts is None else self._mounts.kinds.get(f"{node.root.path}/{path}", node.kind)
+            node.children[name] = Node(node.root, path, child.inode, child.role, kind)
+            self._waiting.append(node.children[name])
+        for known in old.values():
+            self._drop(known)
+
+    def _watch(self, node: Node, handle: int) -> None:
+        """Have a change of the directory told, or else poll it."""
+        why = f"{node.kind or 'an unknown file system'} may change without this system's notice"
+        if node.kind in LOCAL and self._watches is not None:
+            try:
+                watch = self._watches.add(handle) if len(self._by_watch) < self._watches.most else None
+                why = "half of the inotify watches of the user are in use"
+            except OSError as error:
+                watch, why = None, f"no inotify watch: {error.strerror}"
+            if watch is not None:
+                if watch != node.watch:
+                    self._release(node)
+                node.watch = watch
+                self._by_watch.setdefault(watch, set()).add(node)
+                self._polled.pop(node, None)
+                return
+        if node.kind not in LOCAL or self._watches is not None:
+            self.unwatched[why] = None
+        self._release(node)
+        self._polled[node] = None
+
+    def _release(self, node: Node) -> None:
+        """End the watch of a directory, unless it is known by another path too: one inode has one watch."""
+        if node.watch is None:
+            return
+        owners = self._by_watch.get(node.watch, set())
+        owners.discard(node)
+        if not owners and self._by_watch.pop(node.watch, None) is not None and self._watches is not None:
+            self._watches.remove(node.watch)
+        node.watch = None
+
+    def _close(self, node: Node, reason: str) -> None:
+        """Nothing is known of what lies in it: it is closed to commands, and tried again at each scan."""
+        for child in node.children.values():
+            self._drop(child)
+        self._release(node)
+        self.directories -= node.listing is not None
+        node.children, node.listing, node.closed = {}, None, reason
+        self._polled[node] = None
+        self._note(node, is_plain=False)
+
+    def _note(self, node: Node, *, is_plain: bool) -> None:
+        if is_plain:
+            self.noted.pop(node, None)
+        else:
+            self.noted[node] = None
+
+    def _drop(self, node: Node) -> None:
+        """Forget a directory and all beneath it."""
+        dropped = [node]
+        while dropped:
+            one = dropped.pop()
+            dropped += one.children.values()
+            self._release(one)
+            self._polled.pop(one, None)
+            self.noted.pop(one, None)
+            self.directories -= one.listing is not None and not one.is_gone
+            one.is_gone = True
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _is_unchanged(node: Node) -> bool:
+    """Whether the listing of a polled directory still holds."""
+    if node.listing is None or not node.is_settled:
+        return False
+    try:
+        return node.stamp == _stamp(os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False))
+    except OSError:
+        return False
+
+
+def _is_same(node: Node, child: Child) -> bool:
+    """Whether a known directory is the one in the listing now."""
+    if (node.inode, node.role) != child:
+        return False
+    if node.listing is None or node.identity[1] == child.inode:
+        return True
+    # A mount point, or one that was exchanged between the listing of its parent and its own.
+    try:
+        found = os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return node.identity == (found.st_dev, found.st_ino)

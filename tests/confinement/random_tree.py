@@ -1,0 +1,189 @@
+"""A directory tree that is changed at random, and a finder that must see it as a full walk does. Run by test_masks.
+
+As a program: `python -m tests.confinement.random_tree DIRECTORY SEED LOOKS`, for where a test must run in namespaces.
+"""
+
+import os
+import random
+import shutil
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from coretools.confinement.kernel import birth_of
+from coretools.confinement.masks import REPOSITORY, MaskFinder
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+
+NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
+DENY = DenyRules(DEFAULT_DENY)
+
+
+class RandomTree:
+    """The tree, and what was hidden in it so far, held by handle so that no inode number is given again."""
+
+    def __init__(self, place: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.top, self.outside = place / "top", place / "outside"
+        self.top.mkdir()
+        self.outside.mkdir()
+        self.hidden: dict[tuple[int, int], int] = {}
+        with Roots([RootSpec(str(place))], deny=DENY) as roots:
+            self.has_birth_times = birth_of(roots.first.fd, "top") is not None
+
+    def change(self) -> None:
+        """Do one of the things that programs do with files."""
+        choices = (self.make, self.make_deep, self.write, self.write, self.move, self.move, self.swap, self.remove)
+        with suppress(OSError, shutil.Error):
+            self.random.choice((*choices, self.move_out, self.move_in, self.make_repository))()
+
+    def any_directory(self) -> Path:
+        here = self.top
+        while self.random.random() < 0.75:
+            inner = [entry for entry in here.iterdir() if entry.is_dir() and self.may_change(entry)]
+            if not inner:
+                break
+            here = self.random.choice(inner)
+        return here
+
+    def any_entry(self) -> Path:
+        return self.random.choice(list(self.any_directory().iterdir()) or [self.top / "none"])
+
+    def any_name(self) -> Path:
+        return self.any_directory() / self.random.choice(NAMES)
+
+    def make(self) -> None:
+        self.any_name().mkdir()
+
+    def make_deep(self) -> None:
+        above = self.any_directory() / self.random.choice(NAMES[:3])
+        above.mkdir()
+        path = above.joinpath(*self.random.choices(NAMES[:3], k=2))
+        path.mkdir(parents=True)
+        (path / self.random.choice(NAMES)).write_text("x")
+
+    def write(self) -> None:
+        path = self.any_name()
+        if not path.exists() or self.may_change(path):
+            path.write_text(str(self.random.random()))
+
+    def may_change(self, path: Path) -> bool:
+        """confinement-25 holds without birth times as long as the content of what is hidden stays, as for commands."""
+        status = path.lstat()
+        is_hidden = (status.st_dev, status.st_ino) in self.hidden or DENY.covers(str(path.relative_to(self.top)))
+        return self.has_birth_times or not is_hidden
+
+    def move(self) -> None:
+        self.any_entry().rename(self.any_name())
+
+    def move_out(self) -> None:
+        self.any_entry().rename(self.outside / str(self.random.random()))
+
+    def move_in(self) -> None:
+        self.random.choice(list(self.outside.iterdir()) or [self.top / "none"]).rename(self.any_name())
+
+    def swap(self) -> None:
+        one, other, aside = self.any_entry(), self.any_entry(), self.outside / "aside"
+        one.rename(aside)
+        try:
+            other.rename(one)
+        finally:
+            with suppress(OSError):
+                aside.rename(other)
+            if aside.exists():
+                aside.rename(self.outside / str(self.random.random()))
+
+    def remove(self) -> None:
+        entry = self.any_entry()
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+    def make_repository(self) -> None:
+        git = self.any_directory() / ".git"
+        git.mkdir()
+        for name in ("hooks", "modules/sub/hooks", "modules/far/away", "worktrees/w", "objects/aa"):
+            (git / name).mkdir(parents=True)
+        for name in ("config", "HEAD", "modules/sub/HEAD", "modules/sub/config", "worktrees/w/HEAD"):
+            (git / name).write_text("x")
+
+    def expected(self) -> tuple[list[str], list[str], list[str]]:
+        """What a walk through everything finds: pinned, fixed and hidden paths."""
+        pinned: list[str] = []
+        fixed: list[str] = []
+        masked: list[str] = []
+        self._walk(".", pinned, fixed, masked)
+        for path in masked:
+            status = os.lstat(path)
+            if (status.st_dev, status.st_ino) not in self.hidden:
+                self.hidden[status.st_dev, status.st_ino] = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        return sorted(pinned), sorted(fixed), sorted(masked)
+
+    def _walk(self, here: str, pinned: list[str], fixed: list[str], masked: list[str]) -> None:
+        for name in os.listdir(self.top / here):
+            path = name if here == "." else f"{here}/{name}"
+            status = os.lstat(self.top / path)
+            is_directory = stat.S_ISDIR(status.st_mode)
+            in_git = ".git" in here.split("/")
+            is_known = (status.st_dev, status.st_ino) in self.hidden
+            if in_git and _is_control(self.top, path):
+                fixed.append(f"{self.top}/{path}")
+            if name == ".git" and not in_git:
+                (pinned if is_directory else fixed).append(f"{self.top}/{path}")
+            elif is_known or (not in_git and DENY.covers(path)):
+                masked.append(f"{self.top}/{path}")
+                continue
+            if is_directory:
+                self._walk(path, pinned, fixed, masked)
+
+    def close(self) -> None:
+        for handle in self.hidden.values():
+            os.close(handle)
+
+
+def _is_control(top: Path, path: str) -> bool:
+    """Whether it decides what git runs: in a `.git`, or in the git directory of a submodule or a worktree."""
+    inside = path.split("/")
+    parts = inside[inside.index(".git") + 1 :]
+    if parts[-1] not in REPOSITORY:
+        return False
+    repository = top.joinpath(*inside[: len(inside) - len(parts)])
+    is_inner = False
+    for index, part in enumerate(parts[:-1]):
+        is_repository = index == 0 or (repository / "HEAD").exists()
+        if is_repository and part not in (("modules", "worktrees") if index == 0 else ("modules",)):
+            return False
+        repository /= part
+        is_inner = True
+    return not is_inner or (repository / "HEAD").exists()
+
+
+def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...]]:
+    """How many looks differ from a walk, and why directories had to be polled."""
+    tree = RandomTree(place, seed)
+    wrong = 0
+    with Roots([RootSpec(str(tree.top))], deny=DENY) as roots:
+        finder = MaskFinder(roots)
+        for _ in range(looks):
+            for _ in range(tree.random.randrange(1, 6)):
+                tree.change()
+            found = finder.look()
+            if ([*found.pinned], [*found.fixed], [*found.masked]) != tree.expected():
+                wrong += 1
+        unwatched = finder.unwatched
+        finder.close()
+    tree.close()
+    return wrong, unwatched
+
+
+def main() -> None:
+    """Print the number of wrong looks, and whether anything was polled."""
+    place, seed, looks = sys.argv[1:]
+    wrong, unwatched = wrong_looks(Path(place), int(seed), int(looks))
+    print(wrong, *unwatched, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""How what is hidden is found: directories are watched, or polled where they can't be, and nothing is missed."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from coretools.confinement.masks import MaskFinder
+from coretools.sandbox.roots import Roots, RootSpec
+from tests.confinement.random_tree import DENY, wrong_looks
+
+LOOKS = 80
+
+needs_namespaces = pytest.mark.skipif(
+    sys.platform != "linux" or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode != 0,
+    reason="needs user namespaces",
+)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    if request.param == "disk":
+        yield tmp_path
+        return
+    if not os.path.isdir("/dev/shm"):  # a directory of random name is made there
+        pytest.skip("needs /dev/shm")
+    with TemporaryDirectory(dir="/dev/shm") as folder:  # as above
+        yield Path(folder)
+
+
+def in_namespaces(setting: str, *argv: str) -> list[str]:
+    """Lines that a program printed as user 0 of its own user and mount namespaces, after a shell did the setting."""
+    ended = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", f'{setting} && exec "$@"', "sh", sys.executable, *argv],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return ended.stdout.splitlines()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_scan_sees_what_a_walk_sees(place: Path, seed: int) -> None:
+    """confinement-26: whatever was made, moved, exchanged or removed since the scan before."""
+    assert wrong_looks(place, seed, LOOKS) == (0, ())
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("echo 0 > /proc/sys/user/max_inotify_instances", "no inotify instance: Too many open files"),
+        ("echo 12 > /proc/sys/user/max_inotify_watches", "no inotify watch: No space left on device"),
+        ("mount -t ramfs none {}", "ramfs may change without this system's notice"),
+    ],
+    ids=["instances", "watches", "file-system"],
+)
+def test_what_can_not_be_watched_is_polled(tmp_path: Path, setting: str, why: str) -> None:
+    """confinement-26: on a file system with coarse times too; and the reason is told."""
+    words = ("-m", "tests.confinement.random_tree", str(tmp_path), "5", str(LOOKS))
+    assert in_namespaces(setting.format(tmp_path), *words) == ["0", why]
+
+
+@needs_namespaces
+def test_what_is_mounted_later_is_searched(tmp_path: Path) -> None:
+    """confinement-26: a mount causes no event in the directories around it."""
+    program = f"""
+import subprocess
+from pathlib import Path
+from coretools.confinement.masks import MaskFinder
+from coretools.sandbox.roots import Roots, RootSpec
+from tests.confinement.random_tree import DENY
+top = Path({str(tmp_path)!r})
+(top / "here").mkdir()
+with Roots([RootSpec(str(top))], deny=DENY) as roots:
+    finder = MaskFinder(roots)
+    print(*finder.look().masked)
+    subprocess.run(["mount", "-t", "tmpfs", "none", top / "here"], check=True)
+    print(*finder.look().masked)
+    (top / "here/.env").touch()
+    print(*finder.look().masked)
+    subprocess.run(["umount", top / "here"], check=True)
+    print(*finder.look().masked)
+"""
+    assert in_namespaces("true", "-c", program) == ["", "", f"{tmp_path}/here/.env", ""]
+
+
+def test_events_that_were_lost(tmp_path: Path) -> None:
+    """confinement-26: when more directories changed than the kernel keeps events for, all are listed again."""
+    with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
+        # Each directory that changes is two events: its change, and the end of its watch.
+        count = int(file.read()) // 2 + 100
+    if count > 10_000:
+        pytest.skip("this system keeps too many events")
+    for number in range(count):
+        (tmp_path / str(number)).mkdir()
+    with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
+        finder = MaskFinder(roots)
+        assert finder.look().masked == ()
+        for number in range(count):
+            (tmp_path / str(number) / "file").touch()
+        # The event of this one, the last, is among those that are lost.
+        (tmp_path / str(count - 1) / ".env").touch()
+        assert finder.look().masked == (f"{tmp_path}/{count - 1}/.env",)
+        finder.close()
+
+
+def test_a_scan_in_pieces(tmp_path: Path) -> None:
+    """confinement-26: one that was given up half-way is gone on with by the next one."""
+    for number in range(30):
+        (tmp_path / f"{number}/deep").mkdir(parents=True)
+        (tmp_path / f"{number}/deep/.env").touch()
+    with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
+        finder = MaskFinder(roots)
+        finder.begin()
+        assert finder.go_on(0) is None
+        (tmp_path / ".env").touch()
+        assert len(finder.look().masked) == 31
+        finder.close()
+
+
+def test_handles_are_given_back(tmp_path: Path) -> None:
+    """confinement-26: a finder holds two, whatever it watches."""
+    before = len(os.listdir("/proc/self/fd"))
+    with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
+        finder = MaskFinder(roots)
+        finder.look()
+        assert len(os.listdir("/proc/self/fd")) == before + 3
+        finder.close()
+    assert len(os.listdir("/proc/self/fd")) == before
