@@ -352,30 +352,35 @@ def test_only_so_many_are_remembered(world: World, checkouts: Checkouts) -> None
     assert not holds(checkouts)
 
 
-@pytest.mark.parametrize("trap", [*PROGRAMS, *OUTER_PROGRAMS], ids=lambda trap: trap.name)
-async def test_a_program_that_is_named_after_the_look_does_not_run(world: World, trap: Trap) -> None:
+async def test_a_program_that_is_named_after_the_look_does_not_run(tmp_path: Path) -> None:
     """repository-35, repository-12, repository-15"""
-    async with world.tools() as tools:
-        await _status_until_remembered(world, tools)
-        trap.lay(world)
-        before = snapshot(world)
-        said = "\n".join(await _read(tools))
-    assert snapshot(world) == before
-    assert SECRET not in said
-    if not trap.name.endswith("hooks of the repository"):  # told by git_commit alone
-        assert trap.tells in said
+    for trap, world in _for_each((*PROGRAMS, *OUTER_PROGRAMS), tmp_path):
+        async with world.tools() as tools:
+            await _status_until_remembered(world, tools)
+            trap.lay(world)
+            before = snapshot(world)
+            said = "\n".join(await _read(tools))
+        assert snapshot(world) == before, trap.name
+        assert SECRET not in said, trap.name
+        if not trap.name.endswith("hooks of the repository"):  # told by git_commit alone
+            assert trap.tells in said, trap.name
 
 
-@pytest.mark.parametrize("trap", [*REDIRECTIONS, *OUTER_REDIRECTIONS], ids=lambda trap: trap.name)
-async def test_what_leads_out_after_the_look_is_refused(world: World, trap: Trap) -> None:
+async def test_what_leads_out_after_the_look_is_refused(tmp_path: Path) -> None:
     """repository-35, repository-13"""
-    async with world.tools() as tools:
-        await _status_until_remembered(world, tools)
-        trap.lay(world)
-        before = snapshot(world)
-        said = await _read(tools)
-    assert snapshot(world) == before
-    assert all(text.startswith("git-refused: ") and trap.tells in text for text in said), said
+    for trap, world in _for_each((*REDIRECTIONS, *OUTER_REDIRECTIONS), tmp_path):
+        async with world.tools() as tools:
+            await _status_until_remembered(world, tools)
+            trap.lay(world)
+            before = snapshot(world)
+            said = await _read(tools)
+        assert snapshot(world) == before, trap.name
+        assert all(text.startswith("git-refused: ") and trap.tells in text for text in said), (trap.name, said)
+
+
+def _for_each(traps: tuple[Trap, ...], top: Path) -> list[tuple[Trap, World]]:
+    """A world for each, all made at once: while the first is used, the others have settled."""
+    return [(trap, World(top / str(number)).filled()) for number, trap in enumerate(traps)]
 
 
 async def _read(tools: Repository) -> list[str]:
