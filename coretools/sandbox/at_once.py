@@ -121,13 +121,13 @@ def _signatures(opening: Callable[[int, str, int], int], directory: int, names: 
 
 
 @contextmanager
-def attempted(roots: Roots) -> Iterator[bool]:
+def attempted(roots: Roots, *, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
     """Whether it may be tried now. What took long is the last for a while."""
-    began = time.monotonic()
+    began = clock()
     try:
         yield can_read_at_once(roots) and began >= roots.at_once_from
     finally:
-        ended = time.monotonic()
+        ended = clock()
         if ended - began > LATE_SECONDS:
             roots.at_once_from = ended + PAUSE_SECONDS
 

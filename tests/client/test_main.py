@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,13 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "README.md").write_text("# Sample\nhello\n")
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=tmp_path, check=True)
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     (tmp_path / "README.md").write_text("# Sample\nhello there\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    with chdir(tmp_path):
+        yield tmp_path
 
 
 def typed(*words: str) -> int:

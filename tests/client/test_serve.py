@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -218,14 +218,16 @@ def test_names_have_the_separator_of_those_who_agree_on_one(
         assert name in [one["name"] for one in peer.ask("tools/list")["result"]["tools"]]
 
 
-def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None:
     """api-9: an installed program does not look here; the sentence says what would work."""
     (tmp_path / "ours_here").mkdir()
     (tmp_path / "ours_here" / "server.py").write_text("import no_such_module_at_all\n")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadSetting, match=r"write \./ours_here/server\.py:registry, or set PYTHONPATH=\."):
+    with (
+        chdir(tmp_path),
+        pytest.raises(BadSetting, match=r"write \./ours_here/server\.py:registry, or set PYTHONPATH=\."),
+    ):
         load("ours_here.server:registry")
-    with pytest.raises(BadSetting, match=r"No module named 'no_such_module_at_all'$"):
+    with chdir(tmp_path), pytest.raises(BadSetting, match=r"No module named 'no_such_module_at_all'$"):
         load("./ours_here/server.py:registry")
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from coretools.client.tokens import FILE_VARIABLE, expiry
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.serving.web.auth.hashed_tokens import entry_of, read_tokens
 from tests.serving.peer import TREE
+from tests.variables import variables
 
 Captured = pytest.CaptureFixture[str]
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.delenv(FILE_VARIABLE, raising=False)
-    return str(tmp_path / "tokens.json")
+def file(tmp_path: Path) -> Iterator[str]:
+    with variables(**{FILE_VARIABLE: None}):
+        yield str(tmp_path / "tokens.json")
 
 
 def typed(*words: str) -> int:
@@ -96,15 +98,13 @@ def test_revoke_takes_an_id_or_a_name(file: str, capsys: Captured) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_the_variable_of_the_server_names_the_file(
-    file: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_of_the_server_names_the_file(file: str, capsys: Captured) -> None:
     """auth-8: a flag wins over it; without either it is asked for."""
     assert typed("list") == 78
     assert f"--file FILE, or {FILE_VARIABLE}" in capsys.readouterr().err
-    monkeypatch.setenv(FILE_VARIABLE, file)
-    assert typed("create", "--name", "ci") == 0
-    assert typed("create", "--name", "ci", "--file", f"{file}.other") == 0
+    with variables(**{FILE_VARIABLE: file}):
+        assert typed("create", "--name", "ci") == 0
+        assert typed("create", "--name", "ci", "--file", f"{file}.other") == 0
     assert len(read_tokens(file)[0]) == len(read_tokens(f"{file}.other")[0]) == 1
 
 

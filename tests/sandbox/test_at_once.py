@@ -1,16 +1,18 @@
 """Reading without waiting: what it gives is what the ordinary way gives, and it gives nothing else."""
 
+import math
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from coretools.errors import CoreError
-from coretools.sandbox.at_once import LATE_SECONDS, MOST_BYTES, PAUSE_SECONDS, can_read_at_once, read_at_once
+from coretools.sandbox.at_once import LATE_SECONDS, MOST_BYTES, PAUSE_SECONDS, attempted, can_read_at_once, read_at_once
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.reading import read_bytes
 from coretools.sandbox.roots import Roots, RootSpec
@@ -109,12 +111,10 @@ LEFT: list[Callable[[World], str]] = [
 
 
 @pytest.mark.parametrize("made", LEFT)
-def test_what_is_not_plain_is_left_to_the_ordinary_way(
-    world: World, made: Callable[[World], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_plain_is_left_to_the_ordinary_way(world: World, made: Callable[[World], str]) -> None:
     """sandbox-28, sandbox-1, sandbox-7: nothing is given, nothing is raised, no descriptor stays."""
-    monkeypatch.chdir(Path.cwd())  # a socket is bound from within its directory: its path may be too long
-    path = made(world)
+    with chdir(Path.cwd()):  # a socket is bound from within its directory: its path may be too long
+        path = made(world)
     before = descriptors()
     assert at_once(world.roots, path) is None
     assert descriptors() == before
@@ -136,13 +136,14 @@ def test_what_the_operator_refuses_is_left(world: World) -> None:
         assert at_once(roots, "dir/sub/deep.txt") == b"deep"
 
 
-def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
     """sandbox-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
     now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
-    monkeypatch.setattr("coretools.sandbox.at_once.time.monotonic", lambda: next(now))
-    assert at_once(world.roots, "plain.txt") == b"plain"
+    for tried in (True, False, True):
+        with attempted(world.roots, clock=lambda: next(now)) as may_try:
+            assert may_try is tried
+    world.roots.at_once_from = math.inf
     assert at_once(world.roots, "plain.txt") is None
-    assert at_once(world.roots, "plain.txt") == b"plain"
 
 
 def test_a_root_that_is_gone_is_left(world: World) -> None:

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,10 @@ def test_everything_has_its_kind(handle: int) -> None:
     assert inside.odd(handle, "nothing") is None
 
 
-def test_a_socket_has_its_kind(handle: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
     """repository-13: git's own monitor leaves one in its directory."""
-    monkeypatch.chdir(tmp_path)  # the path of a socket is at most 107 bytes long
-    with socket.socket(socket.AF_UNIX) as listener:
+    # The path of a socket is at most 107 bytes long.
+    with chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
     assert inside.kind(handle, "s") == "socket"
     assert inside.kinds(handle)["s"] == "socket"

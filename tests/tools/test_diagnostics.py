@@ -5,8 +5,6 @@ import platform
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from coretools import __version__
 from coretools.confinement.domain import Domains
 from coretools.process.environment import child_environment
@@ -16,6 +14,7 @@ from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
 from coretools.tools.network import Network
+from tests.variables import variables
 
 
 async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: dict[str, str]) -> DiagnosticsReport:
@@ -88,9 +87,9 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
     assert report.roots
 
 
-async def test_no_value_of_the_environment_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_value_of_the_environment_is_shown(tmp_path: Path) -> None:
     """ci-18: not of the server's, not of the children's."""
-    monkeypatch.setenv("API_TOKEN", "swordfish-of-the-server")
     told = {**environment(), "GIT_TOKEN": "swordfish-of-the-children"}
-    report = await diagnosed(RootSpec(str(tmp_path)), environment=told)
+    with variables(API_TOKEN="swordfish-of-the-server"):
+        report = await diagnosed(RootSpec(str(tmp_path)), environment=told)
     assert "swordfish" not in report.text() + report.model_dump_json()

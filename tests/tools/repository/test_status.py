@@ -11,6 +11,7 @@ from coretools.registry import Registry
 from coretools.sandbox.roots import RootSpec
 from coretools.settings import Limits
 from tests.tools.repository.world import World
+from tests.variables import variables
 
 
 async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
@@ -246,19 +247,19 @@ async def test_references_kept_as_reftable_are_read(tmp_path: Path) -> None:
         assert (await tools.git_status("work")).branch == "main"
 
 
-async def test_the_server_s_own_git_variables_are_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_s_own_git_variables_are_not_obeyed(tmp_path: Path) -> None:
     """repository-19: a server started from a hook has a GIT_DIR; its tools don't care."""
     world = World(tmp_path).filled()
     other = World(tmp_path / "other").created()
     program = world.program()
-    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"):
-        monkeypatch.setenv(name, str(other.git_dir))
-    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(program))
-    world.environment.update({name: value for name, value in os.environ.items() if name.startswith("GIT_")})
-    async with world.tools() as tools:
-        assert (await tools.git_status("work")).text().splitlines()[0] == "branch main"
-        assert (await tools.git_current_branch("work")).text() == "main"
-        assert "+unstaged" in (await tools.git_diff("work")).text()
+    names = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+    own = {**dict.fromkeys(names, str(other.git_dir)), "GIT_EXTERNAL_DIFF": str(program)}
+    world.environment.update(own)
+    with variables(**own):
+        async with world.tools() as tools:
+            assert (await tools.git_status("work")).text().splitlines()[0] == "branch main"
+            assert (await tools.git_current_branch("work")).text() == "main"
+            assert "+unstaged" in (await tools.git_diff("work")).text()
     assert not world.marker.exists()
 
 
