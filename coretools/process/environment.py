@@ -4,6 +4,7 @@ Pure. A list of what to take out would miss the next token's name; what is not n
 """
 
 import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,15 @@ NAMES = frozenset(
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What shells can set (POSIX, XBD 3.216 "Name")."""
+
+
+def own_name() -> dict[str, str]:
+    """USER and LOGNAME of the server's user: servers that no login started have neither, and programs expect them."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return {}
+    return {"USER": name, "LOGNAME": name}
 
 
 def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> dict[str, str]:

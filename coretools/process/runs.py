@@ -26,6 +26,12 @@ from coretools.settings import Limits
 
 logger = logging.getLogger(__name__)
 
+RUN = "CORETOOLS_RUN"
+"""Variable by which the processes of a run are found: its id."""
+
+BUFFERING = {"PYTHONUNBUFFERED": "1"}
+"""For what is read while it runs: Python keeps what it prints to a pipe for itself until there are 8 KiB of it."""
+
 LOOK_SECONDS = 15.0
 """Between two looks for runs that nobody touches any more."""
 
@@ -91,6 +97,11 @@ class Run:
         self.calls = 0
         """Calls that wait for it now."""
         self.screen = Screen(order.terminal) if order.terminal is not None else None
+
+    @property
+    def marker(self) -> bytes:
+        """What the environment of its processes has."""
+        return f"{RUN}={self.id}".encode()
 
     @property
     def is_alive(self) -> bool:
@@ -315,7 +326,8 @@ class Runs:
     async def _carry(self, run: Run, cwd: Directory, order: Order) -> None:
         try:
             with cwd:
-                mine = replace(order, recorder=run, halt=run.halt, keep_bytes=0)
+                environment = {**BUFFERING, **order.environment, RUN: run.id}
+                mine = replace(order, recorder=run, halt=run.halt, keep_bytes=0, environment=environment)
                 run.completed = await self._runner.run(run.argv, cwd=cwd, order=mine)
         except CoreError as error:
             run.error = error

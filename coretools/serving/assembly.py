@@ -18,7 +18,7 @@ from coretools.graph import Graph
 from coretools.handles import HERE, Handles
 from coretools.joining import join
 from coretools.offer import Selection, require_known, selection_of, surfaces_of
-from coretools.process.environment import child_environment
+from coretools.process.environment import child_environment, own_name
 from coretools.process.keeper import Keeper
 from coretools.process.runner import Runner
 from coretools.process.runs import Runs
@@ -188,7 +188,7 @@ def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
     """What every child gets of the server's environment, and who commits."""
     passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
-    return {**child_environment(environment, passed=passed), **author}
+    return {**own_name(), **child_environment(environment, passed=passed), **author}
 
 
 def _spec(text: str, *, read_only: bool) -> RootSpec:

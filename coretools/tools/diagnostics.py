@@ -44,6 +44,10 @@ MISSING = {
 """What it means for a caller that a protection is not in force."""
 
 
+OTHERS = "no other of the server's (NODE_ENV, EDITOR, ...) unless the operator names it with --pass-env"
+"""What is said of the variables that are not passed."""
+
+
 class DiagnosticsReport(Result):
     """The state of the server, for people and models."""
 
@@ -55,6 +59,8 @@ class DiagnosticsReport(Result):
     """How commands are held: `full`, `landlock` or `none`."""
     network: str
     """Whether commands may use the network, and who decides."""
+    environment: list[str]
+    """Names of the server's variables that commands have."""
     missing_tiers: dict[str, str]
     """Stronger tiers, and why they can't be had here."""
     protections: dict[str, bool]
@@ -72,6 +78,7 @@ class DiagnosticsReport(Result):
             f"paths resolved by: {self.resolver}",
             f"commands are held in tier: {self.tier}",
             f"network: {self.network}",
+            f"variables that commands have: {', '.join(self.environment)}; {OTHERS}",
             *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
@@ -106,6 +113,7 @@ class Diagnostics:
             resolver=self._roots.resolver,
             tier=holding.tier,
             network=self._network.state(holding.tier),
+            environment=sorted(self._runner.environment),
             missing_tiers=dict(holding.missing),
             protections=self._protections(holding),
             polled=list(holding.polled),

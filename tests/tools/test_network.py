@@ -1,5 +1,7 @@
 """That the network is denied to commands is said where it matters (docs/specs/ci.md)."""
 
+import getpass
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,3 +151,21 @@ def test_the_words_of_programs_that_are_not_here_are_known(output: str) -> None:
     ending = Ending(argv=("x",), tier="full", failed=True, output=output)
     assert Network("deny").explanation(ending) is not None
     assert Network("allow").explanation(ending) is None
+
+
+def test_the_variables_of_commands_are_named_and_have_a_user(tmp_path: Path) -> None:
+    """ci-18, process-3: what is not passed is said, and that it can be; USER is there where no login set it."""
+    given = {"EDITOR": "planted-editor", "NODE_ENV": "production", "GIVEN": "planted-value"}
+    with peer(tmp_path, "--pass-env", "GIVEN", environment=given) as client:
+        client.start_session()
+        said = text_of(client.call("get_diagnostics"))
+        line = next(line for line in said.split("\n") if line.startswith("variables that commands have: "))
+        names = line.removeprefix("variables that commands have: ").partition(";")[0].split(", ")
+        assert {"GIVEN", "PATH", "USER", "LOGNAME"} <= set(names)
+        assert "EDITOR" not in names
+        assert "NODE_ENV" not in names
+        assert "--pass-env" in line
+        assert "planted" not in said
+        result = text_of(client.call("run_command", command="sh -c 'echo $USER-$LOGNAME-$NODE_ENV-$GIVEN'"))
+    name = os.environ.get("USER") or getpass.getuser()
+    assert result == f"{name}-{os.environ.get('LOGNAME') or name}--planted-value"

@@ -23,6 +23,9 @@ LINE_BYTES = 8 * 1024
 MATCH_SECONDS = 1.0
 """Given to one piece; an ordinary pattern takes a thousandth of it."""
 
+_RETURN = "\u240d"
+"""A carriage return, made visible."""
+
 
 class Matcher:
     """One pattern, looked for in one run from its mark on. Remembers how far it looked."""
@@ -66,6 +69,9 @@ class Matcher:
         text = plain(data.decode("utf-8", "replace"))
         try:
             found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
+            if found is None and self._run.terminal is not None:
+                text = "\n".join(map(_shown, text.split("\n")))
+                found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
         except TimeoutError:
             raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
         if found is None:
@@ -78,3 +84,11 @@ class Matcher:
             if position == 0:
                 return len(data)
         return position
+
+
+def _shown(line: str) -> str:
+    """A line as a terminal shows it: what stands behind a return to its start covers it, blanks at the end are none."""
+    covered = ""
+    for part in line.split(_RETURN):
+        covered = part + covered[len(part) :]
+    return covered.rstrip()

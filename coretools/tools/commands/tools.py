@@ -42,7 +42,7 @@ from coretools.tools.commands.report import (
 )
 from coretools.tools.commands.results import CommandResult
 from coretools.tools.commands.starting import open_to_start, timeout
-from coretools.tools.commands.waiting import Pulse, Until, wait
+from coretools.tools.commands.waiting import PortWatch, Pulse, Until, wait
 from coretools.tools.explanations import NONE, Explanations
 
 _THREADS = 4
@@ -136,21 +136,29 @@ class Commands:
         *,
         seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30,
         pattern: str = "",
+        port: Annotated[int | None, Field(ge=1, le=65535)] = None,
         quiet_seconds: Seconds = None,
         call: Call = _NOBODY,
     ) -> RunReport:
-        """Wait until a run ends, prints what the regular expression matches, or is quiet. Shows new output."""
+        """Wait until a run ends, prints what the regular expression matches, listens on a port, or is quiet.
+
+        Shows new output.
+        """
         found = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
         matcher = Matcher(pattern, found, self._limiter) if pattern else None
-        until = Until(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher)
+        watch = None if port is None else PortWatch(found, port, self._limiter)
+        until = Until(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
         came = await wait(found, until, Pulse(found, call, total=seconds))
         self._runs.touch(found)
         said = {
             "exit": "",
             "pattern": f"matched: {matcher.line if matcher else ''}",
+            "port": f"listens on port {port}",
             "quiet": f"quiet for {quiet_seconds or 0:g} s",
-            "time": f"nothing of it within {seconds:g} s" if pattern or quiet_seconds else f"{seconds:g} s are over",
+            "time": f"nothing of it within {seconds:g} s"
+            if pattern or port or quiet_seconds
+            else f"{seconds:g} s are over",
         }
         return self._report(found, said=said[came], shown=await self._news(found), kind=came)
 

@@ -2,23 +2,47 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
 
 from coretools.call import Call
+from coretools.process.listening import is_listening
 from coretools.process.runs import Run
 from coretools.tools.ci.output import plain
 from coretools.tools.commands.matching import Matcher
 
-Came = Literal["exit", "pattern", "quiet", "time"]
+Came = Literal["exit", "pattern", "port", "quiet", "time"]
 """What came first."""
 
 PULSE_SECONDS = 1.0
 """Between two notes of progress."""
 
+PORT_SECONDS = 0.1
+"""Between two looks at what a run listens on; a look reads the environment of every process of the machine."""
+
 LINE_CHARACTERS = 200
 """Shown of the last line."""
+
+
+class PortWatch:
+    """Looks whether a run listens on a port, not more often than every `PORT_SECONDS`, in a worker thread."""
+
+    def __init__(self, run: Run, port: int, limiter: CapacityLimiter) -> None:
+        self._look = partial(is_listening, run.marker, port)
+        self._limiter = limiter
+        self._next = 0.0
+
+    async def is_open(self) -> bool:
+        """Whether it does, as far as it is time to look again."""
+        if anyio.current_time() < self._next:
+            return False
+        found = await anyio.to_thread.run_sync(self._look, limiter=self._limiter)
+        self._next = anyio.current_time() + PORT_SECONDS
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +53,7 @@ class Until:
     quiet_seconds: float | None = None
     """Silence, counted from the start of the wait at the earliest."""
     matcher: Matcher | None = None
+    port: PortWatch | None = None
 
 
 class Pulse:
@@ -87,21 +112,31 @@ async def wait(run: Run, until: Until, pulse: Pulse) -> Came:
 async def _look(run: Run, until: Until, began: float) -> tuple[Came | None, float]:
     """What has come, or when to look again at the latest."""
     was_alive = run.is_alive
-    if until.matcher is not None and await until.matcher.has_matched():
-        return "pattern", 0.0
+    met = await _met(until, was_alive=was_alive)
+    if met is not None:
+        return met, 0.0
     now = anyio.current_time()
     deadline = began + until.seconds
     if until.matcher is not None and until.matcher.is_behind and now < deadline:
         return None, now
     if not was_alive:
         return "exit", 0.0
-    moment = deadline
+    moment = deadline if until.port is None else min(deadline, now + PORT_SECONDS)
     if until.quiet_seconds is not None:
         quiet_at = max(began, run.last_output) + until.quiet_seconds
         if now >= quiet_at:
             return "quiet", 0.0
         moment = min(moment, quiet_at)
     return ("time", 0.0) if now >= deadline else (None, moment)
+
+
+async def _met(until: Until, *, was_alive: bool) -> Came | None:
+    """What of it the program has done by now."""
+    if until.matcher is not None and await until.matcher.has_matched():
+        return "pattern"
+    if until.port is not None and was_alive and await until.port.is_open():
+        return "port"
+    return None
 
 
 def last_line(run: Run) -> str:

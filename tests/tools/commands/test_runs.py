@@ -1,5 +1,7 @@
 """The run tools with real children: what a call may do with a command that is still running (docs/specs/runs.md)."""
 
+import shlex
+import socket
 import sys
 from pathlib import Path
 
@@ -375,3 +377,66 @@ async def test_a_command_on_a_terminal_that_ends_within_its_call_shows_its_scree
         result = await world.commands.run_command("sh -c 'test -t 0 && test -t 1 && cat; exit 5'", terminal="20x5")
         assert result.text() == "[exit code 5]"
         assert "TERM=linux" in (await world.commands.run_command("env", terminal="40x90")).text()
+
+
+SERVER = "import http.server, sys; http.server.test(port=0, bind='127.0.0.1')"
+LATE = """\
+import socket, sys, time
+one = socket.socket()
+one.bind(("127.0.0.1", 0))
+print("bound", one.getsockname()[1])
+input()
+one.listen()
+input()
+"""
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "not held"])
+async def test_what_python_prints_is_there_when_it_is_printed(tmp_path: Path, *, is_held: bool) -> None:
+    """runs-23: without a flag of its own, as `python3 -m http.server`."""
+    async with commands_in(tmp_path, is_held=is_held) as commands:
+        run = await started(commands, f'{sys.executable} -c "{SERVER}"')
+        result = await commands.wait_run(run, seconds=LONG, pattern="Serving HTTP")
+        assert result.facts()["kind"] == "pattern", result.text()
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["held", "not held"])
+async def test_a_wait_for_a_port_ends_when_the_run_listens_there(tmp_path: Path, *, is_held: bool) -> None:
+    """runs-24: not when it is bound only, and nobody connects to it."""
+    (tmp_path / "late.py").write_text(LATE)
+    async with commands_in(tmp_path, is_held=is_held) as commands:
+        run = await started(commands, f"{sys.executable} late.py", stdin="")
+        bound = await commands.wait_run(run, seconds=LONG, pattern=r"bound \d+")
+        port = int(bound.headline.rpartition(" ")[2])
+        early = await commands.wait_run(run, seconds=0.2, port=port)
+        assert early.facts()["kind"] == "time"
+        await commands.write_run(run, "go\n")
+        opened = await commands.wait_run(run, seconds=LONG, port=port)
+        assert opened.facts()["kind"] == "port"
+        assert f"listens on port {port}" in opened.text()
+        await commands.write_run(run, "go\n")
+        assert (await commands.wait_run(run, seconds=LONG, port=port)).facts()["kind"] == "exit"
+
+
+async def test_the_port_of_another_is_not_that_of_the_run(tmp_path: Path) -> None:
+    """runs-24: a server that was there before."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        async with commands_in(tmp_path) as commands:
+            run = await started(commands, FOREVER)
+            result = await commands.wait_run(run, seconds=0.2, port=other.getsockname()[1])
+            assert result.facts()["kind"] == "time"
+
+
+@pytest.mark.parametrize("pattern", [">>>$", "^>>>$", ">>> $"])
+async def test_a_prompt_on_a_terminal_is_found_as_it_is_shown(tmp_path: Path, pattern: str) -> None:
+    """runs-15: the screen leaves blanks at the end of a line out; who adds them finds it too."""
+    async with world_in(tmp_path, is_held=True) as world:
+        await world.runner.prepare()
+        if not world.runner.has_terminals:
+            pytest.skip("needs terminals")
+        script = "printf 'busy\\r>>> '; read line"
+        result = await world.commands.run_command(shlex.join(["sh", "-c", script]), terminal="60x10", wait_seconds=0)
+        run = str(result.facts()["run"])
+        found = await world.commands.wait_run(run, seconds=LONG, pattern=pattern)
+        assert found.facts()["kind"] == "pattern"
+        assert found.output.split("\n")[0] == ">>>"
