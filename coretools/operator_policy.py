@@ -47,6 +47,10 @@ class CommandPolicy:
     rules: tuple[CommandRule, ...] = ()
 
 
+CONTAINER_PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only by the operator's word
+"""Directories of a container that commands of its one server share with nobody else."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfinementPolicy:
     """How commands are confined. Sizes in bytes."""
@@ -60,6 +64,8 @@ class ConfinementPolicy:
     """Absolute paths that commands may read beside the roots and the system's own directories."""
     writable: tuple[str, ...] = ()
     """Absolute paths that commands may read and change beside the roots."""
+    own_container: bool = False
+    """Whether the server has a container to itself, whose `CONTAINER_PLACES` and terminals are the commands'."""
     memory_bytes: int | None = None
     """Address space of each process. None: the server's own default."""
     file_bytes: int | None = None

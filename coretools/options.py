@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from coretools.author import Author, read_author
 from coretools.errors import BadSetting
-from coretools.operator_policy import ACCESSES, TIERS, OperatorPolicy
-from coretools.policy_file import policy_path, read_policy
+from coretools.operator_policy import ACCESSES, CONTAINER_PLACES, TIERS, OperatorPolicy
+from coretools.policy_file import policy_path, read_policy, require_out_of_reach
 from coretools.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
 
 TRUE = frozenset({"1", "true", "yes", "on"})
@@ -53,6 +53,12 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name the operator's file and change what it says."""
     parser.add_argument("--policy", metavar="FILE", help="the operator's file [~/.config/coretools/policy.toml]")
+    parser.add_argument(
+        "--own-container",
+        action="store_true",
+        default=None,
+        help="the server has this container to itself: commands get its /tmp, /dev/shm and terminals",
+    )
     parser.add_argument("--network", choices=ACCESSES, help="whether commands get a network [deny]")
     parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands run")
     parser.add_argument(
@@ -108,6 +114,9 @@ def policy_from(
     network = _one_of(ACCESSES, options.network, environment, "CORETOOLS_NETWORK")
     tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
     unconfined, redacted = confinement.allow_unconfined, policy.redact_output
+    own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
+    if own and path is not None:
+        require_out_of_reach(path, CONTAINER_PLACES)
     return replace(
         policy,
         confinement=replace(
@@ -117,6 +126,7 @@ def policy_from(
             allow_unconfined=_switch(
                 options.allow_unconfined, environment, "CORETOOLS_ALLOW_UNCONFINED", default=unconfined
             ),
+            own_container=own,
         ),
         redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),
     )

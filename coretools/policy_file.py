@@ -156,13 +156,14 @@ def _rule(table: "_Table") -> CommandRule:
 
 def _confinement(table: "_Table", environment: Mapping[str, str]) -> ConfinementPolicy:
     numbers = ("memory_bytes", "file_bytes", "processes")
-    table.require_known("require", "allow_unconfined", "network", "readable", "writable", *numbers)
+    table.require_known("require", "allow_unconfined", "network", "readable", "writable", "own_container", *numbers)
     return ConfinementPolicy(
         require=table.choice("require", TIERS),
         allow_unconfined=table.switch("allow_unconfined", default=False),
         network=table.choice("network", ACCESSES) or "deny",
         readable=table.paths("readable", environment),
         writable=table.paths("writable", environment),
+        own_container=table.switch("own_container", default=False),
         memory_bytes=table.number("memory_bytes"),
         file_bytes=table.number("file_bytes"),
         processes=table.number("processes"),

@@ -9,10 +9,10 @@ import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coretools.confinement import grants, landlock, seccomp, view
+from coretools.confinement import grants, landlock, machine, seccomp, view
 from coretools.confinement.grants import Grant
 from coretools.confinement.masks import Masks
-from coretools.operator_policy import ConfinementPolicy
+from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
 from coretools.sandbox.roots import Root, Roots
 
 TIERS = ("full", "landlock", "none")
@@ -23,10 +23,14 @@ FILE_BYTES = 2 * 1024**3
 PROCESSES = 512
 """Processes of one command at once, unless the operator says otherwise."""
 _MEMORY_SHARE = 0.75
-"""Of the machine's memory, for the data of one process, unless the operator says otherwise."""
+"""Of the memory of the machine or container, for the data of one process, unless the operator says otherwise."""
 _SHARED_MEMORY_BYTES = 1024**3
 _TASKS_FOR_EACH = 4
 """Processes and threads of all commands together, in terms of the most processes of one of them."""
+
+
+TERMINALS = ("/dev/ptmx", "/dev/pts")
+"""Where a program makes terminals, and where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,29 @@ class Commands:
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in view.DEVICES]
         if not in_view:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
-            return found
+            return [*found, *self._own_container(scratch)]
         # What the machine's own would let out is, in the view, the command's own.
         own = ("/tmp", "/var/tmp", "/dev/shm", *((self.home,) if self.hides_home else ()))  # noqa: S108
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
-        found += [Grant(path, landlock.DEVICE) for path in ("/dev/ptmx", "/dev/pts")]
+        found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]
+
+    def _own_places(self, scratch: Scratch) -> tuple[str, ...]:
+        """Directories of the container that are the commands' where the server has it to itself.
+
+        Not one in which the server has the temporary directories and homes of all its roles.
+        """
+        own = CONTAINER_PLACES if self.policy.own_container else ()
+        return tuple(
+            path for path in own if not os.path.realpath(scratch.path).startswith(f"{os.path.realpath(path)}/")
+        )
+
+    def _own_container(self, scratch: Scratch) -> list[Grant]:
+        """What a container's only server gives its commands of the container."""
+        if not self.policy.own_container:
+            return []
+        found = [Grant(path, landlock.RUN | landlock.CHANGE) for path in self._own_places(scratch)]
+        return found + [Grant(path, landlock.DEVICE) for path in TERMINALS]
 
     def _more(self) -> list[Grant]:
         """What the operator gives by name beside the system and the roots."""
@@ -154,7 +175,8 @@ class Commands:
 
     def socket_places(self, scratch: Scratch) -> tuple[str, ...]:
         """Directories beneath which commands reach Unix sockets where there is no view."""
-        granted = [*(root.path for root in self.roots), *self.policy.writable, scratch.temporary, scratch.home]
+        granted = [*(root.path for root in self.roots), *self.policy.writable, *self._own_places(scratch)]
+        granted += [scratch.temporary, scratch.home]
         return tuple(os.path.realpath(path) for path in granted)
 
     @property
@@ -170,7 +192,7 @@ class Commands:
     @property
     def memory_bytes(self) -> int:
         """Most memory for the data of one process; also for all commands together, where a control group bounds it."""
-        return self.policy.memory_bytes or int(_MEMORY_SHARE * _machine_memory_bytes())
+        return self.policy.memory_bytes or int(_MEMORY_SHARE * machine.memory_bytes())
 
     def limits(self, tier: str) -> list[tuple[int, int]]:
         """Limits of resources of every process of a command."""
@@ -216,7 +238,3 @@ def _is_bound(path: str) -> bool:
 
 def _directories(paths: Sequence[str]) -> list[str]:
     return [path for path in (os.path.realpath(given) for given in paths) if os.path.exists(path)]
-
-
-def _machine_memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

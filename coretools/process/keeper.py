@@ -28,7 +28,7 @@ from coretools.confinement.grants import Identities
 from coretools.confinement.masks import MaskFinder, Masks
 from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
 from coretools.errors import Unconfined
-from coretools.operator_policy import ConfinementPolicy
+from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
 from coretools.process.sockets import Watch
@@ -40,7 +40,7 @@ SLICE_SECONDS = 0.005
 """A long look for hidden files is cut into pieces of this length, and all that waits goes on in between. A thread must
 get the interpreter's lock back after each of its thousands of system calls; beside a busy loop that takes seconds."""
 
-FALLBACKS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
+FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
 """Where temporary files may lie when the usual place lies beneath a root."""
 
 DEFINITE = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
@@ -240,12 +240,18 @@ class Keeper:
         try:
             cell = await self._ready_cell(tier, masks)
         except CellFailed as error:
+            await to_thread.run_sync(self._wait_for_failed, limiter=self._limiter)
             if self.tier is None and error.number not in DEFINITE:
                 raise
             return str(error)
         self._cell, self._state, self._granted, self.tier = cell, masks, granted, tier
         self.missing.pop(tier, None)
         return None
+
+    def _wait_for_failed(self) -> None:
+        """Take the end of a spawner that could not carry out its orders."""
+        for cell in self._old[-1:]:
+            cell.wait()
 
     async def _replace(self, masks: Masks | None, granted: Identities) -> None:
         """The next cell; the old one stays for the commands that run in it."""
@@ -318,11 +324,15 @@ def _apart(roots: Roots, policy: ConfinementPolicy) -> str:
     """A directory for temporary files that no command can reach into, since they become commands' /tmp and home."""
     places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
     reachable = [root.path for root in roots] + [os.path.realpath(path) for path in policy.writable]
-    for place in places:
-        is_reachable = any(f"{place}/".startswith(f"{path}/") for path in reachable)
-        if not is_reachable and os.access(place, os.W_OK | os.X_OK):
-            return place
-    return f"{places[0]}/none-apart-from-the-roots"
+    apart = [
+        place
+        for place in places
+        if not any(f"{place}/".startswith(f"{path}/") for path in reachable) and os.access(place, os.W_OK | os.X_OK)
+    ]
+    # Where there is no other place, commands go without one of the container's instead.
+    shared = CONTAINER_PLACES if policy.own_container else ()
+    own = [place for place in apart if not any(f"{place}/".startswith(f"{path}/") for path in shared)]
+    return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
 
 
 def _made(scratch: Scratch) -> Scratch:

@@ -31,6 +31,7 @@ from coretools.sandbox.roots import Roots, RootSpec
 from coretools.serving.tasks import Tasks
 from coretools.settings import Asking, Limits, Settings
 from coretools.tools.ci.tools import Ci
+from coretools.tools.closed import Closed
 from coretools.tools.commands.tools import Commands
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.explanations import Explanations
@@ -64,6 +65,7 @@ class Assembly:
     domains: Domains
     tasks: Tasks
     network: Network
+    closed: Closed
 
     def extensions(self, asking: Asking) -> "tuple[Extension, ...]":
         """What is served beside the protocol's own methods: tasks and views."""
@@ -98,8 +100,8 @@ class Assembly:
             "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
             "which takes one program and its arguments, not shell text."
         )
-        lines.append(self.network.instruction(self.runner.tier))
-        return "\n".join(lines)
+        lines += [self.network.instruction(self.runner.tier), self.closed.instruction(self.runner.tier)]
+        return "\n".join(line for line in lines if line)
 
 
 def _rights(writable: bool) -> str:
@@ -146,9 +148,10 @@ async def assembled(
                 graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
                 graph.offer(LOCAL)  # what can't be offered ends the start
                 dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
-                network = Network(settings.policy.confinement.network)
+                confinement = settings.policy.confinement
+                states = Network(confinement.network), Closed(confinement)
                 yield Assembly(
-                    roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks, network
+                    roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks, *states
                 )
             finally:
                 await tasks.close()
@@ -173,14 +176,16 @@ def registry_of(
     registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
     network = Network(settings.policy.confinement.network)
-    explanations = Explanations(network.explanation)
+    closed = Closed(settings.policy.confinement)
+    explanations = Explanations(network.explanation, *closed.explanations())
     ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     commands = Commands(
         roots, runs, settings.limits, redactor=redactor, programs=runner.programs, explanations=explanations
     )
     registry.add_set("commands", commands)
-    registry.add_set("diagnostics", Diagnostics(roots, runner, settings.limits, domains=domains, network=network))
+    diagnostics = Diagnostics(roots, runner, settings.limits, domains=domains, network=network, closed=closed)
+    registry.add_set("diagnostics", diagnostics)
     return registry
 
 

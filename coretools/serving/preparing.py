@@ -15,7 +15,7 @@ def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
     protections = {**assembly.runner.protections, "git-confinement": assembly.domains.is_possible}
     missing = ", ".join(name for name, there in protections.items() if not there) or "none"
     logger.info(
-        "serving %s%s; profile %s%s; paths by %s; missing protections: %s",
+        "serving %s%s; profile %s%s; paths by %s; missing protections, those of commands apart: %s",
         f"{name}: " if name else "",
         roots,
         settings.profile,

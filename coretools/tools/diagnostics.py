@@ -20,6 +20,7 @@ from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
 from coretools.tools.ci.output import plain
+from coretools.tools.closed import Closed
 from coretools.tools.network import Network
 
 PACKAGES = ("mcp", "pydantic", "anyio", "GitPython")
@@ -43,6 +44,8 @@ MISSING = {
 }
 """What it means for a caller that a protection is not in force."""
 
+WITHOUT_VIEW = "needs tier full: a command can read denied files beneath the roots"
+
 
 OTHERS = "no other of the server's (NODE_ENV, EDITOR, ...) unless the operator names it with --pass-env"
 """What is said of the variables that are not passed."""
@@ -61,6 +64,8 @@ class DiagnosticsReport(Result):
     """Whether commands may use the network, and who decides."""
     environment: list[str]
     """Names of the server's variables that commands have."""
+    closed: str
+    """What programs expect of any machine and commands lack in this tier; empty for nothing."""
     missing_tiers: dict[str, str]
     """Stronger tiers, and why they can't be had here."""
     protections: dict[str, bool]
@@ -79,6 +84,7 @@ class DiagnosticsReport(Result):
             f"commands are held in tier: {self.tier}",
             f"network: {self.network}",
             f"variables that commands have: {', '.join(self.environment)}; {OTHERS}",
+            *([f"closed to commands in this tier: {self.closed}"] if self.closed else []),
             *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
@@ -88,15 +94,18 @@ class DiagnosticsReport(Result):
         return "\n".join(lines)
 
     def _missing(self, name: str) -> str:
-        meaning = MISSING.get(name)
+        meaning = WITHOUT_VIEW if name == "deny-globs-in-view" and self.tier != "full" else MISSING.get(name)
         return f"{name}: missing ({meaning})" if meaning else f"{name}: missing"
 
 
 class Diagnostics:
     """Tools about the server itself."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains, network: Network) -> None:
+    def __init__(
+        self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains, network: Network, closed: Closed
+    ) -> None:
         self._network = network
+        self._closed = closed
         self._roots = roots
         self._runner = runner
         self._confined = Confined(runner, domains)
@@ -114,6 +123,7 @@ class Diagnostics:
             tier=holding.tier,
             network=self._network.state(holding.tier),
             environment=sorted(self._runner.environment),
+            closed=self._closed.state(holding.tier),
             missing_tiers=dict(holding.missing),
             protections=self._protections(holding),
             polled=list(holding.polled),

@@ -7,14 +7,18 @@ from pathlib import Path
 
 from coretools import __version__
 from coretools.confinement.domain import Domains
+from coretools.operator_policy import ConfinementPolicy
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
+from coretools.tools.closed import Closed
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
 from coretools.tools.network import Network
 from tests.variables import variables
+
+CLOSED = Closed(ConfinementPolicy())
 
 
 async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: dict[str, str]) -> DiagnosticsReport:
@@ -24,7 +28,7 @@ async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: 
         try:
             with closing(Domains()) as domains:
                 return await Diagnostics(
-                    roots, runner, limits, domains=domains, network=Network("deny")
+                    roots, runner, limits, domains=domains, network=Network("deny"), closed=CLOSED
                 ).get_diagnostics()
         finally:
             await runner.close()
@@ -79,7 +83,7 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
         try:
             with closing(Domains()) as domains:
                 report = await Diagnostics(
-                    roots, runner, limits, domains=domains, network=Network("deny")
+                    roots, runner, limits, domains=domains, network=Network("deny"), closed=CLOSED
                 ).get_diagnostics()
         finally:
             await runner.close()

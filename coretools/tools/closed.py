@@ -1,0 +1,100 @@
+"""What a tier closes that programs expect of any machine, in words: for instructions, diagnostics and results.
+
+Without a view there is no private `/dev/shm`, `/tmp` or set of terminals for commands, only the machine's. Programs
+report that as a permission that is missing; the explanations here name the cause, what works, and the option.
+"""
+
+import re
+from dataclasses import dataclass
+
+from coretools.operator_policy import ConfinementPolicy
+from coretools.tools.explanations import Ending, Explanation
+
+OPTION = (
+    "where the server has a container to itself the operator opens it with --own-container (CORETOOLS_OWN_CONTAINER=1;"
+    " own_container = true in [confinement] of the policy file)"
+)
+"""How these places are opened, for people and models."""
+
+_DENIED = r"(?:Permission denied|EACCES|Errno 13)"
+_ON_THE_LINE = r"[^\n]{0,160}"
+
+
+def _beside(what: str) -> re.Pattern[str]:
+    """A refusal and what it is about, in either order on one line."""
+    return re.compile(f"(?:{what}){_ON_THE_LINE}{_DENIED}|{_DENIED}{_ON_THE_LINE}(?:{what})", re.IGNORECASE)
+
+
+_SOCKETS = re.compile(
+    r"Address family not supported|Protocol not supported|\b(?:EAFNOSUPPORT|EPROTONOSUPPORT)\b", re.IGNORECASE
+)
+_UNIX_SOCKET = _beside(r"\.sock(?:et)?\b")
+_SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
+_TEMPORARY = _beside(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
+_TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:open|fork)pty\b|create window failed")
+_SIGNALS = re.compile(
+    r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What is closed in a tier, by the operator's policy."""
+
+    policy: ConfinementPolicy
+
+    def state(self, tier: str | None) -> str:
+        """What is closed, in one line; empty where nothing is."""
+        if tier != "landlock":
+            return ""
+        parts = [] if self.policy.network == "allow" else ["UDP and IPv6"]
+        parts += ["abstract and datagram Unix sockets", "Unix sockets outside the roots and $TMPDIR"]
+        if self.policy.own_container:
+            return ", ".join(parts)
+        return ", ".join([*parts, "semaphores and shared memory (/dev/shm), /tmp, terminals that programs make"])
+
+    def instruction(self, tier: str | None) -> str:
+        """What a model is told when it connects; empty where nothing is closed, or the tier is not known yet."""
+        closed = self.state(tier)
+        if not closed:
+            return ""
+        return f"Commands are held without a view of their own (tier landlock), in which these are closed: {closed}."
+
+    def explanations(self) -> tuple[Explanation, ...]:
+        """The causes, each for a command that met it."""
+        udp = "" if self.policy.network == "allow" else " over IPv4 on loopback"
+        open_places = "; there was none to be had here: is another directory than /tmp writable for the server?"
+        option = open_places if self.policy.own_container else f"; {OPTION}"
+        return (
+            _explained(
+                _SOCKETS,
+                f"in tier landlock commands have TCP{udp} and Unix stream sockets, and no other kind of socket; "
+                "--network allow, which is the operator's, opens UDP and IPv6",
+            ),
+            _explained(
+                _UNIX_SOCKET, "in tier landlock commands reach Unix sockets only beneath the roots and in $TMPDIR"
+            ),
+            _explained(
+                _SHARED_MEMORY,
+                f"semaphores and shared memory (/dev/shm) are closed to commands in tier landlock{option}",
+            ),
+            _explained(_TEMPORARY, f"the directory /tmp is closed to commands in tier landlock: use $TMPDIR{option}"),
+            _explained(
+                _TERMINALS,
+                "programs can't make terminals in tier landlock: run_command gives one with its argument "
+                f"`terminal`{option}",
+            ),
+            _explained(
+                _SIGNALS,
+                "a command can't signal processes of another run: stop_run ends a run",
+                tiers=("full", "landlock"),
+            ),
+        )
+
+
+def _explained(sign: re.Pattern[str], sentence: str, *, tiers: tuple[str, ...] = ("landlock",)) -> Explanation:
+    def explanation(ending: Ending) -> str | None:
+        is_met = ending.tier in tiers and ending.may_have_failed and sign.search(ending.output)
+        return sentence if is_met else None
+
+    return explanation
