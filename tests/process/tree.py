@@ -20,9 +20,9 @@ def opened(folder: str) -> Directory:
     return open_directory(Roots([RootSpec(folder)], deny=DenyRules(())), ".")
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something that other processes bring about."""
-    with anyio.fail_after(PATIENCE_SECONDS):
+    with anyio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110  # other processes set no event of ours
             await anyio.sleep(0.005)
 

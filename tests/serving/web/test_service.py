@@ -127,8 +127,7 @@ async def test_a_script_on_this_machine_is_never_told_to_come_later(tmp_path: Pa
             statuses: list[int] = []
 
             async def script() -> None:
-                for _ in range(30):
-                    statuses.append((await hand.call("read_file", path="a.txt")).status_code)
+                statuses.extend([(await hand.call("read_file", path="a.txt")).status_code for _ in range(30)])
 
             async with anyio.create_task_group() as tasks:
                 for _ in range(8):
