@@ -73,7 +73,8 @@ class Hidden(NamedTuple):
     """Absolute."""
     reason: str
     identity: tuple[int, ...]
-    """Of `inode_of`: a file that was made again has to be covered again, also when it got the old inode number."""
+    """Of `inode_of`: a file that was made again has to be covered again, also with the old inode number. Then size and
+    modification time of a file, which its cover has too."""
 
 
 _REALTIME_COARSE = 5
@@ -151,7 +152,8 @@ class HiddenFiles:
                 known = self._judge(root, suspect, identity)
             judged[key] = known
             if known.verdict.reason is not None:
-                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, known.inode or identity))
+                covered = (*(known.inode or identity[:2]), *identity[2:4])
+                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, covered))
         self._judged = judged
         return found
 

@@ -32,6 +32,10 @@ _TASKS_FOR_EACH = 4
 TERMINALS = ("/dev/ptmx", "/dev/pts")
 """Where a program makes terminals, and where they are."""
 
+GIT_BESIDE_COVERS = (("core.checkStat", "minimal"), ("core.trustctime", "false"))
+"""Have git tell changed files by size and time alone where some are hidden: the cover of one has those of the file, but
+another inode. A tracked file would look changed otherwise, and could not be read to find out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
@@ -202,14 +206,26 @@ class Commands:
         # In a user namespace of their own commands are counted apart (Linux 5.14); elsewhere all of the user's are.
         return [*limits, (resource.RLIMIT_NPROC, self.tasks)] if tier == "full" else limits
 
-    def variables(self, tier: str, scratch: Scratch) -> dict[str, str]:
-        """What is different in the environment of a confined command."""
+    def variables(self, tier: str, scratch: Scratch, *, has_covers: bool = False) -> dict[str, str]:
+        """What is different in the environment of a confined command; `has_covers`: files are hidden in its view."""
         if tier == "none":
             return {}
         tools = grants.home_variables(self.environment, self.home)
+        if has_covers:
+            tools |= _git_variables(self.environment)
         if tier == "full":
             return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}  # noqa: S108  # as above
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
+
+
+def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings of git behind those that the environment has already (git-config(1), GIT_CONFIG_COUNT)."""
+    text = environment.get("GIT_CONFIG_COUNT", "")
+    first = int(text) if text.isdecimal() else 0
+    found = {"GIT_CONFIG_COUNT": str(first + len(GIT_BESIDE_COVERS))}
+    for number, (key, value) in enumerate(GIT_BESIDE_COVERS, first):
+        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
 
 
 def commands_of(

@@ -258,8 +258,7 @@ def _mask(paths: Sequence[str], trees: Mapping[str, int]) -> None:
     for path in paths:
         with _found(path, trees) as place:
             if place is not None:
-                kind = "directory" if stat.S_ISDIR(os.fstat(place).st_mode) else "file"
-                _lay(_clone_of(f"{_BASE}/.hollow/{kind}"), place)
+                _lay(_clone_of(_hollow(os.fstat(place))), place)
 
 
 @contextmanager
@@ -302,6 +301,26 @@ def _hollows() -> None:
     os.mkdir(f"{_BASE}/.hollow", 0o755)
     os.mkdir(f"{_BASE}/.hollow/directory", 0o000)
     os.close(os.open(f"{_BASE}/.hollow/file", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o000))
+
+
+def _hollow(found: os.stat_result) -> str:
+    """What is laid over this: a closed directory, or a closed file of the same size and times.
+
+    By these git tells a file that was not changed (`plan.GIT_BESIDE_COVERS`), and so leaves it alone.
+    """
+    if stat.S_ISDIR(found.st_mode):
+        return f"{_BASE}/.hollow/directory"
+    if not found.st_size:
+        return f"{_BASE}/.hollow/file"
+    path = f"{_BASE}/.hollow/{found.st_dev}-{found.st_ino}"
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, found.st_mode & stat.S_IXUSR)
+    try:
+        with suppress(OSError):  # larger than this process may make files: then it shows as changed
+            os.ftruncate(handle, found.st_size)
+        os.utime(handle, ns=(found.st_atime_ns, found.st_mtime_ns))
+    finally:
+        os.close(handle)
+    return path
 
 
 def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan) -> None:

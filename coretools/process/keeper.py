@@ -146,7 +146,8 @@ class Keeper:
         """What is different in the environment of commands in this tier."""
         if self._commands is None or self.tier is None:
             return {}
-        return self._commands.variables(self.tier, self._scratch)
+        has_covers = self._state is not None and bool(self._state.hidden)
+        return self._commands.variables(self.tier, self._scratch, has_covers=has_covers)
 
     def refill(self) -> None:
         """Have commands waiting again; called when one has ended, so as not to be in its way."""

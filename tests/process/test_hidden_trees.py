@@ -1,5 +1,6 @@
 """Trees with hidden files in them: what commands can do to them, and what a tool does that commands can't."""
 
+import os
 import select
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from tests.serving.peer import Peer, peer
 
 CANARY = "TOKEN=canary-of-a-hidden-file"
 START_SECONDS = 30.0
+IDENTITY = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b"
 
 
 class World:
@@ -31,7 +33,15 @@ class World:
 def plant(root: Path) -> None:
     (root / "tree" / "deep").mkdir(parents=True)
     (root / "tracked").write_text("one\n")
-    for words in ("init -q .", "add tracked", "-c user.name=a -c user.email=a@b commit -qm first"):
+    for name in ("by-name.txt", "by-name.sh"):
+        (root / name).write_text(CANARY)
+        (root / name).chmod(0o755 if name.endswith(".sh") else 0o644)
+        os.utime(root / name, (10**9, 10**9))
+    for words in (
+        "init -q .",
+        "add tracked by-name.txt by-name.sh",
+        "-c user.name=a -c user.email=a@b commit -qm first",
+    ):
         subprocess.run(["git", *words.split()], cwd=root, check=True)
     for path in ("tree/.env", "tree/deep/.env", "tree/open"):
         (root / path).write_text(CANARY if ".env" in path else "open")
@@ -40,7 +50,7 @@ def plant(root: Path) -> None:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     plant(tmp_path)
-    with peer(tmp_path) as client:
+    with peer(tmp_path, "--deny", "by-name.*") as client:
         client.start_session()
         if "commands are held in tier: full" not in client.call("get_diagnostics")["content"][0]["text"]:
             pytest.skip("needs the view")
@@ -56,11 +66,24 @@ def test_a_tree_with_hidden_files_is_moved(world: World) -> None:
 
 def test_work_beside_hidden_files_is_stashed(world: World) -> None:
     """confinement-27: and comes back."""
-    said = world.sh(
-        "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b;"
-        "echo two >> tracked; git stash -q && cat tracked && git stash pop -q && cat tracked"
-    )
+    said = world.sh(f"{IDENTITY};echo two >> tracked; git stash -q && cat tracked && git stash pop -q && cat tracked")
     assert said == "one\none\ntwo"
+
+
+def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
+    """confinement-28: unchanged ones are no changes and in nobody's way, and changed ones are told by both."""
+    assert "by-name" not in world.call("git_status")
+    said = world.sh(
+        f"{IDENTITY}; cat by-name.*; set -e; git status --short --untracked=no;"
+        "echo two >> tracked; git commit -qam second; git reset -q --hard HEAD~1; git checkout -qb other;"
+        "echo three >> tracked; git stash -q; git stash pop -q; git status --short --untracked=no"
+    )
+    assert CANARY not in said
+    assert said.splitlines()[0] == " M tracked"
+    (world.root / "by-name.txt").write_text(f"{CANARY} and more")
+    assert " M by-name.txt" in world.sh("git status --short")
+    assert "by-name.txt" in world.call("git_status")
+    assert (world.root / "by-name.sh").read_text() == CANARY
 
 
 def test_a_tree_with_hidden_files_is_deleted_by_a_tool(world: World) -> None:
