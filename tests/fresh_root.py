@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.docker_profile import is_supported
@@ -24,7 +25,7 @@ SPACES = ("--mount", "--pid", "--fork", "--kill-child", "--propagation", "privat
 SCRIPT = """
 root=$1 packages=$2 work=$3 secrets=$4; shift 4
 mount -t tmpfs -o mode=0755 fresh "$root"
-mkdir -m 1777 "$root/tmp"; mount -t tmpfs -o mode=1777,nosuid,nodev tmp "$root/tmp"
+mkdir -m 1777 "$root/tmp"; mount -t tmpfs -o "nosuid,nodev,$TMP_OPTIONS" tmp "$root/tmp"
 mkdir "$root/work"; mount --bind "$work" "$root/work"
 show() { mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; mount -o remount,bind,ro "$root$1"; }
 for path in /usr $SHOWN; do show "$path"; done
@@ -40,9 +41,10 @@ mkdir "$root/dev"; mount -t tmpfs -o mode=0755 dev "$root/dev"
 for name in null zero full random urandom tty; do : >"$root/dev/$name"; mount --bind /dev/$name "$root/dev/$name"; done
 mkdir -m 1777 "$root/dev/shm"
 mount --bind -o ro "$secrets" "$root/run/secrets/coretools"
+[ -z "$CONFIG" ] || { mkdir "$root/run/config"; mount --bind -o ro "$CONFIG" "$root/run/config"; }
 mount -o remount,ro "$root"
 cd "$TREE"
-exec chroot "$root" /usr/bin/env -C "$TREE" "$PYTHON" -m tests.docker_profile --user 10001 -- "$@"
+exec chroot "$root" /usr/bin/env -C "$TREE" "$PYTHON" -m tests.docker_profile --user "$RUNS_AS" -- "$@"
 """
 
 
@@ -60,23 +62,41 @@ def missing() -> str:
     return f"no namespaces and mounts here: {done.stderr.strip()}" if done.returncode else ""
 
 
-def words_for(
-    argv: Sequence[str], environment: Mapping[str, str], *, at: Path, work: Path, secrets: Path, directory: str
-) -> tuple[list[str], dict[str, str]]:
-    """The command line that runs another one in a fresh root, made at an empty directory, and the variables it needs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mounted:
+    """What a container is started with."""
 
-    `work` and `secrets` are the directories that are mounted, the second for reading only.
-    """
+    at: Path
+    """An empty directory for its root."""
+    work: Path
+    secrets: Path
+    """For reading only."""
+    config: Path | None = None
+    """For reading only, at /run/config."""
+    tmp_options: str = "mode=1777"
+    user: int = 10001
+
+
+def words_for(
+    argv: Sequence[str], environment: Mapping[str, str], mounted: Mounted, *, directory: str
+) -> tuple[list[str], dict[str, str]]:
+    """The command line that runs another one in a fresh root, and the variables it needs."""
     packages = Path(sys.prefix).resolve()
     needed = {TREE, packages, Path(sys.base_prefix).resolve()}
     outermost = [path for path in needed if not any(path != one and path.is_relative_to(one) for one in needed)]
     words = [f"{name}={value}" for name, value in environment.items()]
     inside = ["/usr/bin/env", "-i", "-C", directory, *words, *argv]
-    script = [*("sh", "-eu", "-c", SCRIPT, "fresh_root"), *map(str, (at, packages, work, secrets))]
+    script = [
+        *("sh", "-eu", "-c", SCRIPT, "fresh_root"),
+        *map(str, (mounted.at, packages, mounted.work, mounted.secrets)),
+    ]
     outside = {
         "PATH": os.environ["PATH"],
         "SHOWN": " ".join(str(path) for path in outermost if not path.is_relative_to("/usr")),
         "TREE": str(TREE),
         "PYTHON": sys.executable,
+        "CONFIG": str(mounted.config or ""),
+        "TMP_OPTIONS": mounted.tmp_options,
+        "RUNS_AS": str(mounted.user),
     }
     return ["unshare", *SPACES, *script, *inside], outside

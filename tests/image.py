@@ -1,6 +1,7 @@
 """The Dockerfile as its builder reads it, by BuildKit's own parser; the compose file and the Kubernetes manifest."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,12 +77,22 @@ def last(target: str, command: str) -> Any:
     return [step for step in steps_of(target) if step.cmd == command][-1]
 
 
-def compose() -> dict[str, Any]:
-    """The compose file with the defaults of its variables in their places."""
+def compose(given: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The compose file with the values of its variables in their places: those given, else their defaults."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
-    loaded: dict[str, Any] = yaml.safe_load(text)
+    loaded: dict[str, Any] = _interpolated(yaml.safe_load(COMPOSE.read_text()), given or {})
     return loaded
+
+
+def _interpolated(value: Any, given: Mapping[str, str]) -> Any:
+    """As Compose does it: in what was parsed, so that nothing stays a text."""
+    if isinstance(value, dict):
+        return {key: _interpolated(inner, given) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_interpolated(inner, given) for inner in value]
+    if isinstance(value, str):
+        return re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: given.get(found[1]) or found[2], value)
+    return value
 
 
 def manifests() -> dict[str, Any]:

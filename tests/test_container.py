@@ -16,12 +16,15 @@ from typing import Any
 
 import pytest
 
+from coretools.author import read_author
 from coretools.confinement import grants
+from coretools.options import settings_from
 from coretools.redact import secret_values
 from coretools.serving.web.auth.exposure import require_safe
 from coretools.serving.web.auth.hashed_tokens import create_token, read_tokens
-from coretools.serving.web.config import VARIABLES, Config, read_config
+from coretools.serving.web.config import CONFIG_VARIABLE, VARIABLES, Config, read_config
 from coretools.serving.web.service import END_SECONDS
+from coretools.settings import Limits
 from tests.image import (
     COMPOSE,
     DOCKERFILE,
@@ -39,6 +42,7 @@ from tests.image import (
     steps_of,
     user,
 )
+from tests.serving.web.plans import options_of
 
 HOME = "/opt/coretools"
 """Where the server and its packages are."""
@@ -59,7 +63,17 @@ def seconds(text: str) -> float:
 
 
 def config_of(variables: Mapping[str, str]) -> Config:
-    return read_config(None, {**environment_of("http"), **variables}, {})
+    """The configuration that a server of the image finds with these variables, and with the file where they name it."""
+    found = {**environment_of("http"), **variables}
+    if CONFIG_VARIABLE in found:
+        found[CONFIG_VARIABLE] = str(here(found[CONFIG_VARIABLE]))
+    return read_config(None, found, {})
+
+
+def here(path: str) -> Path:
+    """The file of the tree that compose mounts at a path of the container."""
+    (volume,) = [one for one in compose()["services"]["http"]["volumes"] if path.startswith(f"{one['target']}/")]
+    return COMPOSE.parent / volume["source"] / Path(path).relative_to(volume["target"])
 
 
 def config_of_pod(directory: Path) -> Config:
@@ -188,12 +202,44 @@ def test_an_image_that_is_told_nothing_does_not_serve() -> None:
 
 @pytest.mark.parametrize("service", OURS)
 def test_what_compose_says_is_understood_and_safe(service: str) -> None:
-    """container-9: every variable is a key of the configuration, and the server would start."""
+    """container-9: every variable is a key of the configuration or one of the flags, and the server would start."""
     variables = compose()["services"][service]["environment"]
-    assert all(name.startswith(VARIABLES) for name in variables)
+    known = (TREE / "coretools" / "options.py").read_text()
+    assert {n for n in variables if not n.startswith(VARIABLES) and f'"{n}"' not in known} == {"CORETOOLS_POLICY"}
     config = config_of(variables)
     assert config.auth.tokens
     require_safe(config, has_auth=True)
+
+
+def test_the_compose_file_has_two_roles_a_policy_limits_a_network_by_choice_and_an_author(tmp_path: Path) -> None:
+    """container-20: as a start reads it, with what `.env` may say."""
+    given = {"CORETOOLS_NETWORK": "allow", "CORETOOLS_AUTHOR": "Ada <ada@example.com>", "CORETOOLS_UMASK": "002"}
+    for said, network, author, umask in ((given, "allow", "Ada <ada@example.com>", 0o002), ({}, "deny", None, 0o022)):
+        variables = compose(said)["services"]["http"]["environment"]
+        policy = tmp_path / "policy.toml"
+        policy.write_text(here(variables["CORETOOLS_POLICY"]).read_text())
+        policy.chmod(0o644)
+        config = here(variables[CONFIG_VARIABLE]).read_text()
+        settings = settings_from(options_of(), ["/work"], {**variables, "CORETOOLS_POLICY": str(policy)}, None)
+        assert (settings.policy.confinement.network, settings.umask) == (network, umask)
+        assert str(settings.author or "") == (author or "")
+        assert settings.limits != Limits()
+        assert [rule.verdict for rule in settings.policy.commands.rules] == ["deny"]
+        assert settings.policy.confinement.require == "landlock"
+        roles = tomllib.loads(config)["roles"]
+        assert {name: role["profile"] for name, role in roles.items()} == {"dev": "dev", "review": "read"}
+        assert roles["review"]["read_only"] is True
+        assert read_author(roles["dev"]["author"], "roles.dev.author")
+
+
+def test_every_variable_of_the_compose_file_is_explained() -> None:
+    """container-20: in env.example, or where the replicas are; and that has no other."""
+    named = set(re.findall(r"\$\{(\w+):-", COMPOSE.read_text()))
+    explained = set(re.findall(r"^(\w+)=", (COMPOSE.parent / "env.example").read_text(), re.MULTILINE))
+    places = {"CORETOOLS_WORK", "CORETOOLS_SECRETS", "CORETOOLS_CONFIG", "CORETOOLS_NAME", "CORETOOLS_CERTIFICATE"}
+    assert named == explained | places
+    pages = (COMPOSE.parent / "containers.md").read_text()
+    assert [name for name in sorted(places) if name not in pages] == []
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +18,14 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from coretools.author import Author
 from coretools.serving.web.auth.hashed_tokens import create_token
-from tests.fresh_root import missing, words_for
-from tests.image import environment_of, last
+from tests.fresh_root import Mounted, missing, words_for
+from tests.image import COMPOSE, compose, environment_of, filled, last
 
 USER = 10001
+OWNER = 4242
+"""Of a work tree; no file says who that is."""
 INSIDE = "/run/secrets/coretools/tokens"
 
 LACKING = missing()
@@ -48,9 +52,7 @@ def started(target: str, mounted: Path, *arguments: str, **variables: str) -> tu
     return words_for(
         [*last(target, "ENTRYPOINT").value, *arguments],
         {**environment_of(target), **variables},
-        at=mounted / "root",
-        work=mounted / "work",
-        secrets=mounted / "secrets",
+        Mounted(at=mounted / "root", work=mounted / "work", secrets=mounted / "secrets"),
         directory=last(target, "WORKDIR").value[0],
     )
 
@@ -78,10 +80,9 @@ async def test_the_workstation_serves_one_client_over_its_standard_streams(mount
     assert list((mounted / "root").iterdir()) == []
 
 
-@asynccontextmanager
-async def served(mounted: Path) -> AsyncIterator[tuple[Process, int]]:
-    """The HTTP server of the image on a free port, once it listens."""
-    words, variables = started(
+def started_http(mounted: Path) -> tuple[list[str], dict[str, str]]:
+    """What the image runs where an engine is told little, on a free port."""
+    return started(
         "http",
         mounted,
         CORETOOLS_HTTP_SERVER__PORT="0",
@@ -89,6 +90,11 @@ async def served(mounted: Path) -> AsyncIterator[tuple[Process, int]]:
         CORETOOLS_HTTP_SERVER__ALLOW_PLAIN_HTTP="true",
         CORETOOLS_HTTP_AUTH__TOKENS=INSIDE,
     )
+
+
+@asynccontextmanager
+async def served(words: list[str], variables: dict[str, str]) -> AsyncIterator[tuple[Process, int]]:
+    """The HTTP server of the image, once it listens."""
     async with await anyio.open_process(words, env=variables, stdin=None, stdout=None) as process:
         try:
             yield process, await port_of(process)
@@ -128,7 +134,7 @@ async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path
     os.chown(mounted / "secrets" / "tokens", USER, USER)
     headers = {"Authorization": f"Bearer {token}"}
     with anyio.fail_after(90):
-        async with served(mounted) as (process, port):
+        async with served(*started_http(mounted)) as (process, port):
             assert checked(port) == 0
             for mode in ("auto", "legacy"):
                 async with (
@@ -143,3 +149,133 @@ async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path
             await process.wait()
     assert process.returncode == 128 + signal.SIGTERM
     assert checked(port) == 1
+
+
+def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]:
+    """What Compose would start as the service `http`, by the file as it is; `given` is what `.env` says.
+
+    The port alone is another one, which is free, and so are the names that have it in them.
+    """
+    service = compose(given)["services"]["http"]
+    variables = {**environment_of("http"), **service["environment"]}
+    variables |= {"CORETOOLS_HTTP_SERVER__PORT": "0", "CORETOOLS_HTTP_SERVER__HOSTS": "localhost:*"}
+    targets = {volume["target"]: Path(volume["source"]) for volume in service["volumes"]}
+    (tmpfs,) = service["tmpfs"]
+    return words_for(
+        last("http", "ENTRYPOINT").value,
+        {name: filled(value) for name, value in variables.items()},
+        Mounted(
+            at=mounted / "root",
+            work=targets["/work"],
+            secrets=targets["/run/secrets/coretools"],
+            config=targets["/run/config"],
+            tmp_options=tmpfs.partition(":")[2],
+            user=int(service["user"].partition(":")[0]),
+        ),
+        directory=last("http", "WORKDIR").value[0],
+    )
+
+
+@pytest.fixture
+def site(mounted: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
+    """Directories as the documentation has them made, all of one user; what `.env` says; and three tokens."""
+    file = str(mounted / "secrets" / "tokens")
+    authors = {"ada": Author("Ada", "ada@example.com"), "bob": Author("Bob", "bob@example.com"), "cat": None}
+    tokens = {name: create_token(file, name=name, role="dev", author=author)[1] for name, author in authors.items()}
+    tokens["eve"] = create_token(file, name="eve", role="review")[1]
+    shutil.copytree(COMPOSE.parent / "config", mounted / "config")
+    for top in (mounted / "work", mounted / "secrets", mounted / "config"):
+        top.chmod(0o755)
+        for path in (top, *top.rglob("*")):
+            os.chown(path, OWNER, OWNER)
+    given = {
+        "UID": str(OWNER),
+        "GID": str(OWNER),
+        "CORETOOLS_WORK": str(mounted / "work"),
+        "CORETOOLS_SECRETS": str(mounted / "secrets"),
+        "CORETOOLS_CONFIG": str(mounted / "config"),
+        "CORETOOLS_UMASK": "007",
+    }
+    return mounted, given, tokens
+
+
+@asynccontextmanager
+async def connected(port: int, token: str) -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60) as http,
+        Client(streamable_http_client(f"http://localhost:{port}/mcp", http_client=http)) as client,
+    ):
+        yield client
+
+
+NAMES = {
+    "ada": "Ada <ada@example.com>",
+    "bob": "Bob <bob@example.com>",
+    "cat": "Development <dev@coretools.invalid>",
+}
+"""As whom each commits: by the token, and where it says nothing by the role in `config/coretools.toml`."""
+
+PROGRAM = """
+import multiprocessing, os, socket, unittest
+class Works(unittest.TestCase):
+    def test_loopback(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname()).close()
+    def test_temporary_files(self):
+        import tempfile
+        tempfile.NamedTemporaryFile().close()
+    def test_new_files_are_the_groups(self):
+        os.close(os.open("made", os.O_CREAT, 0o666))
+        self.assertEqual(os.stat("made").st_mode & 0o777, 0o660)
+        os.remove("made")
+"""
+
+
+async def work(client: Client, name: str) -> None:
+    """A morning of one principal, in a work tree of his own."""
+    await said(client, "run_command", command=f"git worktree add -q -b {name} {name}")
+    assert "created" in await said(client, "write_file", path=f"{name}/test_it.py", content=PROGRAM)
+    assert "ran 3 tests" in (await said(client, "run_command", command="python3 -m unittest", directory=name)).lower()
+    assert "staged 1" in await said(client, "git_add", repository=name, paths=[f"{name}/test_it.py"])
+    assert "committed" in await said(client, "git_commit", repository=name, message="by tool")
+    for command in (
+        "git commit -q --allow-empty -m 'by command'",
+        "sh -c 'echo >>a.txt; git stash -q; git stash pop -q; git checkout -q a.txt'",
+        "git rebase -q HEAD~1",
+        f"git worktree add -q -b {name}-more sub",
+        "git worktree remove sub",
+    ):
+        assert "[exit code 0" in await said(client, "run_command", command=command, directory=name), command
+    assert "commits are pushed by a person" in await said(client, "run_command", command="git push", directory=name)
+
+
+@needs_root
+async def test_a_team_works_with_the_compose_file_as_it_is(
+    site: tuple[Path, dict[str, str], dict[str, str]],
+) -> None:
+    """container-19: as the owner of the tree, whom no file knows; each principal under his own name, by the policy."""
+    mounted, given, tokens = site
+    with anyio.fail_after(120):
+        async with served(*as_composed(mounted, **given)) as (_, port):
+            async with anyio.create_task_group() as tasks:
+                for name in ("ada", "bob", "cat"):
+                    tasks.start_soon(worked, port, tokens[name], name)
+            async with connected(port, tokens["eve"]) as eve:
+                assert await said(eve, "read_file", path="a.txt") == "one\n"
+                assert not {"write_file", "git_commit", "run_command"} & {
+                    tool.name for tool in (await eve.list_tools()).tools
+                }
+    for name, author in NAMES.items():
+        assert last_commits(mounted / "work", name) == [f"{author}|{author}|by {way}" for way in ("command", "tool")]
+    made = (mounted / "work" / "ada" / "test_it.py").stat()
+    assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (OWNER, OWNER, 0o660)
+
+
+def last_commits(repository: Path, branch: str) -> list[str]:
+    command = ["git", "-c", "safe.directory=*", "log", "-2", "--format=%an <%ae>|%cn <%ce>|%s", f"refs/heads/{branch}"]
+    return subprocess.check_output(command, cwd=repository, text=True, timeout=60).splitlines()
+
+
+async def worked(port: int, token: str, name: str) -> None:
+    async with connected(port, token) as client:
+        await work(client, name)
