@@ -38,7 +38,7 @@ _SIGNS = (
     r"--offline was specified|you're using offline mode \(--offline\)",
     r"(?:module lookup )?disabled by GOPROXY=off",
     r"because the network was disabled|Network connectivity is disabled",
-    r"in offline mode and the artifact|No cached version of \S+ available for offline mode",
+    r"in offline mode and the artifact|No cached version of \S+ available for offline mode|No plugin found for prefix",
 )
 _SIGN = re.compile("|".join(_SIGNS), re.IGNORECASE)
 

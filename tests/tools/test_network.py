@@ -11,6 +11,7 @@ import pytest
 
 from coretools.tools.explanations import Ending
 from coretools.tools.network import Network
+from tests.docker_profile import under_profile
 from tests.serving.peer import HANDSHAKE, Peer, peer
 
 OPTION = "the operator allows it with --network allow"
@@ -21,13 +22,14 @@ def text_of(result: dict[str, Any]) -> str:
     return str(result["content"][0]["text"])
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+@pytest.fixture(scope="module", params=["full", "landlock"])
+def client(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Peer]:
     """A server with the defaults, which has denied the network."""
-    with peer(tmp_path_factory.mktemp("root")) as one:
+    tier = request.param
+    with peer(tmp_path_factory.mktemp("root"), before=under_profile() if tier == "landlock" else ()) as one:
         one.start_session()
-        if "network: denied" not in text_of(one.call("get_diagnostics")):
-            pytest.skip("nothing confines commands here")
+        if f"commands are held in tier: {tier}\nnetwork: denied" not in text_of(one.call("get_diagnostics")):
+            pytest.skip(f"tier {tier} can't be had here")
         yield one
 
 
@@ -47,6 +49,7 @@ PROGRAMS = {
     "node-fetch": "node -e 'fetch(\"http://192.0.2.1\")'",
     "cargo": "cargo install nothing-of-this-name --root made",
     "java": "java Fetch.java",
+    "maven": "mvn -B -q dependency:go-offline",
     "a shell that ends well": "sh -c 'curl -sS http://nowhere.example/ 2>&1 | tail -n 1'",
 }
 

@@ -86,7 +86,8 @@ class Ci:
         """Build a project by its own build system, or by `command`."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("build", directory, named, command=command)
-            runs = await self._run_first(plan.alternatives, directory, order=self._order(timeout_seconds))
+            order = await self._offline(self._order(timeout_seconds))
+            runs = await self._run_first(plan.alternatives, directory, order=order)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, structured=True)
@@ -104,11 +105,13 @@ class Ci:
         """Install what a project and its tests depend on, or run `command`."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("restore", directory, named, command=command)
-            order = await self._restore_order(timeout_seconds)
+            order = self._order(timeout_seconds)
+            order = replace(order, environment={**order.environment, **RESTORE_ENVIRONMENT})
             undo = Undo(directory, entries_of(plan.alternatives))
             is_done = False
             try:
                 await self._in_thread(undo.begin)
+                order = await self._offline(order)
                 runs = await self._run_first(plan.alternatives, directory, order=order, probe=plan.probe)
                 is_done = runs[-1].ok
             finally:
@@ -116,11 +119,10 @@ class Ci:
                     await self._in_thread(undo.keep if is_done else undo.put_back)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
-    async def _restore_order(self, timeout_seconds: int | None) -> Order:
-        order = self._order(timeout_seconds)
+    async def _offline(self, order: Order) -> Order:
+        """The same, told to do without the network where it is denied."""
         await self._runner.prepare()
-        offline = OFFLINE if self._is_offline else {}
-        return replace(order, environment={**order.environment, **RESTORE_ENVIRONMENT, **offline})
+        return replace(order, environment={**order.environment, **OFFLINE}) if self._is_offline else order
 
     @property
     def _is_offline(self) -> bool:
