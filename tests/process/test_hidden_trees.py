@@ -58,14 +58,14 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_a_tree_with_hidden_files_is_moved(world: World) -> None:
-    """confinement-27: whole, by rename, and they stay hidden in it."""
+    """confinement-29: whole, by rename, and they stay hidden in it."""
     assert CANARY not in world.sh("mkdir other; mv tree other/; cat other/tree/.env other/tree/deep/.env")
     assert (world.root / "other" / "tree" / "deep" / ".env").read_text() == CANARY
     assert CANARY not in world.sh("cat other/tree/.env other/tree/deep/.env")
 
 
 def test_work_beside_hidden_files_is_stashed(world: World) -> None:
-    """confinement-27: and comes back."""
+    """confinement-29: and comes back."""
     said = world.sh(f"{IDENTITY};echo two >> tracked; git stash -q && cat tracked && git stash pop -q && cat tracked")
     assert said == "one\none\ntwo"
 
@@ -87,7 +87,7 @@ def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
 
 
 def test_a_tree_with_hidden_files_is_deleted_by_a_tool(world: World) -> None:
-    """confinement-27: a command deletes the rest of it; what is hidden is there until the tool deletes it."""
+    """confinement-29: a command deletes the rest of it; what is hidden is there until the tool deletes it."""
     assert "busy" in world.sh("rm -rf tree")
     assert [(world.root / path).read_text() for path in ("tree/.env", "tree/deep/.env")] == [CANARY, CANARY]
     said = world.call("delete_directory", path="tree")
@@ -114,7 +114,7 @@ while True:
 
 
 def test_a_command_that_waits_for_a_deletion_reads_nothing(world: World) -> None:
-    """confinement-27: the cover falls off before the name goes; the file is empty by then."""
+    """confinement-29: the cover falls off before the name goes; the file is empty by then."""
     for _ in range(10):
         (world.root / "tree" / "deep").mkdir(parents=True, exist_ok=True)
         (world.root / "tree" / ".env").write_text(CANARY)

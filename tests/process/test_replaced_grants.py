@@ -52,7 +52,7 @@ def plant(etc: Path, outer: Path) -> None:
         if (source := Path("/etc", name)).exists():
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, etc / name, **({"symlinks": True} if source.is_dir() else {}))
-    (etc / "passwd").write_text(f"me:x:{os.geteuid()}:0::/:/bin/sh\n")
+    (etc / "passwd").write_text("me:x:0:0::/:/bin/sh\n")
     for name in ("shadow", "ssl/private/key", "ssl/openssl.cnf"):
         (etc / name).write_text(CANARY)
     (outer / "resolv.conf").write_text("before\n")
@@ -77,7 +77,7 @@ def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
     """confinement-26: by the next command: a new user, another resolver, a library cache, a file that is new."""
     assert "me:x" in world.sh("cat /etc/passwd; whoami")
     for user in ("first", "second", "third"):
-        world.replace("passwd", f"{user}:x:{os.geteuid()}:0::/:/bin/sh\n")
+        world.replace("passwd", f"{user}:x:0:0::/:/bin/sh\n")
         assert world.sh("whoami; cat /etc/passwd").startswith(f"{user}\n{user}:x")
     world.replace("../outer/resolv.conf", "after\n")
     assert world.sh("cat /etc/resolv.conf") == "after"
@@ -95,7 +95,7 @@ def test_secrets_stay_closed_when_they_are_replaced(world: World) -> None:
     """confinement-3: and an entry of a secret's name is not granted because it is new."""
     for name in ("shadow", "ssl/private/key", "gshadow"):
         world.replace(name, CANARY)
-        world.replace("passwd", f"{name.replace('/', '-')}:x:{os.geteuid()}:0::/:/bin/sh\n")
+        world.replace("passwd", f"{name.replace('/', '-')}:x:0:0::/:/bin/sh\n")
         said = world.sh(f"cat /etc/{name}; tar cf - /etc/{name}")
         assert CANARY not in said
         assert "ermission denied" in said
