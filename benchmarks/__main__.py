@@ -12,6 +12,7 @@ from benchmarks.failure import NotMeasured
 from benchmarks.http_load import crowds, throughput
 from benchmarks.http_soak import soaked
 from benchmarks.interleaved import Contender, Sample, measured
+from benchmarks.less_work import can_search, history, large_files, large_tree
 from benchmarks.neighbours import calls_beside
 from benchmarks.peer import Era
 from benchmarks.report import Measured, as_json, as_table
@@ -64,6 +65,9 @@ def measure(rows: Sequence[Row], rounds: Rounds) -> list[Measured]:
             if group == "confinement" and not can_hold():
                 print("benchmarks: confinement is left out: this kernel holds no child", file=sys.stderr)
                 continue
+            if group == "search" and not can_search():
+                print("benchmarks: search is left out: there is no ripgrep here to compare with", file=sys.stderr)
+                continue
             asked = [row for row in rows if row.group == group]
             samples = _samples(group, asked, place, rounds)
             found += [Measured(row, samples[row.subject], samples[row.baseline]) for row in asked]
@@ -83,6 +87,12 @@ def _samples(group: str, rows: Sequence[Row], place: Workplace, rounds: Rounds) 
             contenders, turns = throughput(place, stack, is_smoke=is_smoke), rounds.of_floods
         elif group == "crowd":
             contenders, turns = crowds(place, stack, is_smoke=is_smoke), rounds.of_crowds
+        elif group == "large":
+            contenders, turns = large_files(place, stack), rounds.of_floods
+        elif group == "history":
+            contenders, turns = history(place, stack), rounds.of_calls
+        elif group == "search":
+            contenders, turns = large_tree(place, stack, is_smoke=is_smoke), rounds.of_crowds
         elif group == "neighbours":
             contenders, turns = calls_beside(place, stack, is_smoke=is_smoke), rounds.of_floods
         elif group == "confinement":
