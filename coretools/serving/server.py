@@ -6,7 +6,7 @@ The lowlevel server and a dispatch of our own: strict arguments, one copy of eac
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import mcp_types as types
@@ -17,6 +17,7 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
+from opentelemetry import trace
 
 from coretools import __version__
 from coretools.call import LOCAL
@@ -68,6 +69,11 @@ def build_server(
     return build_shared(graph, dispatcher, identity, Beside(runs=runs, extensions=extensions, asking=asking))
 
 
+def are_spans_exported() -> bool:
+    """Whether this process has a tracer provider of OpenTelemetry by now: spans go nowhere without one."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
     """What a server has beside its commands."""
@@ -81,7 +87,7 @@ class Beside:
     bus: SubscriptionBus | None = None
     draining: Draining | None = None
     """Says when the server ends, so that clients who listen are told."""
-    is_traced: bool = True
+    is_traced: bool = field(default_factory=are_spans_exported)
     """Whether each message has its span. Where nobody exports them they cost a twentieth of a call all the same."""
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import anyio
-from opentelemetry import trace
 
 from coretools.dispatch import Watcher
 from coretools.errors import CoreError
@@ -99,7 +98,6 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
             sealing_keys=around.stores.sealing_keys,
             bus=around.stores.bus(role.name),
             draining=around.draining,
-            is_traced=not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider),
         )
         server = build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
         announce(assembly, settings, role.name)

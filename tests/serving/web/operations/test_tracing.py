@@ -302,3 +302,26 @@ def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
     )
     names = [type(middleware).__name__ for middleware in server.middleware]
     assert names == [*(["OpenTelemetryMiddleware"] if is_traced else []), "RequestStateBoundary"]
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_a_server_makes_spans_where_its_process_has_a_provider(is_exported: bool) -> None:
+    """operations-21: on stdio and in a library too."""
+    program = """if True:
+        import sys
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        if sys.argv[1] == "True":
+            trace.set_tracer_provider(TracerProvider())
+        from coretools.registry import Registry
+        from coretools.serving.serve import build
+        print([type(one).__name__ for one in build(Registry()).middleware])
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(is_exported)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("OpenTelemetryMiddleware" in done.stdout) is is_exported
