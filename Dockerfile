@@ -47,7 +47,8 @@ RUN apt-get update --quiet=2 \
     && useradd --non-unique --uid "${USER_ID}" --gid "${GROUP_ID}" --no-log-init --home-dir /home/coretools \
         --shell /bin/bash coretools \
     && install --directory --owner root --group root --mode 0755 /home/coretools \
-    && install --directory --owner "${USER_ID}" --group "${GROUP_ID}" --mode 0755 /work
+    && install --directory --owner "${USER_ID}" --group "${GROUP_ID}" --mode 0755 /work \
+    && install --directory --mode 1777 /run/coretools
 COPY --from=build /opt/coretools /opt/coretools
 # The home belongs to root: whoever could write there could write the operator's policy. The names are there for a user
 # without an entry in /etc/passwd.
@@ -59,6 +60,7 @@ ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     SHELL=/bin/bash \
     TMPDIR=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
+    CORETOOLS_OWN_CONTAINER=1 \
     CORETOOLS_ROOTS=/work
 WORKDIR /work
 USER ${USER_ID}:${GROUP_ID}

@@ -42,6 +42,8 @@ for name in null zero full random urandom tty; do : >"$root/dev/$name"; mount --
 mkdir -m 1777 "$root/dev/shm"
 mount --bind -o ro "$secrets" "$root/run/secrets/coretools"
 [ -z "$CONFIG" ] || { mkdir "$root/run/config"; mount --bind -o ro "$CONFIG" "$root/run/config"; }
+mkdir -m 1777 "$root/run/coretools"
+[ -z "$CONFIG" ] || mount -t tmpfs -o "nosuid,nodev,$TMP_OPTIONS" own "$root/run/coretools"  # as compose has it
 mount -o remount,ro "$root"
 cd "$TREE"
 exec chroot "$root" /usr/bin/env -C "$TREE" "$PYTHON" -m tests.docker_profile --user "$RUNS_AS" -- "$@"

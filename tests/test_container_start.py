@@ -160,7 +160,7 @@ def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]
     variables = {**environment_of("http"), **service["environment"]}
     variables |= {"CORETOOLS_HTTP_SERVER__PORT": "0", "CORETOOLS_HTTP_SERVER__HOSTS": "localhost:*"}
     targets = {volume["target"]: Path(volume["source"]) for volume in service["volumes"]}
-    (tmpfs,) = service["tmpfs"]
+    (options,) = {tmpfs.partition(":")[2] for tmpfs in service["tmpfs"]}
     return words_for(
         last("http", "ENTRYPOINT").value,
         {name: filled(value) for name, value in variables.items()},
@@ -169,7 +169,7 @@ def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]
             work=targets["/work"],
             secrets=targets["/run/secrets/coretools"],
             config=targets["/run/config"],
-            tmp_options=tmpfs.partition(":")[2],
+            tmp_options=options,
             user=int(service["user"].partition(":")[0]),
         ),
         directory=last("http", "WORKDIR").value[0],
