@@ -10,6 +10,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -646,23 +647,25 @@ def test_a_root_that_was_replaced(tmp_path: Path) -> None:
     assert not is_there(root / "made")
 
 
-async def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     """confinement-18: commands are refused with the reason; other children run."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(keeper, "FALLBACKS", ())
-    async with kept(tmp_path) as place:
+    every_place = (tempfile.gettempdir(), *keeper.FALLBACKS)
+    async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
         with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
             await place.run("true")
         assert (await place.run("true", order=Order())).ok
 
 
-async def test_temporary_files_are_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
     """confinement-16: they do not lie beneath a root, wherever TMPDIR points: a command could exchange them there."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    async with kept(tmp_path) as place:
-        assert (await place.run("true")).ok
-        assert not place.keeper.scratch.startswith(str(tmp_path))
-        assert os.listdir(tmp_path) == []
+    for name, is_used in (("beside", True), ("root", False)):
+        root, temporary = tmp_path / name / "root", tmp_path / name / name
+        for directory in (root, temporary):
+            directory.mkdir(parents=True, exist_ok=True)
+        with peer(root, environment={"TMPDIR": str(temporary)}) as client:
+            client.start_session()
+            assert not client.call("run_command", command="true").get("isError")
+            assert bool(os.listdir(temporary)) is is_used, name
 
 
 async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None:

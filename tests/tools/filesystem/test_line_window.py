@@ -110,23 +110,23 @@ def test_a_tail_over_the_budget_keeps_the_very_end() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_reading_on_where_each_answer_says_gives_the_whole_text(seed: int) -> None:
+def test_reading_on_where_each_answer_says_gives_the_whole_text() -> None:
     """filesystem-6: nothing is lost between two windows."""
-    dice = random.Random(seed)
-    text = "".join("é" * dice.randrange(20) + dice.choice(["\n", "\r\n"]) for _ in range(dice.randrange(1, 60)))
-    read = ""
-    offset = 1
-    while offset <= count_lines(text):
-        seen = window(text, Lines(offset=offset), shown="a", budget_bytes=50)
-        read += seen.head
-        offset += count_lines(seen.head)
-    assert read == text
+    for seed in range(100):
+        dice = random.Random(seed)
+        text = "".join("é" * dice.randrange(20) + dice.choice(["\n", "\r\n"]) for _ in range(dice.randrange(1, 60)))
+        read = ""
+        offset = 1
+        while offset <= count_lines(text):
+            seen = window(text, Lines(offset=offset), shown="a", budget_bytes=50)
+            read += seen.head
+            offset += count_lines(seen.head)
+        assert read == text, seed
 
 
-@pytest.mark.parametrize("budget_bytes", range(40, 60))
-def test_no_character_is_ever_cut_in_two(budget_bytes: int) -> None:
+def test_no_character_is_ever_cut_in_two() -> None:
     """filesystem-5."""
-    answer = shown("é\U0001f600" * 100, budget_bytes=budget_bytes)
-    assert "\ufffd" not in answer
-    assert len(answer.encode()) < budget_bytes + 80
+    for budget_bytes in range(40, 60):
+        answer = shown("é\U0001f600" * 100, budget_bytes=budget_bytes)
+        assert "\ufffd" not in answer, budget_bytes
+        assert len(answer.encode()) < budget_bytes + 80, budget_bytes

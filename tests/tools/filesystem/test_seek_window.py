@@ -108,54 +108,54 @@ def test_no_more_is_read_than_is_shown(lines: dict[str, int | str], most: int) -
     assert source.read <= most
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_the_lines_are_those_of_the_whole_text(seed: int) -> None:
+def test_the_lines_are_those_of_the_whole_text() -> None:
     """filesystem-32: for every range, whatever the budget, with characters of several bytes everywhere."""
-    chance = random.Random(seed)
-    pieces = ["é", "\U0001f600", "a", "\n", "\n", "\r\n", "\r"]
-    text = "".join(chance.choice(pieces) * chance.randint(1, 9) for _ in range(chance.randint(0, 60)))
-    data = text.encode()
-    for _ in range(20):
-        budget = chance.choice([8, 20, 100, 10_000])
-        number = chance.randint(1, 40)
-        ranges = [{"head": number}, {"tail": number}, {"offset": number, "limit": chance.randint(1, 9)}, {}]
-        lines = Lines(**chance.choice(ranges))
-        try:
-            expected = window(text, lines, shown="a.txt", budget_bytes=budget)
-        except InvalidArguments as error:
-            with pytest.raises(InvalidArguments, match=re.escape(str(error))):
-                seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
-            continue
-        found = seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
-        if lines == Lines() and expected.gap:
-            assert text.startswith(found.window.head)
-            assert text.endswith(found.window.tail)
-        else:
-            assert found.window.head == expected.head
-            assert bool(found.window.note) == bool(expected.note)
-        if found.lines is not None:
-            assert found.lines == count_lines(text)
+    for seed in range(200):
+        chance = random.Random(seed)
+        pieces = ["é", "\U0001f600", "a", "\n", "\n", "\r\n", "\r"]
+        text = "".join(chance.choice(pieces) * chance.randint(1, 9) for _ in range(chance.randint(0, 60)))
+        data = text.encode()
+        for _ in range(20):
+            budget = chance.choice([8, 20, 100, 10_000])
+            number = chance.randint(1, 40)
+            ranges = [{"head": number}, {"tail": number}, {"offset": number, "limit": chance.randint(1, 9)}, {}]
+            lines = Lines(**chance.choice(ranges))
+            try:
+                expected = window(text, lines, shown="a.txt", budget_bytes=budget)
+            except InvalidArguments as error:
+                with pytest.raises(InvalidArguments, match=re.escape(str(error))):
+                    seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
+                continue
+            found = seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
+            if lines == Lines() and expected.gap:
+                assert text.startswith(found.window.head), seed
+                assert text.endswith(found.window.tail), seed
+            else:
+                assert found.window.head == expected.head, seed
+                assert bool(found.window.note) == bool(expected.note), seed
+            if found.lines is not None:
+                assert found.lines == count_lines(text), seed
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_reading_on_at_each_cursor_gives_the_whole_text(seed: int) -> None:
+def test_reading_on_at_each_cursor_gives_the_whole_text() -> None:
     """filesystem-6: long lines too, and every byte is read once."""
-    chance = random.Random(seed)
-    text = "".join(
-        chance.choice(["é", "a", "\U0001f600"]) * chance.randrange(40) + chance.choice(["\n", "\r\n", ""])
-        for _ in range(chance.randrange(1, 60))
-    )
-    source = Bytes(text.encode())
-    read, cursor, line = "", "1@0", 1
-    while source.size:
-        found = seek_window(source, Lines(cursor=cursor), first_byte=0, budget_bytes=50).window
-        assert text.count("\n", 0, len(read)) + 1 == line
-        read += found.head
-        told = re.search(r"offset=((\d+)@\d+) reads on", found.note)
-        if told is None:
-            break
-        cursor, line = told[1], int(told[2])
-    assert read == text
+    for seed in range(100):
+        chance = random.Random(seed)
+        text = "".join(
+            chance.choice(["é", "a", "\U0001f600"]) * chance.randrange(40) + chance.choice(["\n", "\r\n", ""])
+            for _ in range(chance.randrange(1, 60))
+        )
+        source = Bytes(text.encode())
+        read, cursor, line = "", "1@0", 1
+        while source.size:
+            found = seek_window(source, Lines(cursor=cursor), first_byte=0, budget_bytes=50).window
+            assert text.count("\n", 0, len(read)) + 1 == line, seed
+            read += found.head
+            told = re.search(r"offset=((\d+)@\d+) reads on", found.note)
+            if told is None:
+                break
+            cursor, line = told[1], int(told[2])
+        assert read == text, seed
 
 
 @pytest.mark.parametrize("shift", range(4))
@@ -307,25 +307,25 @@ def test_what_a_file_grows_by_meanwhile_is_not_shown() -> None:
     assert seek_window(grown, Lines(tail=1), first_byte=0, budget_bytes=1_000).window.head == "line 2\n"
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_the_start_of_a_line_is_found_by_halves(seed: int) -> None:
-    chance = random.Random(seed)
-    data = bytes(chance.choices(b"x\n", [chance.choice([1, 30]), 1], k=chance.randint(1, 5_000)))
-    count = chance.randint(0, data.count(b"\n"))
-    at = after_lines(data, count)
-    assert data.count(b"\n", 0, at) == count
-    assert at == 0 or data[at - 1 : at] == b"\n"
+def test_the_start_of_a_line_is_found_by_halves() -> None:
+    for seed in range(50):
+        chance = random.Random(seed)
+        data = bytes(chance.choices(b"x\n", [chance.choice([1, 30]), 1], k=chance.randint(1, 5_000)))
+        count = chance.randint(0, data.count(b"\n"))
+        at = after_lines(data, count)
+        assert data.count(b"\n", 0, at) == count, seed
+        assert at == 0 or data[at - 1 : at] == b"\n", seed
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_random_bytes_are_answered_or_refused(files: Filesystem, top: Path, seed: int) -> None:
+def test_random_bytes_are_answered_or_refused(files: Filesystem, top: Path) -> None:
     """filesystem-8, filesystem-32: whatever stands in a file, the tool has a sentence for it."""
-    chance = random.Random(seed)
-    alphabet = chance.choice([b"ab\n", b"a\xc3\xa9\n", bytes(range(256)), b"a\0\n", b"\xe9a\n"])
-    (top / "a").write_bytes(bytes(chance.choices(alphabet, k=WHOLE_BYTES + chance.randint(1, 9))))
-    for lines in ({"head": 3}, {"tail": 3}, {"offset": 2, "limit": 2}, {}):
-        with suppress(CoreError):
-            assert files.read_file("a", **lines).size > WHOLE_BYTES
+    for seed in range(100):
+        chance = random.Random(seed)
+        alphabet = chance.choice([b"ab\n", b"a\xc3\xa9\n", bytes(range(256)), b"a\0\n", b"\xe9a\n"])
+        (top / "a").write_bytes(bytes(chance.choices(alphabet, k=WHOLE_BYTES + chance.randint(1, 9))))
+        for lines in ({"head": 3}, {"tail": 3}, {"offset": 2, "limit": 2}, {}):
+            with suppress(CoreError):
+                assert files.read_file("a", **lines).size > WHOLE_BYTES, seed
 
 
 def test_a_cursor_is_said_as_it_is_read() -> None:
