@@ -216,14 +216,18 @@ NAMES = {
 """As whom each commits: by the token, and where it says nothing by the role in `config/coretools.toml`."""
 
 PROGRAM = """
-import multiprocessing, os, socket, unittest
+import multiprocessing.shared_memory, os, socket, unittest
 class Works(unittest.TestCase):
     def test_loopback(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname()).close()
+    def test_semaphores_and_shared_memory(self):
+        with multiprocessing.Lock():
+            multiprocessing.shared_memory.SharedMemory(create=True, size=1).unlink()
     def test_temporary_files(self):
         import tempfile
         tempfile.NamedTemporaryFile().close()
+        tempfile.NamedTemporaryFile(dir="/tmp").close()
     def test_new_files_are_the_groups(self):
         os.close(os.open("made", os.O_CREAT, 0o666))
         self.assertEqual(os.stat("made").st_mode & 0o777, 0o660)
@@ -235,7 +239,7 @@ async def work(client: Client, name: str) -> None:
     """A morning of one principal, in a work tree of his own."""
     await said(client, "run_command", command=f"git worktree add -q -b {name} {name}")
     assert "created" in await said(client, "write_file", path=f"{name}/test_it.py", content=PROGRAM)
-    assert "ran 3 tests" in (await said(client, "run_command", command="python3 -m unittest", directory=name)).lower()
+    assert "ran 4 tests" in (await said(client, "run_command", command="python3 -m unittest", directory=name)).lower()
     assert "staged 1" in await said(client, "git_add", repository=name, paths=[f"{name}/test_it.py"])
     assert "committed" in await said(client, "git_commit", repository=name, message="by tool")
     for command in (
