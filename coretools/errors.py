@@ -63,7 +63,7 @@ class RootGone(CoreError):
 
 
 class DeniedPath(CoreError):
-    """A deny glob of the operator covers the path."""
+    """The path is hidden: a deny glob covers it, or the file holds a secret."""
 
     kind = "denied-path"
     exit_code = 77  # EX_NOPERM

@@ -32,8 +32,10 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     """Add the flags that decide what is served; `profile` and `log_level` are the defaults."""
     parser.add_argument("--profile", choices=PROFILES, help=f"which tools are offered [{profile}]")
     parser.add_argument("--read-only", action="store_true", default=None, help="offer nothing that changes anything")
-    parser.add_argument("--deny", action="append", metavar="GLOB", help="also deny paths that match (repeatable)")
-    parser.add_argument("--no-default-deny", action="store_true", default=None, help="drop the built-in deny globs")
+    parser.add_argument(
+        "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB opens (repeatable)"
+    )
+    parser.add_argument("--no-default-deny", action="store_true", default=None, help="hide nothing for what it holds")
     parser.add_argument("--limit", action="append", metavar="NAME=VALUE", help="change a limit (repeatable)")
     parser.add_argument("--resolver", choices=RESOLVERS, help="path resolver [the strongest there is]")
     parser.add_argument(

@@ -129,7 +129,7 @@ def _tokens() -> re.Pattern[str]:
 def shapes(text: str) -> list[Span]:
     """Every credential in the text that is known by its shape; sorted, none over another."""
     small = text.lower()
-    found = [*_keys(text)] if " private key" in small else []
+    found = [*private_keys(text)] if " private key" in small else []
     if any(hint in small for hint in _TOKEN_HINTS):
         found += [Span(*match.span(), match.lastgroup or "token") for match in _tokens().finditer(text)]
     for hints, expression, kind in _INNER:
@@ -155,7 +155,8 @@ def disjoint(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _keys(text: str) -> Iterator[Span]:
+def private_keys(text: str) -> Iterator[Span]:
+    """Every private key in the text, in PEM or of OpenPGP."""
     floor = 0
     for match in compiled(rf"{_KEY}|(?P<lone>{_END})").finditer(text):
         if match["lone"]:

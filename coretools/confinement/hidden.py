@@ -12,12 +12,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from coretools.confinement.kernel import WORKING_DIRECTORY, birth_of
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.roots import Root
-
-MOST_REMEMBERED = 10_000
-"""Hidden files that are remembered by inode; beyond that the one that was seen longest ago is forgotten."""
+from coretools.sandbox.hidden_inodes import HiddenInodes, Inode, inode_of
+from coretools.sandbox.roots import GLOB, Root, Roots, by_glob
 
 
 class Suspect(NamedTuple):
@@ -51,19 +47,26 @@ class Classifier(Protocol):
         """Whether the suspect is hidden. It exists and is no symbolic link; may read it, and must not raise."""
 
 
-class ByName:
-    """Hides whatever a deny glob covers, whatever is in it."""
+class Rules:
+    """The rules of the roots: hides by name what a deny glob covers, and other files by what they hold."""
 
-    def __init__(self, deny: DenyRules) -> None:
-        self._deny = deny
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
 
-    def suspicion(self, path: str, *, is_directory: bool) -> str | None:  # noqa: ARG002  # a glob covers both alike
-        """The glob that covers it."""
-        return self._deny.covers(path)
+    def suspicion(self, path: str, *, is_directory: bool) -> str | None:
+        """The glob that covers it, or the format that its name stands for."""
+        deny = self._roots.deny
+        glob = deny.covers(path)
+        if glob is not None:
+            return f"{GLOB}{glob}"
+        return None if is_directory else deny.suspicion(path) or None
 
-    def judge(self, root: Root, suspect: Suspect) -> Verdict:  # noqa: ARG002  # by name alone
-        """Hidden, whatever it holds."""
-        return Verdict(f"deny glob {suspect.kind}")
+    def judge(self, root: Root, suspect: Suspect) -> Verdict:
+        """Hidden by name whatever it holds, else by what it holds and what git's index says of it."""
+        if suspect.kind.startswith(GLOB):
+            return Verdict(by_glob(suspect.kind.removeprefix(GLOB)))
+        found = self._roots.check.judge((root.path, root.fd), suspect.path, suspect.kind)
+        return Verdict(found.reason or None, found.rests_on)
 
 
 class Hidden(NamedTuple):
@@ -96,14 +99,6 @@ Identity = tuple[int, ...]
 """Device, inode, size, modification and change time: what tells a file from every earlier state of it."""
 
 
-class Inode(NamedTuple):
-    """A file whatever its name. An inode number is given again, a birth time with it is not."""
-
-    device: int
-    number: int
-    birth_ns: int
-
-
 class _Judged(NamedTuple):
     identity: Identity
     is_settled: bool
@@ -115,14 +110,12 @@ class _Judged(NamedTuple):
 
 
 class HiddenFiles:
-    """The verdicts of the last scan, and the inodes of every file that was hidden. One for a set of roots."""
+    """The verdicts of the last scan. What was hidden is remembered by inode, for tools too. One for a set of roots."""
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, classifier: Classifier, inodes: HiddenInodes) -> None:
         self._classifier = classifier
+        self._inodes = inodes
         self._judged: dict[tuple[str, str], _Judged] = {}
-        self._remembered: dict[Inode, str] = {}
-        self._numbers: set[int] = set()
-        """Inode numbers among them, so that an entry that is none of them costs one look-up."""
 
     def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
         """Why an entry of a directory is suspect: by its name, or since it is a hidden file that was renamed."""
@@ -133,10 +126,7 @@ class HiddenFiles:
 
     def remembered(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
         """The kind that an entry was hidden for, under this name or another; None for one that never was."""
-        if entry.inode() not in self._numbers:
-            return None
-        inode = inode_of(path, root.fd)
-        return None if inode is None else self._remembered.get(inode)
+        return self._inodes.kind_of(root.fd, path, entry.inode()) or None
 
     def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> list[Hidden]:
         """Those of the suspects that commands must not read now."""
@@ -165,18 +155,10 @@ class HiddenFiles:
         may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
         inode = inode_of(suspect.path, root.fd)
         if inode is not None and verdict.reason is not None:
-            self._remember(inode, suspect.kind)
+            self._inodes.remember(inode, suspect.kind)
         elif inode is not None:
-            self._remembered.pop(inode, None)
+            self._inodes.forget(inode)
         return _Judged(identity, may_stay, rests_on, suspect, verdict, inode)
-
-    def _remember(self, inode: Inode, kind: str) -> None:
-        self._remembered.pop(inode, None)
-        self._remembered[inode] = kind
-        self._numbers.add(inode.number)
-        if len(self._remembered) > MOST_REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
-            self._numbers = {one.number for one in self._remembered}
 
 
 def _is_unchanged(known: _Judged, suspect: Suspect, identity: Identity) -> bool:
@@ -193,16 +175,3 @@ def _identity(path: str, top: int | None = None) -> Identity | None:
     if stat.S_ISDIR(found.st_mode):  # hidden whole: what happens in it changes nothing
         return found.st_dev, found.st_ino, 0, 0, found.st_ctime_ns
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def inode_of(path: str, top: int | None = None) -> Inode | None:
-    """The file at a path, relative to the directory if there is one; None when there is none."""
-    try:
-        found = os.stat(path, dir_fd=top, follow_symlinks=False)
-        # Without a birth time the time of the last change to the content stands in: a rename leaves it as it is. That
-        # of a directory changes too often.
-        stand_in = 0 if stat.S_ISDIR(found.st_mode) else found.st_mtime_ns
-        birth = birth_of(WORKING_DIRECTORY if top is None else top, path) or stand_in
-    except OSError:
-        return None
-    return Inode(found.st_dev, found.st_ino, birth)

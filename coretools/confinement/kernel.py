@@ -59,7 +59,6 @@ _X86_64 = {
     "kexec_file_load": 320,
     "bpf": 321,
     "userfaultfd": 323,
-    "statx": 332,
     "ioctl": 16,
 }
 _AARCH64 = {
@@ -109,7 +108,6 @@ _AARCH64 = {
     "seccomp": 277,
     "bpf": 280,
     "userfaultfd": 282,
-    "statx": 291,
     "kexec_file_load": 294,
 }
 _EVERYWHERE = {
@@ -146,11 +144,6 @@ _CAPABILITY_VERSION_3 = 0x20080522
 PASS_OVER_FILE_MODES = 1 << 1
 """CAP_DAC_OVERRIDE: files of other users can be used as by their owner."""
 
-_SYMLINK_NOFOLLOW = 0x100
-_STATX_BTIME = 0x800
-_BIRTH = struct.Struct("=I76xqI")
-"""Mask of what is known, and birth time: the beginning of `struct statx`."""
-
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
@@ -184,22 +177,6 @@ def control(option: int, argument: int = 0, pointer: int = 0) -> None:
     if _libc.prctl(option, argument, pointer, 0, 0) < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl {option}: {os.strerror(number)}")
-
-
-WORKING_DIRECTORY = -100
-"""AT_FDCWD."""
-
-
-def birth_of(directory: int, path: str) -> int | None:
-    """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
-
-    Raises:
-        OSError: there is none.
-    """
-    found = ctypes.create_string_buffer(256)
-    call("statx", directory, os.fsencode(path), _SYMLINK_NOFOLLOW, _STATX_BTIME, found)
-    mask, seconds, nanoseconds = _BIRTH.unpack_from(found)
-    return seconds * 10**9 + nanoseconds if mask & _STATX_BTIME else None
 
 
 def gain_no_privileges() -> None:

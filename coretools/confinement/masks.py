@@ -11,8 +11,9 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coretools.confinement.hidden import ByName, Classifier, Hidden, HiddenFiles, Inode, Suspect, inode_of
+from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
 from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
+from coretools.sandbox.hidden_inodes import Inode, inode_of
 from coretools.sandbox.roots import Root, Roots
 
 CONTROL = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".mcp.json", ".devcontainer"})
@@ -61,9 +62,9 @@ class MaskFinder:
     """Looks through the roots. `close` must be called; used by one thread at a time."""
 
     def __init__(self, roots: Roots, classifier: Classifier | None = None) -> None:
-        """Without a classifier files are hidden by name, as the deny globs of the roots say."""
+        """Without a classifier files are hidden as the rules of the roots say."""
         self._roots = roots
-        self._hidden = HiddenFiles(classifier or ByName(roots.deny))
+        self._hidden = HiddenFiles(classifier or Rules(roots), roots.hidden_inodes)
         self._tree = DirectoryTree(roots, self._read)
         self._suspects: list[tuple[Root, Suspect]] = []
         self._closed: list[Hidden] = []

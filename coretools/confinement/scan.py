@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coretools.confinement.hidden import Inode, Suspect, is_settled
+from coretools.confinement.hidden import Suspect, is_settled
 from coretools.confinement.inotify import LOCAL, Mounts, Watches
+from coretools.sandbox.hidden_inodes import Inode
 from coretools.sandbox.roots import Root, Roots
 
 MOST_DIRECTORIES = 50_000

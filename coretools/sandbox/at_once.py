@@ -136,6 +136,8 @@ def _read(roots: Roots, place: Place, most: int) -> Content | None:
     if not _is_present(place.root):
         return None
     seen = _status(place)
+    if roots.may_be_renamed(seen.st_ino):
+        return None
     has_other_names = roots.refuse_hard_links and seen.st_nlink > 1
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > most or has_other_names:
         return None
@@ -155,7 +157,9 @@ def _plain_place(roots: Roots, path: str) -> Place | None:
         roots.require_open(place, path)
     except CoreError:
         return None
-    return place if place.root.is_on_disk and ".." not in place.relative else None
+    # What a suspect file holds has to be looked at first, and perhaps an index.
+    is_plain = place.root.is_on_disk and ".." not in place.relative and not roots.suspicion(place)
+    return place if is_plain else None
 
 
 def _is_present(root: Root) -> bool:

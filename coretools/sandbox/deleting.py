@@ -103,7 +103,7 @@ class _Tree:
         place = Place(self._place.root, joined(self._place.relative, beneath))
         shown = f"{self._deleted.shown}/{beneath}"
         with translated(shown):
-            if self._roots.closed_by(place) is not None and _emptied(here, name, shown):
+            if self._roots.hidden(place) and _emptied(here, name, shown):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
 

@@ -1,4 +1,6 @@
-"""Deny globs: what stays closed inside a root, for reads and for changes alike. Pure.
+"""What stays closed inside a root, for reads and for changes alike: deny globs, and names that are suspect. Pure.
+
+A glob closes by name. A name that is suspect closes nothing by itself: what the file holds decides (`secret_check`).
 
 A glob holds at any depth, one that begins with `/` at the top of each root only. `*`, `?` and `[...]` stay inside a
 name; `**` is any number of directories. Whatever lies beneath a covered directory is covered. A glob that begins with
@@ -14,43 +16,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from coretools.errors import BadSetting
+from coretools.sandbox import secret_files
 
 DEFAULT_DENY: tuple[str, ...] = (
-    # Secrets that live beside code.
-    ".env",
-    ".env.*",
-    "!.env.example",
-    "!.env.sample",
-    "!.env.template",
-    "!.env.dist",
-    ".envrc",
-    ".netrc",
-    "_netrc",
-    ".pgpass",
-    ".npmrc",
-    ".pypirc",
-    ".htpasswd",
-    ".git-credentials",
-    # Keys and key stores.
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    "!id_*.pub",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
     # Directories that hold nothing but secrets.
     ".ssh",
     ".gnupg",
     ".aws",
     ".azure",
     ".kube",
-    ".docker/config.json",
     ".config/gcloud",
     ".config/gh",
     # What git runs or takes its credentials from, in submodules and worktrees too.
@@ -81,7 +55,9 @@ class _Rule:
 class DenyRules:
     """Decides by the text of a path beneath a root whether it is closed. The path must hold no `..`."""
 
-    def __init__(self, globs: Sequence[str]) -> None:
+    def __init__(self, globs: Sequence[str], *, by_content: bool = True) -> None:
+        """`by_content`: files whose names are suspect are closed when they hold a secret."""
+        self._is_by_content = by_content
         self._rules = [_rule(glob) for glob in globs]
         keys = "|".join(rule.key for rule in self._rules if rule.denies) or r"(?!)"
         matches = re.compile(keys, re.IGNORECASE).fullmatch
@@ -103,6 +79,14 @@ class DenyRules:
         """Whether a path can be covered because this name is in it; without such a name none is."""
         return self._is_suspect(name)
 
+    def suspicion(self, relative_path: str) -> str:
+        """The format for which the content of this file decides; "" when its name tells nothing, or a glob opens it."""
+        kind = secret_files.suspicion_of(relative_path) if self._is_by_content else ""
+        if kind:
+            decides = next((rule for rule in reversed(self._rules) if rule.whole.fullmatch(relative_path)), None)
+            return kind if decides is None or decides.denies else ""
+        return ""
+
     def hangs_on(self, relative_path: str) -> str | None:
         """The glob that closes something beneath this directory because of the directory's name, None without one.
 
@@ -112,7 +96,8 @@ class DenyRules:
         for rule in self._rules:
             if rule.denies and rule.above is not None and rule.above.fullmatch(relative_path):
                 return rule.glob
-        return None
+        name = relative_path.rpartition("/")[2]
+        return f"{name}/*" if self._is_by_content and secret_files.hangs_on(name) else None
 
     def _verdict(self, path: str) -> str | None:
         for rule in reversed(self._rules):

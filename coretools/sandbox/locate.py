@@ -4,7 +4,8 @@ The common case is one act of the resolver, which takes no link and no `..`: the
 reaches. Anything else goes component by component: a link is read and expanded here, `..` drops a name, and what is
 opened is one name in a directory that is held. Links to another root go on from that root's own handle.
 
-Every link on the way and the end of it are held against the deny globs.
+Every link on the way and the end of it are held against the deny globs; what a suspect file at the end holds decides
+about it. Who opens a file looks again, at what was opened.
 """
 
 import difflib
@@ -21,7 +22,7 @@ from typing import Self
 from coretools.errors import NotFound
 from coretools.sandbox.failures import translated
 from coretools.sandbox.names import printable
-from coretools.sandbox.roots import Place, Root, Roots, identity_of, joined
+from coretools.sandbox.roots import Place, Root, Roots, hidden_error, identity_of, joined
 from coretools.sandbox.walk import HANDLE
 
 MOST_LINKS = 40
@@ -120,8 +121,32 @@ def locate(roots: Roots, path: str, *, follow: bool = True) -> Spot:
         InvalidPath, OutsideRoot, DeniedPath, RootGone, NotFound (a link that leads nowhere), PermissionRefused.
     """
     place = roots.place(path)
+    spot = _located(roots, place, follow=follow or path.endswith(("/", "/.")))
+    try:
+        refuse_secret(roots, spot)
+    except BaseException:
+        spot.close()
+        raise
+    return spot
+
+
+def refuse_secret(roots: Roots, spot: Spot, fd: int | None = None) -> None:
+    """Refuse a file whose name is suspect and that holds a secret; `fd` when it is open already.
+
+    Raises:
+        DeniedPath.
+    """
+    found = spot.found
+    if found is None or stat.S_ISLNK(found.st_mode):
+        return
+    if roots.suspicion(spot.place) or roots.may_be_renamed(found.st_ino):
+        reason = roots.hidden(spot.place, fd)
+        if reason:
+            raise hidden_error(spot.shown, reason)
+
+
+def _located(roots: Roots, place: Place, *, follow: bool) -> Spot:
     shown = roots.shown(place)
-    follow = follow or path.endswith(("/", "/."))
     with translated(shown):
         roots.require_present(place.root)
         # A root in a root must be noticed by what it is, not by its name: a mount may ignore case.

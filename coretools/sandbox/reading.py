@@ -14,7 +14,7 @@ from coretools.call import check_cancelled
 from coretools.errors import Conflict, DeniedPath, NotFound, TooLarge, WrongType
 from coretools.sandbox.failures import translated
 from coretools.sandbox.kinds import Kind, Version, kind_of, version_of
-from coretools.sandbox.locate import Spot, locate, reopened
+from coretools.sandbox.locate import Spot, locate, refuse_secret, reopened
 from coretools.sandbox.roots import Place, Roots, joined
 from coretools.sandbox.walk import HANDLE
 
@@ -186,6 +186,7 @@ def open_file(roots: Roots, path: str) -> OpenFile:
                 # Again, of what was really opened.
                 spot.found = os.fstat(fd)
                 found = require_file(roots, spot)
+                refuse_secret(roots, spot, fd)
             except BaseException:
                 os.close(fd)
                 raise

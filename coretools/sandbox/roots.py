@@ -13,9 +13,11 @@ from typing import Self
 
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
 from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.hidden_inodes import HiddenInodes
 from coretools.sandbox.names import check_path, printable
 from coretools.sandbox.openat2 import is_on_disk
 from coretools.sandbox.resolve import Resolver, resolver_named
+from coretools.sandbox.secret_check import SecretCheck
 from coretools.sandbox.walk import HANDLE
 
 _NO_ROOTS = ("/proc", "/sys", "/dev")
@@ -78,6 +80,10 @@ class Roots:
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}
         self._first_prefix = f"{self._roots[0].path}/"
+        self.check = SecretCheck(self.engine, [(root.path, root.fd) for root in self._roots])
+        """Decides about the files whose names are suspect."""
+        self.hidden_inodes = HiddenInodes()
+        """What the last scan for commands found hidden; empty until commands are prepared."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
     @property
@@ -180,6 +186,51 @@ class Roots:
         if glob is not None:
             raise denied(shown, glob)
 
+    def suspicion(self, place: Place) -> str:
+        """The format for which the content of a file at this place decides whether it is hidden; "" for nearly all."""
+        kind = self.deny.suspicion(place.relative)
+        if not kind and self.are_nested:
+            inner = self.split(joined(place.root.path, place.relative))
+            kind = "" if inner is None else self.deny.suspicion(inner.relative)
+        return kind
+
+    def hidden(self, place: Place, fd: int | None = None) -> str:
+        """Why what is at a place, free of links and `..`, is hidden; "" when it is not. `fd` when it is open already.
+
+        By its name, by what it holds now, or since it was hidden under another name.
+        """
+        glob = self.closed_by(place)
+        if glob is not None:
+            return by_glob(glob)
+        kind = self.suspicion(place) or self._renamed(place)
+        if kind.startswith(GLOB):
+            return by_glob(kind.removeprefix(GLOB))
+        if not kind:
+            return ""
+        top = (place.root.path, place.root.fd)
+        if fd is None:
+            return self.check.judge(top, place.relative, kind).reason
+        return self.check.judge_open(top, place.relative, kind, fd).reason
+
+    def _renamed(self, place: Place) -> str:
+        """The kind of suspect that this, or a directory above it, was hidden as before it was renamed."""
+        inodes = self.hidden_inodes
+        parts = place.relative.split("/")
+        for end in range(1 if inodes.has_directories else len(parts), len(parts) + 1):
+            path = "/".join(parts[:end])
+            try:
+                number = os.stat(path, dir_fd=place.root.fd, follow_symlinks=False).st_ino
+            except OSError:
+                return ""
+            kind = inodes.kind_of(place.root.fd, path, number)
+            if kind:
+                return kind
+        return ""
+
+    def may_be_renamed(self, number: int) -> bool:
+        """Whether what has this inode number, or a directory above it, may have been hidden under another name."""
+        return self.hidden_inodes.has_directories or self.hidden_inodes.has(number)
+
     def require_writable(self, root: Root, shown: str) -> None:
         """Refuse a change in a root that is for reading only."""
         if not root.writable:
@@ -201,6 +252,23 @@ def identity_of(found: os.stat_result) -> tuple[int, int]:
 def denied(shown: str, glob: str) -> DeniedPath:
     """The error for a path that a deny glob covers."""
     return DeniedPath(f"{shown}: closed by the deny glob {glob} of this server's operator", path=shown, glob=glob)
+
+
+GLOB = "deny glob "
+"""What the kind of a suspect begins with that a glob closes by name; other kinds are formats of a file."""
+
+
+def by_glob(glob: str) -> str:
+    """Why something is hidden that a deny glob covers."""
+    return f"the deny glob {glob} of this server's operator closes it"
+
+
+def hidden_error(shown: str, reason: str) -> DeniedPath:
+    """The error for a file that is hidden because of what it holds."""
+    name = shown.rpartition("/")[2]
+    return DeniedPath(
+        f"{shown}: hidden, since {reason}; the operator can open it with --deny '!{name}'", path=shown, reason=reason
+    )
 
 
 def _all_opened(specs: Sequence[RootSpec]) -> list[Root]:

@@ -19,6 +19,14 @@ _PARTS = Struct("=QQqI4xqI4xIIQ")
 """Inode, size, changed, modified, device, mount: in the order of `struct statx`."""
 _MOUNT_BYTES = 8
 
+_HERE = -100
+"""AT_FDCWD."""
+_SYMLINK_NOFOLLOW = 0x100
+_BIRTH_MASK = 0x800
+"""STATX_BTIME."""
+_BIRTH = Struct("=I76xqI")
+"""What is known, and the birth time: the beginning of `struct statx`."""
+
 _Buffer = ctypes.c_char * 256
 _statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 if _statx is not None:
@@ -37,6 +45,22 @@ def signature(fd: int) -> bytes:
         raise OSError(failure, os.strerror(failure))
     raw = found.raw
     return raw[32:48] + raw[96:128] + raw[136:152]
+
+
+def birth_of(path: str, top: int | None = None) -> int | None:
+    """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
+
+    Raises:
+        OSError: there is none.
+    """
+    found = _Buffer()
+    if _statx is None:
+        return None
+    if _statx(_HERE if top is None else top, os.fsencode(path), _SYMLINK_NOFOLLOW, _BIRTH_MASK, found) != 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure))
+    mask, seconds, nanoseconds = _BIRTH.unpack_from(found.raw)
+    return int(seconds) * 10**9 + int(nanoseconds) if mask & _BIRTH_MASK else None
 
 
 def mount_of(signed: bytes) -> bytes:

@@ -126,7 +126,8 @@ async def assembled(
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
-    deny = DenyRules([*(DEFAULT_DENY if settings.default_deny else ()), *settings.deny])
+    default = DEFAULT_DENY if settings.default_deny else ()
+    deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
     if settings.umask is not None:
         os.umask(settings.umask)  # of the whole process, and before any child
     specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]

@@ -11,13 +11,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from coretools.confinement.kernel import birth_of
 from coretools.confinement.masks import REPOSITORY, MaskFinder
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
+from coretools.sandbox.signature import birth_of
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
-DENY = DenyRules(DEFAULT_DENY)
+DENY = DenyRules([*DEFAULT_DENY, ".env", "*.pem", ".docker/config.json"], by_content=False)
+"""By name alone: what the scan finds, not what a file holds."""
 
 
 class RandomTree:
@@ -30,7 +31,7 @@ class RandomTree:
         self.outside.mkdir()
         self.hidden: dict[tuple[int, int], int] = {}
         with Roots([RootSpec(str(place))], deny=DENY) as roots:
-            self.has_birth_times = birth_of(roots.first.fd, "top") is not None
+            self.has_birth_times = birth_of("top", roots.first.fd) is not None
 
     def change(self) -> None:
         """Do one of the things that programs do with files."""

@@ -48,8 +48,8 @@ def plant(folder: Path) -> None:
     for path in (root / "src", root / ".vscode", outside / "inner"):
         path.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    (root / ".env").write_text(CANARY)
-    (root / "src" / ".env").write_text(CANARY)
+    (root / ".env").write_text(f"TOKEN={CANARY}")
+    (root / "src" / ".env").write_text(f"TOKEN={CANARY}")
     (root / ".vscode" / "tasks.json").write_text("{}")
     (root / "link").symlink_to(outside / "canary")
     (root / "away").symlink_to(outside)
@@ -157,13 +157,13 @@ DENIED = {
 
 @pytest.mark.parametrize("name", DENIED)
 def test_denied_files(world: World, name: str) -> None:
-    """confinement-5: what the deny globs cover is read by no command in the view; the file itself stays as it was."""
+    """confinement-5: what holds a secret is read by no command in the view; the file itself stays as it was."""
     if world.tier != "full":
         pytest.skip("needs the view: Landlock can't take back a part of what it grants")
     said = world.sh(f"({DENIED[name]}) 2>/dev/null")
     assert CANARY not in said
-    assert (world.root / ".env").read_text() == CANARY
-    assert (world.root / "src" / ".env").read_text() == CANARY
+    assert (world.root / ".env").read_text() == f"TOKEN={CANARY}"
+    assert (world.root / "src" / ".env").read_text() == f"TOKEN={CANARY}"
 
 
 def test_what_the_weaker_tier_leaves_open(world: World) -> None:

@@ -186,9 +186,9 @@ async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     async with kept(tmp_path) as place:
         assert "No such file" in await place.sh("cat .env deep/.env")
-        (tmp_path / ".env").write_text("canary")
+        (tmp_path / ".env").write_text("TOKEN=canary")
         assert "canary" not in await place.sh("cat .env")
-        (tmp_path / "other").write_text("canary 2")
+        (tmp_path / "other").write_text("TOKEN=canary 2")
         assert "canary 2" in await place.sh("cat other")
         (tmp_path / "other").replace(tmp_path / ".env")
         assert "canary" not in await place.sh("cat .env")
@@ -200,7 +200,7 @@ async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> Non
     """confinement-14: also when it has the inode number of the old one, whose cover went with it."""
     async with kept(tmp_path) as place:
         for turn in range(5):
-            (tmp_path / ".env").write_text(f"canary {turn}")
+            (tmp_path / ".env").write_text(f"TOKEN=canary {turn}")
             assert "canary" not in await place.sh("cat .env")
             (tmp_path / ".env").unlink()
 
@@ -218,7 +218,7 @@ async def test_a_repository_that_is_made_again_is_fixed(tmp_path: Path) -> None:
 
 async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> None:
     """confinement-25: whoever renamed it, into whatever directory."""
-    (tmp_path / ".env").write_text("canary")
+    (tmp_path / ".env").write_text("TOKEN=canary")
     (tmp_path / "deep").mkdir()
     async with kept(tmp_path) as place:
         assert "canary" not in await place.sh("cat .env")
@@ -232,7 +232,7 @@ async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(t
     """confinement-25: a command that moves `.docker` does not open `config.json`, nor what lies in `.ssh`."""
     for path in (".docker/config.json", "old/.ssh/plain.txt"):
         (tmp_path / path).parent.mkdir(parents=True)
-        (tmp_path / path).write_text("canary")
+        (tmp_path / path).write_text('{"auth": "canary"}')
     async with kept(tmp_path) as place:
         assert "canary" not in await place.sh("cat .docker/config.json")
         (tmp_path / ".docker").rename(tmp_path / "d2")
@@ -247,7 +247,7 @@ async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path)
     """confinement-25: an inode number that is given again hides nothing."""
     async with kept(tmp_path) as place:
         for _ in range(20):
-            (tmp_path / ".env").write_text("canary")
+            (tmp_path / ".env").write_text("TOKEN=canary")
             inode = (tmp_path / ".env").stat().st_ino
             assert "canary" not in await place.sh("cat .env")
             (tmp_path / ".env").unlink()
@@ -306,7 +306,7 @@ async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
     async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
         tasks.start_soon(place.sh, "echo up > up; while [ ! -e go ]; do sleep 0.01; done; echo done > done")
         await until((tmp_path / "up").exists)
-        (tmp_path / ".env").write_text("canary")
+        (tmp_path / ".env").write_text("TOKEN=canary")
         assert "canary" not in await place.sh("cat .env")
         (tmp_path / "go").touch()
         await until((tmp_path / "done").exists)
@@ -675,7 +675,9 @@ async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None
         path.mkdir(parents=True)
     (project / "file").write_text("content")
     async with kept(project, home=tmp_path / "home") as place:
-        said = await place.sh(f"cd ~ && mv code code2 && ln -s {outside} code && touch code2/project/.env && echo done")
+        said = await place.sh(
+            f"cd ~ && mv code code2 && ln -s {outside} code && echo A=1 > code2/project/.env && echo done"
+        )
         assert said == "done\n"
         assert await place.sh("cat file") == "content"
     assert os.listdir(outside) == []
@@ -683,7 +685,7 @@ async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None
 
 async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
     """confinement-1: when the view can't be made again, commands are refused, not held by less."""
-    (tmp_path / ".env").write_text("canary")
+    (tmp_path / ".env").write_text("TOKEN=canary")
     async with kept(tmp_path) as place:
         await place.run("true")
         home, away = f"{place.keeper.scratch}/home", f"{place.keeper.scratch}/away"
@@ -714,7 +716,7 @@ HIDE = {
 async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) -> None:
     """confinement-5: a directory that one command hides from the look is closed to the next one whole."""
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / ".env").write_text("canary")
+    (tmp_path / "src" / ".env").write_text("TOKEN=canary")
     hide, read = HIDE[name]
     async with kept(tmp_path) as place:
         await place.sh(hide.format(root=tmp_path))

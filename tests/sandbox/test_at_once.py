@@ -16,7 +16,7 @@ from coretools.sandbox.at_once import LATE_SECONDS, MOST_BYTES, PAUSE_SECONDS, a
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.reading import read_bytes
 from coretools.sandbox.roots import Roots, RootSpec
-from tests.sandbox.world import CANARY, PLENTY, World, descriptors, mounted, opened
+from tests.sandbox.world import CANARY, PLENTY, SECRET, World, descriptors, mounted, opened
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def _directory_link_out(world: World) -> str:
 
 
 def _denied(world: World) -> str:
-    (world.root / ".env").write_bytes(CANARY)
+    (world.root / ".env").write_bytes(SECRET)
     return "./.env"
 
 

@@ -58,6 +58,9 @@ def test_a_glob_covers_what_it_says() -> None:
         ("app/.env.production", True),
         (".env.example", False),
         ("certs/server.pem", True),
+        (".aws/credentials", True),
+        (".docker/config.json", True),
+        (".npmrc", True),
         ("home/.ssh/config", True),
         ("id_rsa", True),
         ("id_ed25519.pub", False),
@@ -74,8 +77,38 @@ def test_a_glob_covers_what_it_says() -> None:
     ],
 )
 def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: bool) -> None:
-    """sandbox-7: the default is sensible for a repository."""
-    assert (DenyRules(DEFAULT_DENY).covers(path) is not None) is is_closed
+    """sandbox-7: by name, or by what it holds."""
+    rules = DenyRules(DEFAULT_DENY)
+    assert (rules.covers(path) is not None or bool(rules.suspicion(path))) is is_closed
+
+
+@pytest.mark.parametrize(
+    ("globs", "path", "kind", "covering"),
+    [
+        ([], ".env", "environment", None),
+        (["!.env"], ".env", "", None),
+        (["!.env"], "a/.env", "", None),
+        (["!/.env"], "a/.env", "environment", None),
+        (["!*.pem"], "a/cert.pem", "", None),
+        (["!*.pem", "/a/*"], "a/cert.pem", "key", "/a/*"),
+        (["*.pem", "!*.pem"], "a/cert.pem", "", None),
+        (["*.pem"], "a/cert.pem", "key", "*.pem"),
+        (["!a"], "a/cert.pem", "key", None),
+    ],
+)
+def test_a_glob_decides_before_the_content_does(globs: list[str], path: str, kind: str, covering: str | None) -> None:
+    """sandbox-7: `--deny GLOB` closes by name, `!GLOB` opens whatever the file holds."""
+    rules = DenyRules(globs)
+    assert rules.suspicion(path) == kind
+    assert rules.covers(path) == covering
+
+
+def test_without_the_default_no_content_closes_anything() -> None:
+    """sandbox-7: `--no-default-deny`."""
+    rules = DenyRules([".secret"], by_content=False)
+    assert rules.suspicion(".env") == ""
+    assert rules.hangs_on(".docker") is None
+    assert rules.covers(".secret") == ".secret"
 
 
 @pytest.mark.parametrize(

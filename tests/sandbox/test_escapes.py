@@ -21,6 +21,7 @@ from tests.sandbox.world import (
     CHANGES,
     LOOKS,
     OPERATIONS,
+    SECRET,
     Operation,
     World,
     descriptors,
@@ -245,8 +246,8 @@ DENIED = {
     "absolute": "{root}/.env",
     "beneath a covered directory": ".ssh/known_hosts",
     "covered directory by a link": "to-ssh/known_hosts",
-    "a link with a covered name": "dir/.env.local",
-    "another case": ".ENV",
+    "a link with a covered name": "dir/.netrc",
+    "another case": ".SSH/known_hosts",
 }
 
 
@@ -255,24 +256,28 @@ def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     for directory in (".git", ".ssh"):
         (world.root / directory).mkdir()
     for name in (".env", "dir/.env", ".git/config", ".ssh/known_hosts"):
-        (world.root / name).write_bytes(CANARY)
+        (world.root / name).write_bytes(SECRET)
     world.link("to-dir", "dir")
     world.link("innocent", ".env")
     world.link("innocent-2", "innocent")
     world.link("innocent-3", world.root / "dir" / "sub" / ".." / ".env")
     world.link("to-git", ".git")
     world.link("to-ssh", ".ssh")
-    world.link("dir/.env.local", "inner.txt")
-    before, open_before = state(world.root), descriptors()
-    for path in DENIED.values():
-        for name, operation in {**LOOKS, "write": CHANGES["write"]}.items():
-            with pytest.raises(DeniedPath):
-                operation(world.roots, path.format(root=world.root))
-            assert state(world.root) == before, (path, name)
-            assert descriptors() == open_before, (path, name)
+    world.link("dir/.netrc", "inner.txt")
+    before = state(world.root)
+    with opened(world.root, resolver=world.roots.resolver, deny=(".netrc",)) as roots:
+        open_before = descriptors()
+        for path in DENIED.values():
+            for name, operation in {**LOOKS, "write": CHANGES["write"]}.items():
+                with pytest.raises(DeniedPath):
+                    operation(roots, path.format(root=world.root))
+                assert state(world.root) == before, (path, name)
+                assert descriptors() == open_before, (path, name)
 
 
-@pytest.mark.parametrize("path", ["new/.env", "to-dir/new/.env", ".git/hooks/pre-commit", "dir/id_rsa/x", ".SSH/new"])
+@pytest.mark.parametrize(
+    "path", ["new/.kube/x", "to-dir/new/.aws", ".git/hooks/pre-commit", "dir/.gnupg/x", ".SSH/new"]
+)
 def test_nothing_closed_is_created(world: World, path: str) -> None:
     """sandbox-7: nor are the directories on the way to it."""
     world.link("to-dir", "dir")
@@ -293,13 +298,16 @@ def test_nothing_closed_is_created(world: World, path: str) -> None:
         (".git/hooks", "hooks"),
         ("to-git/hooks", "hooks"),
         ("dir", "sub/.git"),
+        (".docker", "d"),
+        ("dir", ".cargo"),
     ],
 )
 def test_a_move_does_not_open_what_is_closed(world: World, source: str, destination: str) -> None:
     """sandbox-8: nor can a directory on whose name a glob hangs be moved, or anything to its place."""
     (world.root / ".git" / "hooks").mkdir(parents=True)
     (world.root / "sub").mkdir()
-    (world.root / ".env").write_bytes(CANARY)
+    (world.root / ".docker").mkdir()
+    (world.root / ".env").write_bytes(SECRET)
     world.link("to-git", ".git")
     before = state(world.root)
     with pytest.raises(DeniedPath):
@@ -308,14 +316,14 @@ def test_a_move_does_not_open_what_is_closed(world: World, source: str, destinat
 
 
 def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World) -> None:
-    """sandbox-7: names are no secret in a listing; a walk feeds searches, which read."""
-    (world.root / ".env").write_bytes(CANARY)
+    """sandbox-7: names are no secret in a listing; a walk names what only its content could close."""
+    (world.root / ".env").write_bytes(SECRET)
     (world.root / ".ssh").mkdir()
     (world.root / ".ssh" / "config").write_bytes(CANARY)
     names = [entry.name for entry in list_directory(world.roots, ".", limit=99).entries]
     assert {".env", ".ssh"} <= set(names)
     walked = [relative for relative, _ in walk(world.roots, ".", choose=lambda _, found: found, most=99)]
-    assert walked == ["dir", "dir/inner.txt", "dir/sub", "dir/sub/deep.txt", "plain.txt"]
+    assert walked == [".env", "dir", "dir/inner.txt", "dir/sub", "dir/sub/deep.txt", "plain.txt"]
 
 
 def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: World) -> None:

@@ -18,6 +18,8 @@ from coretools.sandbox.roots import Roots, RootSpec
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
 
 CANARY = b"the canary outside"
+SECRET = b"TOKEN=the canary\n"
+"""What makes a file named `.env` one that is hidden."""
 PLENTY = 1 << 20
 
 

@@ -142,9 +142,9 @@ async def test_the_files_template_completes_paths(tmp_path: Path, mode: str) -> 
     """completion-5: beneath the roots; an outer one has none."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("")
-    (tmp_path / ".env").write_text("")
+    (tmp_path / ".ssh").mkdir()
     async with workstation(tmp_path, mode) as connected:
-        for typed, values in (("s", ["src/"]), ("src/m", ["src/main.py"]), (".e", []), ("../", []), ("/etc/p", [])):
+        for typed, values in (("s", ["src/"]), ("src/m", ["src/main.py"]), (".s", []), ("../", []), ("/etc/p", [])):
             found = await connected.complete(a_template("coretools://files/{+path}"), {"name": "path", "value": typed})
             assert found.completion.values == values
 

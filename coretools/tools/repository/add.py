@@ -8,9 +8,9 @@ from coretools.sandbox.reading import exists
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git
-from coretools.tools.repository.paths import covering, is_beneath, path_of, prefix, refuse_denied, told
+from coretools.tools.repository.paths import hidden, is_beneath, path_of, prefix, refuse_hidden, told
 from coretools.tools.repository.porcelain import Entry, quoted, read_records, read_status
-from coretools.tools.repository.results import GitText, answer, listed
+from coretools.tools.repository.results import GitText, answer, hidden_line, listed
 
 _LIST = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
 
@@ -25,7 +25,8 @@ class _Sorted:
     """Changed paths by what becomes of them."""
 
     staged: list[Entry]
-    denied: list[bytes]
+    denied: dict[bytes, str]
+    """Hidden files, with the reasons: staged, they would be in git for everybody."""
     nested: list[bytes]
     """Repositories of their own. Staged, each would be a link to a commit that nobody else has."""
 
@@ -34,10 +35,10 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
     """Stage everything that is changed at or beneath the names.
 
     Raises:
-        DeniedPath: a name that was written out is denied. NotFound: nothing is there. GitRefused: a file would be
+        DeniedPath: a name that was written out is hidden. NotFound: nothing is there. GitRefused: a file would be
         stored wrongly, since the filter that should convert it is not run.
     """
-    refuse_denied(roots, checkout, names)
+    refuse_hidden(roots, checkout, names)
     entries = read_status(await git.output(checkout, *_LIST, "--", *names)).entries
     _require_something(roots, checkout, names, entries)
     found = _sorted(roots, checkout, entries)
@@ -51,12 +52,13 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
 
 
 def _sorted(roots: Roots, checkout: Checkout, entries: Sequence[Entry]) -> _Sorted:
-    found = _Sorted([], [], [])
+    found = _Sorted([], {}, [])
     for entry in entries:
         if not entry.unstaged:
             continue
-        if covering(roots, checkout, entry.path) is not None:
-            found.denied.append(entry.path)
+        reason = hidden(roots, checkout, entry.path)
+        if reason:
+            found.denied[entry.path] = reason
         elif entry.path.endswith(b"/"):  # how git lists another repository in the work tree
             found.nested.append(entry.path)
         else:
@@ -71,7 +73,7 @@ def _lines(checkout: Checkout, found: _Sorted) -> list[str]:
     if len(staged) > LINES_TOLD:
         lines.append(f"[{len(staged) - LINES_TOLD} more]")
     if found.denied:
-        lines.append(f"[left out, covered by deny globs: {listed(told(checkout, found.denied))}]")
+        lines.append(hidden_line(checkout, "left out", found.denied))
     if found.nested:
         lines.append(f"[left out, repositories of their own: {listed(told(checkout, found.nested))}]")
     return lines

@@ -1,11 +1,12 @@
-"""Differences, without the content of what deny globs cover.
+"""Differences, without the content of what is hidden.
 
-git's own exclusion patterns can't say our globs, and literal path names, which keep a caller's text from being a
+git's own exclusion patterns can't say our rules, and literal path names, which keep a caller's text from being a
 pattern, switch them off anyway. So git prints the names before the patch, and the patch is asked for again, name by
-name, when one of them is denied.
+name, when one of them is hidden. What a file holds now decides, for each side: committed content of a file that is not
+hidden now is in git for everybody.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import TooLarge
@@ -13,9 +14,9 @@ from coretools.excerpt import Excerpt
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git, checked
-from coretools.tools.repository.paths import covering, path_of, prefix, refuse_denied, refuse_unknown, told
+from coretools.tools.repository.paths import hidden, path_of, prefix, refuse_hidden, refuse_unknown
 from coretools.tools.repository.porcelain import quoted, read_names, read_raw
-from coretools.tools.repository.results import GitText, answer, listed
+from coretools.tools.repository.results import GitText, answer, hidden_line
 
 ARGUMENT_BYTES = 1024 * 1024
 """Most bytes of names on one command line; Linux takes 2 MiB of words and environment together (execve(2))."""
@@ -38,12 +39,12 @@ async def difference(
 ) -> GitText:
     """The patch, its head and tail where it is long, or a summary by file.
 
-    `what` holds `--cached` and resolved revisions only; `names` limit it, and none of them may be denied.
+    `what` holds `--cached` and resolved revisions only; `names` limit it, and none of them may be hidden.
 
     Raises:
         DeniedPath: a name is. TooLarge: more names than one command takes.
     """
-    refuse_denied(roots, checkout, names)
+    refuse_hidden(roots, checkout, names)
     if shape.is_summary:
         changed, patch = await _summed(git, checkout, what, names)
     else:
@@ -53,9 +54,9 @@ async def difference(
         await refuse_unknown(roots, git, checkout, names, trees=trees)
         return answer(checkout, ["no differences"], details={"files": 0, "dropped_bytes": 0})
     remarks = []
-    denied = [] if shape.is_summary else _denied(roots, checkout, changed)
+    denied = {} if shape.is_summary else _denied(roots, checkout, changed)
     if denied:
-        remarks.append(f"[not shown, covered by deny globs: {listed(told(checkout, denied))}]")
+        remarks.append(hidden_line(checkout, "not shown", denied))
         names = _remaining(changed, denied)
         patch = None if names else Excerpt(b"", b"", 0)
     if patch is None:
@@ -112,15 +113,14 @@ def _summary(checkout: Checkout, output: bytes) -> list[str]:
     return [*lines, f"{len(lines)} files changed, +{added} -{removed} lines"]
 
 
-def _denied(roots: Roots, checkout: Checkout, changed: Sequence[bytes]) -> list[bytes]:
-    """Denied names, and names that stand for denied ones: `a` as a path also means all of `a/`."""
-    covered = {name for name in changed if covering(roots, checkout, name) is not None}
-    above = {name[:at] for name in covered for at in range(len(name)) if name[at : at + 1] == b"/"}
-    return [name for name in changed if name in covered or name in above]
+def _denied(roots: Roots, checkout: Checkout, changed: Sequence[bytes]) -> dict[bytes, str]:
+    """Hidden names, and names that stand for hidden ones: `a` as a path also means all of `a/`. With the reasons."""
+    reasons = {name: reason for name in changed if (reason := hidden(roots, checkout, name))}
+    above = {name[:at]: name for name in reasons for at in range(len(name)) if name[at : at + 1] == b"/"}
+    return {name: reasons.get(name) or reasons[above[name]] for name in changed if name in reasons or name in above}
 
 
-def _remaining(changed: Sequence[bytes], denied: Sequence[bytes]) -> list[str]:
+def _remaining(changed: Sequence[bytes], denied: Mapping[bytes, str]) -> list[str]:
     if sum(len(name) + 1 for name in changed) > ARGUMENT_BYTES:
-        raise TooLarge(f"{len(changed)} changed files, denied ones among them; name some paths", files=len(changed))
-    left_out = set(denied)
-    return [name.decode("utf-8", "surrogateescape") for name in changed if name not in left_out]
+        raise TooLarge(f"{len(changed)} changed files, hidden ones among them; name some paths", files=len(changed))
+    return [name.decode("utf-8", "surrogateescape") for name in changed if name not in denied]

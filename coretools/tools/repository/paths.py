@@ -1,4 +1,4 @@
-"""Paths of a work tree: what a caller wrote, how they are shown, and which of them a deny glob covers.
+"""Paths of a work tree: what a caller wrote, how they are shown, and which of them are hidden.
 
 A path means the same in every tool: it begins at the first root, or is absolute. git's own names begin at the work
 tree; they are translated here, in both directions.
@@ -6,10 +6,10 @@ tree; they are translated here, in both directions.
 
 from collections.abc import Iterable, Sequence
 
-from coretools.errors import DeniedPath, InvalidPath, NotFound, OutsideRoot
+from coretools.errors import InvalidPath, NotFound, OutsideRoot
 from coretools.sandbox.names import check_path
 from coretools.sandbox.reading import exists
-from coretools.sandbox.roots import Roots, joined
+from coretools.sandbox.roots import Roots, hidden_error, joined
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git
 from coretools.tools.repository.porcelain import quoted, read_names
@@ -40,24 +40,22 @@ def told(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
     return [quoted(path_of(checkout, name)) for name in names]
 
 
-def covering(roots: Roots, checkout: Checkout, name: bytes) -> str | None:
-    """The deny glob that covers a name in the work tree."""
+def hidden(roots: Roots, checkout: Checkout, name: bytes) -> str:
+    """Why a name in the work tree is hidden, by a deny glob or by what the file holds now; "" when it is not."""
     relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
-    place = roots.place(f"{checkout.directory.place.root.path}/{relative}")
-    return roots.deny.covers(place.relative)
+    return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"))
 
 
-def refuse_denied(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:
-    """Raise for a name that the caller wrote out and a deny glob covers.
+def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:
+    """Raise for a name that the caller wrote out and that is hidden.
 
     Raises:
         DeniedPath.
     """
     for name in names:
-        glob = covering(roots, checkout, name.encode()) if name != "." else None
-        if glob is not None:
-            path = f"{prefix(checkout)}{name}"
-            raise DeniedPath(f"{path}: covered by the deny glob {glob}; the operator keeps it from every tool")
+        reason = hidden(roots, checkout, name.encode()) if name != "." else ""
+        if reason:
+            raise hidden_error(f"{prefix(checkout)}{name}", reason)
 
 
 async def refuse_unknown(

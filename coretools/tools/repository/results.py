@@ -101,6 +101,12 @@ def listed(names: Sequence[str]) -> str:
     return told if len(names) <= NAMES_TOLD else f"{told} and {len(names) - NAMES_TOLD} more"
 
 
+def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
+    """A line that names hidden files and why they are."""
+    shown = [f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in reasons.items()]
+    return f"[{what}, hidden: {listed(shown)}]"
+
+
 def log_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
     """Commits in a line each: id, date, author, summary, references."""
     lines = []

@@ -385,9 +385,9 @@ def test_nothing_outside_is_read_listed_or_changed(files: Filesystem, top: Path,
     assert not (tmp_path / "a").exists()
 
 
-def test_what_a_deny_glob_covers_is_closed_for_every_tool(files: Filesystem, top: Path) -> None:
+def test_what_is_hidden_is_closed_for_every_tool(files: Filesystem, top: Path) -> None:
     """filesystem-29: but its name may be seen."""
-    (top / ".env").write_text("secret")
+    (top / ".env").write_text("TOKEN=secret")
     (top / "a").touch()
     for attempt in (
         lambda: files.read_file(".env"),
@@ -400,7 +400,7 @@ def test_what_a_deny_glob_covers_is_closed_for_every_tool(files: Filesystem, top
     ):
         with pytest.raises(DeniedPath):
             attempt()
-    assert (top / ".env").read_text() == "secret"
+    assert (top / ".env").read_text() == "TOKEN=secret"
     assert files.list_directory().text().startswith(".env")
 
 

@@ -8,6 +8,8 @@ from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPa
 from coretools.sandbox.roots import RootSpec
 from tests.tools.repository.world import HOME_CONFIG, World
 
+VALUES = "it holds values of environment variables"
+
 
 async def test_paths_are_staged_by_their_exact_names(tmp_path: Path) -> None:
     """repository-9: changes, new files and deletions; nothing else."""
@@ -23,7 +25,7 @@ async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path
     """repository-9: denied files are left out and named."""
     world = World(tmp_path).filled()
     world.write(".env", "KEY=1\n")
-    world.write("x/id_rsa", "KEY\n")
+    world.write("x/id_rsa", "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n")
     world.write(".gitignore", "*.log\n")
     world.write("x.log", "log\n")
     async with world.tools() as tools:
@@ -35,7 +37,7 @@ async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path
         "A work/.gitignore",
         "M work/a.txt",
         "A work/new.txt",
-        "[left out, covered by deny globs: work/.env, work/x/id_rsa]",
+        f"[left out, hidden: work/.env ({VALUES}), work/x/id_rsa (it holds a private key)]",
     ]
     assert answer.facts().items() >= {"staged": 3, "left_out": 2}.items()
 

@@ -96,38 +96,41 @@ async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
     assert 50_000 < int(str(answer.facts()["dropped_bytes"])) < 100_000
 
 
-async def test_denied_content_is_in_no_difference(tmp_path: Path) -> None:
-    """repository-8: neither staged, committed, renamed, deleted, nor beneath a name that looks harmless."""
+async def test_hidden_content_is_in_no_difference(tmp_path: Path) -> None:
+    """repository-8: a secret that git does not hold; and of what is closed by name neither side, in no commit."""
     world = World(tmp_path).filled()
-    world.write(".env", "KEY=hidden-1\n")
-    world.write("sub/.env.local", "KEY=hidden-2\n")
+    world.write(".env", "KEY=committed-1\n")
+    world.write("sub/.env.local", "KEY=committed-2\n")
+    world.write(".aws/config", "closed-1\n")
     world.write("thing", "harmless\n")
     world.git("add", ".")
     world.git("commit", "--quiet", "-m", "secrets")
-    world.write(".env", "KEY=hidden-3\n")
+    world.write(".env", "KEY=typed-3\n")
+    world.write(".aws/config", "closed-2\n")
     world.git("rm", "--quiet", "--cached", "thing")
     (world.repository / "thing").unlink()
-    world.write("thing/id_rsa", "hidden-4\n")
+    world.write("thing/id_rsa", "-----BEGIN PRIVATE KEY-----\ncommittedcommittedcommitted\n")
     world.git("add", "thing")
     world.git("mv", "sub/.env.local", "sub/plain")
     async with world.tools() as tools:
         answers = [
-            await tools.git_diff("work"),
-            await tools.git_diff("work", staged=True),
-            await tools.git_diff("work", base="HEAD"),
-            await tools.git_diff("work", base="HEAD~1", target="HEAD"),
-            await tools.git_diff("work", ["work/sub", "work/thing"], staged=True),
-            await tools.git_log("work"),
+            (await tools.git_diff("work")).text(),
+            (await tools.git_diff("work", staged=True)).text(),
+            (await tools.git_diff("work", base="HEAD")).text(),
+            (await tools.git_diff("work", base="HEAD~1", target="HEAD")).text(),
         ]
-        for name in (".env", "sub/.env.local", "thing/id_rsa"):
-            with pytest.raises(DeniedPath, match="deny glob"):
-                await tools.git_diff("work", [name])
-    texts = "\n".join(answer.text() for answer in answers).replace("+KEY=hidden-2", "", 3)
-    assert "hidden" not in texts.replace("covered", "")
-    assert "[not shown, covered by deny globs: work/.env]" in answers[0].text()
-    assert "+harmless" in answers[3].text()
-    # Renamed to an open name, the content is open: the file itself can be read there.
-    assert "+KEY=hidden-2" in answers[1].text()
+        with pytest.raises(DeniedPath, match=r"work/\.env: hidden, since it holds values"):
+            await tools.git_diff("work", ["work/.env"])
+        with pytest.raises(DeniedPath, match=r"work/\.aws/config: hidden, since the deny glob \.aws "):
+            await tools.git_diff("work", ["work/.aws/config"])
+        world.write(".env", "KEY=committed-1\n")
+        assert "+KEY=committed-1" in (await tools.git_diff("work", ["work/.env"], base="HEAD~1", target="HEAD")).text()
+    assert not any("typed" in text or "closed-" in text for text in answers)
+    for text in (answers[0], answers[2], answers[3]):
+        assert "work/.env (it holds values of environment variables)" in text
+        assert "work/.aws/config (the deny glob .aws of this server's operator closes it)" in text
+    assert "+harmless" in answers[3]
+    assert "+committedcommitted" in answers[1]
 
 
 @pytest.mark.parametrize(
@@ -218,16 +221,16 @@ async def test_a_difference_in_conflict_is_shown(tmp_path: Path) -> None:
     """repository-7: git prints names and patches by turns there."""
     world = World(tmp_path).created()
     for name in ("a", ".env", "z"):
-        world.write(name, "one\n")
+        world.write(name, "A=one\n")
     world.git("add", "-f", ".")
     world.git("commit", "--quiet", "-m", "first")
     world.git("switch", "--quiet", "-c", "topic")
     for name in ("a", ".env"):
-        world.write(name, "topic\n")
+        world.write(name, "A=topic\n")
     world.git("commit", "--quiet", "-am", "topic")
     world.git("switch", "--quiet", "main")
     for name in ("a", ".env"):
-        world.write(name, "hidden\n" if name == ".env" else "main\n")
+        world.write(name, "A=typed\n" if name == ".env" else "main\n")
     world.git("commit", "--quiet", "-am", "main")
     world.git("merge", "topic", check=False)
     world.write("z", "changed\n")
@@ -235,8 +238,8 @@ async def test_a_difference_in_conflict_is_shown(tmp_path: Path) -> None:
         text = (await tools.git_diff("work")).text()
     assert "++<<<<<<< HEAD" in text
     assert "+changed" in text
-    assert "hidden" not in text
-    assert "[not shown, covered by deny globs: work/.env]" in text
+    assert "typed" not in text
+    assert "[not shown, hidden: work/.env (it holds values of environment variables)]" in text
 
 
 async def test_a_range_is_two_arguments(tmp_path: Path) -> None:

@@ -174,10 +174,10 @@ async def test_a_file_can_be_named_even_if_it_is_ignored(tmp_path: Path, engine:
 
 
 @engines
-async def test_what_a_deny_glob_covers_is_not_searched(tmp_path: Path, engine: str) -> None:
+async def test_what_is_hidden_is_not_searched(tmp_path: Path, engine: str) -> None:
     """search-16."""
-    planted(tmp_path, {".env": "TOKEN=1", "a": "TOKEN=2", ".ssh/config": "TOKEN=3", "server.pem": "TOKEN=4"})
-    assert await lines(tmp_path, engine, "TOKEN", include_ignored=True) == ["a:1:TOKEN=2"]
+    planted(tmp_path, {".env": "TOKEN=1", "a": "TOKEN=2", ".ssh/config": "TOKEN=3", "ca.pem": "TOKEN=4"})
+    assert await lines(tmp_path, engine, "TOKEN", include_ignored=True) == ["a:1:TOKEN=2", "ca.pem:1:TOKEN=4"]
     with pytest.raises(DeniedPath):
         await lines(tmp_path, engine, "TOKEN", path=".env")
 

@@ -1,0 +1,214 @@
+"""Whether a suspect file is hidden: by what is behind its descriptor, unless git's index holds the same content.
+
+The one decision for tools and for the view of commands. What is tracked is not enough: a command can write any path
+into an index. It can't know the object name of content that it never read, so that is what is compared, for this path
+and one entry only. Blocks: for a worker thread, or for the few files whose name is suspect.
+"""
+
+import hashlib
+import os
+import posixpath
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from coretools.sandbox import git_index
+from coretools.sandbox.inside import Stamp
+from coretools.sandbox.resolve import Resolver
+from coretools.sandbox.secret_files import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
+
+UNREADABLE = "it can't be read to see whether it holds a secret"
+UNDECIDED = f"it holds no secret in its first {MOST_BYTES // 1024} KiB and is too long to look further"
+NO_FILE = "it is no regular file, and what it gives may be a secret"
+
+HASHED_BYTES = 16 * 1024 * 1024
+"""A longer secret is hidden, whatever git holds."""
+
+_POINTER_BYTES = 4096
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+_HASHES = (("sha1", 20), ("sha256", 32))
+"""Of a repository, and the bytes of its object names (extensions.objectFormat)."""
+
+
+class Judgement(NamedTuple):
+    """What was decided about a suspect."""
+
+    reason: str
+    """Why it is hidden, as a clause; "" when it may be read."""
+    rests_on: tuple[str, ...] = ()
+    """Absolute path of the index that decides, if one does."""
+
+
+class _Index(NamedTuple):
+    stamp: Stamp
+    data: bytes
+    objects: dict[bytes, bytes]
+
+
+class SecretCheck:
+    """Judges suspects beneath the roots, which are given by path and handle."""
+
+    def __init__(self, engine: Resolver, tops: Sequence[tuple[str, int]]) -> None:
+        self._engine = engine
+        self._tops = tops
+        self._last: _Index | None = None
+        """The index that was read last: many files of one repository are judged in a row."""
+
+    def judge(self, top: tuple[str, int], relative: str, kind: str) -> Judgement:
+        """Look at what lies at a path beneath a root, links not followed. A directory or a link is no suspect."""
+        try:
+            handle = self._engine.open(top[1], relative, _PIN)
+        except FileNotFoundError:
+            return Judgement("")
+        except (OSError, ValueError):
+            return Judgement(UNREADABLE)
+        try:
+            mode = os.fstat(handle).st_mode
+        finally:
+            os.close(handle)
+        if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
+            return Judgement("")
+        if not stat.S_ISREG(mode):
+            return Judgement(NO_FILE)
+        with self._opened(top[1], relative) as fd:
+            return Judgement(UNREADABLE) if fd is None else self.judge_open(top, relative, kind, fd)
+
+    def judge_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> Judgement:
+        """Look at a regular file through its descriptor."""
+        try:
+            reason = _content(kind, fd)
+            if not reason:
+                return Judgement("")
+            index = next(self._repositories(top, relative), None)
+            if index is None:
+                return Judgement(reason)
+            path = f"{index[0][0]}/{index[1]}"
+            return Judgement("" if self._is_published(index, fd) else reason, (path,))
+        except OSError:
+            return Judgement(UNREADABLE)
+
+    def _is_published(self, place: tuple[tuple[str, int], str, str], fd: int) -> bool:
+        """Whether git's index holds this very content for this path; line ends as git may have stored them."""
+        data = _read(fd, HASHED_BYTES + 1)
+        index = self._index_at(place[0][1], place[1]) if len(data) <= HASHED_BYTES else None
+        if index is None:
+            return False
+        names = {data, data.replace(b"\r\n", b"\n")}
+        for algorithm, size in _HASHES:
+            wanted = {_object_name(algorithm, content) for content in names}
+            if any(one in index.data for one in wanted):
+                return self._objects(index, size).get(os.fsencode(place[2])) in wanted
+        return False
+
+    def _objects(self, index: _Index, size: int) -> dict[bytes, bytes]:
+        if not index.objects:
+            try:
+                index.objects.update(git_index.objects(index.data, hash_bytes=size))
+            except git_index.BadIndex:
+                return {}
+        return index.objects
+
+    def _index_at(self, beneath: int, path: str) -> _Index | None:
+        with self._opened(beneath, path) as fd:
+            if fd is None:
+                return None
+            stamp, now = _stamp_of(fd)[0], time.time_ns()
+            if stamp.size > git_index.MOST_BYTES:
+                return None
+            last = self._last
+            if last is None or last.stamp != stamp or not stamp.is_settled(now):
+                last = self._last = _Index(stamp, _read(fd, git_index.MOST_BYTES), {})
+            return last
+
+    def _repositories(self, top: tuple[str, int], relative: str) -> Iterator[tuple[tuple[str, int], str, str]]:
+        """Root, path and the file's name for the index that speaks of it, the nearest upwards: at most one."""
+        outer = next((one for one in self._tops if top[0].startswith(f"{one[0]}/")), None)
+        if outer is not None:  # a root that lies in this one may be a part of its repository
+            top, relative = outer, f"{top[0][len(outer[0]) + 1 :]}/{relative}"
+        above = relative
+        while above:
+            above = posixpath.dirname(above)
+            path = posixpath.join(above, ".git")
+            found = self._stamp(top[1], path)
+            if found is not None:
+                name = posixpath.relpath(relative, above or ".")
+                if stat.S_ISDIR(found[1]):
+                    yield top, f"{path}/index", name
+                elif stat.S_ISREG(found[1]):
+                    yield from ((place, inner, name) for place, inner in self._pointed(top, path, above))
+                return
+
+    def _pointed(self, top: tuple[str, int], path: str, above: str) -> Iterator[tuple[tuple[str, int], str]]:
+        """The index that a `.git` file leads to (gitrepository-layout(5)), if it lies beneath a root."""
+        with self._opened(top[1], path) as fd:
+            words = b"" if fd is None else _read(fd, _POINTER_BYTES)
+        if not words.startswith(b"gitdir: "):
+            return
+        target = os.fsdecode(words[len(b"gitdir: ") :].rstrip(b"\r\n"))
+        absolute = posixpath.normpath(posixpath.join(top[0], above, target))
+        for place in self._tops:
+            if absolute.startswith(f"{place[0]}/"):
+                yield place, f"{absolute[len(place[0]) + 1 :]}/index"
+                return
+
+    @contextmanager
+    def _opened(self, beneath: int, path: str) -> Iterator[int | None]:
+        """Descriptor of a regular file, None where there is none. Opening a FIFO would wake its writer."""
+        found = self._stamp(beneath, path)
+        fd = None
+        try:
+            if found is not None and stat.S_ISREG(found[1]):
+                fd = self._engine.open(beneath, path, _READ)
+        except OSError:
+            fd = None
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _stamp(self, beneath: int, path: str) -> tuple[Stamp, int] | None:
+        """Stamp and mode of what has this path; None for nothing, and where a link is on the way."""
+        try:
+            handle = self._engine.open(beneath, path, _PIN)
+        except (OSError, ValueError):
+            return None
+        try:
+            return _stamp_of(handle)
+        finally:
+            os.close(handle)
+
+
+def _stamp_of(fd: int) -> tuple[Stamp, int]:
+    found = os.fstat(fd)
+    stamp = Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return stamp, found.st_mode
+
+
+def _content(kind: str, fd: int) -> str:
+    """Why the content is one to hide; "" when it is not."""
+    data = _read(fd, HEAD_BYTES)
+    found = secret_in(kind, data)
+    if not found and len(data) == HEAD_BYTES and not is_settled(kind, data):
+        data = _read(fd, MOST_BYTES + 1)
+        found = secret_in(kind, data)
+        if not found and len(data) > MOST_BYTES:
+            return UNDECIDED
+    return f"it holds {found}" if found else ""
+
+
+def _read(fd: int, most: int) -> bytes:
+    """The first bytes of a file, wherever the descriptor stands."""
+    blocks: list[bytes] = []
+    total = 0
+    while total < most and (block := os.pread(fd, most - total, total)):
+        blocks.append(block)
+        total += len(block)
+    return b"".join(blocks)
+
+
+def _object_name(algorithm: str, content: bytes) -> bytes:
+    return hashlib.new(algorithm, b"blob %d\0" % len(content) + content, usedforsecurity=False).digest()

@@ -1,0 +1,294 @@
+"""Which files hold secrets: a name makes a file a suspect, its content makes it a secret. Pure.
+
+`suspicion` is asked for every name and gives a format, "" for nearly all; `secret_in` is asked for the content of a
+suspect. No folder is exempt: a command could move a secret into it. Tokens and private keys in text are recognised by
+`secret_shapes`, names of credentials by `secret_names`; here is what belongs to one file format only.
+
+The work grows with the length of the content only: repeats are possessive or bounded.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from coretools.secret_names import is_telling
+from coretools.secret_shapes import compiled, private_keys, shapes
+
+HEAD_BYTES = 64 * 1024
+"""Of a suspect, read first: nearly all are shorter."""
+
+MOST_BYTES = 1024 * 1024
+"""Of a suspect that is longer; one that is undecided after this counts as a secret."""
+
+_CREDENTIAL = "a token or password"
+_CACHED_NAMES = 8192
+
+_ENDINGS = {
+    **dict.fromkeys(("pem", "key", "ppk", "asc", "gpg", "pgp", "p8", "pk8", "pkcs8"), "key"),
+    **dict.fromkeys(("openssh", "rsa", "der", "priv", "ovpn"), "key"),
+    **dict.fromkeys(("p12", "pfx", "jks", "jceks", "bks", "keystore", "kdbx", "kdb"), "store"),
+    "env": "environment",
+    "tfstate": "state",
+    "tfvars": "settings",
+    "kubeconfig": "kube",
+    "json": "account",
+}
+"""Formats by what follows the last dot of a name."""
+
+_NAMES = {
+    **dict.fromkeys((".npmrc", ".yarnrc", ".yarnrc.yml"), "npm"),
+    **dict.fromkeys(("pip.conf", "pip.ini", ".git-credentials"), "address"),
+    **dict.fromkeys((".netrc", "_netrc"), "netrc"),
+    **dict.fromkeys((".pgpass", ".htpasswd", ".vault-token"), "lines"),
+    **dict.fromkeys(("settings.xml", "settings-security.xml"), "maven"),
+    **dict.fromkeys((".terraformrc", "terraform.rc", "credentials.tfrc.json", "terraform.tfvars.json"), "settings"),
+    **dict.fromkeys((".pypirc", ".my.cnf", ".s3cfg", ".boto", "credentials.toml", "gradle.properties"), "settings"),
+    **dict.fromkeys(("secrets.json", "auth.json", "local.settings.json", "hosts.yml"), "settings"),
+    "application_default_credentials.json": "settings",
+    "terraform.tfstate.backup": "state",
+    ".dockercfg": "docker",
+    "kubeconfig": "kube",
+    ".envrc": "environment",
+}
+
+_IN_DIRECTORY = {
+    (".docker", "config.json"): "docker",
+    (".kube", "config"): "kube",
+    (".aws", "credentials"): "settings",
+    (".aws", "config"): "settings",
+    (".cargo", "credentials"): "settings",
+    (".gem", "credentials"): "settings",
+    (".bundle", "config"): "bundle",
+}
+"""Names that are suspect in a directory of this name only."""
+
+_PARENTS = frozenset(parent for parent, _ in _IN_DIRECTORY)
+_ONLY_THERE = frozenset(name for _, name in _IN_DIRECTORY)
+
+_KEY_NAME = re.compile(
+    r"id_(?:rsa|dsa|ecdsa|ed25519)|ssh_host_|identity$|[^.]*(?:key|[_-](?:rsa|dsa|ecdsa|ed25519))$"
+    r"|.*private[._-]?key|.*\.(?:key|pem)[._~-]"
+)
+_ACCOUNT_NAME = re.compile(r".*(?:service|account|credential|gcp|gcloud|firebase|adminsdk|key|[0-9a-f]{12})")
+_TEMPLATE_NAME = re.compile(r".*(?:^|[._-])(?:example|sample|template|dist|tmpl|tpl|defaults?|schema|vault)(?:$|[._-])")
+"""What is written to be filled in, or is encrypted (`.env.vault`)."""
+
+
+@lru_cache(_CACHED_NAMES)
+def suspicion(name: str, parent: str = "") -> str:
+    """The format that makes a file of this name, in a directory of that name, worth a look; "" for none."""
+    lower = name.lower()
+    found = _NAMES.get(lower) or _IN_DIRECTORY.get((parent.lower(), lower))
+    if found:
+        return found
+    by_ending = _ENDINGS.get(lower.rpartition(".")[2]) or _by_beginning(lower)
+    if by_ending == "account":
+        return by_ending if _ACCOUNT_NAME.match(lower) else ""
+    if by_ending in ("key", "store"):
+        return by_ending
+    return "" if _TEMPLATE_NAME.match(lower) else by_ending
+
+
+def _by_beginning(lower: str) -> str:
+    if lower.startswith(".env") and not lower[4:5].isalnum():
+        return "environment"
+    return "key" if _KEY_NAME.match(lower) and not lower.endswith(".pub") else ""
+
+
+def suspicion_of(relative: str) -> str:
+    """The same for a path."""
+    above, _, name = relative.rpartition("/")
+    # Most names mean the same everywhere, and are remembered once.
+    return suspicion(name, above.rpartition("/")[2] if name.lower() in _ONLY_THERE else "")
+
+
+def hangs_on(directory_name: str) -> bool:
+    """Whether something is suspect only because it lies in a directory of this name."""
+    return directory_name.lower() in _PARENTS
+
+
+def secret_in(kind: str, data: bytes) -> str:
+    """What secret the content of a suspect holds, as the end of "it holds ..."; "" for none."""
+    if kind in ("key", "store"):
+        return _key_in(data)
+    text = _text(data)
+    if kind == "account":
+        is_account = "private_key" in text and compiled(_SERVICE_ACCOUNT).search(text) is not None
+        return "the private key of a service account" if is_account and _has_private_key(text) else ""
+    look, found = _FORMATS[kind]
+    if look(text):
+        return found
+    if _has_private_key(text):
+        return "a private key"
+    # Files of credentials are short, and this look costs ten times the others.
+    return _CREDENTIAL if shapes(text[:HEAD_BYTES]) else ""
+
+
+def is_settled(kind: str, head: bytes) -> bool:
+    """Whether what follows the first HEAD_BYTES can't make a suspect a secret that is none until there."""
+    # A key store is known by its first bytes, and binary keys too; the key file of an account is some 2,400 bytes.
+    return kind in ("store", "account") or (kind == "key" and b"\0" in head and not _is_utf16(head))
+
+
+def _is_utf16(data: bytes) -> bool:
+    return data[:2] in (b"\xff\xfe", b"\xfe\xff")
+
+
+def _text(data: bytes) -> str:
+    """As programs read it; editors on Windows, and `>` of PowerShell, write UTF-16."""
+    if _is_utf16(data):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8-sig", "replace")
+
+
+# Keys and key stores
+
+_STORES = (
+    *(b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x03\xd9\xa2\x9a"),
+    *(b"\0\0\0\1\0\0\0\x14", b"\0\0\0\2\0\0\0\x14"),
+)
+"""First bytes: JKS, JCEKS, KeePass; BKS by version and length of the salt."""
+
+_PASSWORD_BASED = (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x05", b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01")
+"""Object identifiers that an encrypted PKCS #8 key begins with: those of PKCS #5 and PKCS #12 (RFC 8018, RFC 7292)."""
+
+_OTHER_KEYS = (
+    r"(?m)^PuTTY-User-Key-File-[123]:|^AGE-SECRET-KEY-1|^-----BEGIN OpenVPN Static key V1-----"
+    r"|^---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|^(?:Key: )?\((?:[0-9]{1,4}:)?(?:protected-)?private-key"
+)
+_OTHER_MARKS = ("PuTTY-User-Key", "AGE-SECRET-KEY-1", "OpenVPN Static key", "SSH2 ENCRYPTED", "private-key")
+_VERSIONS = (3, 4, 5, 6)
+"""Of OpenPGP secret keys (RFC 9580, part 5.5)."""
+
+
+def _key_in(data: bytes) -> str:
+    if data.startswith(_STORES):
+        return "a key store"
+    if data[:1] == b"\x30":
+        return _der(data)
+    if _is_openpgp_secret(data):
+        return "a private key"
+    text = _text(data)
+    has_other = any(mark in text for mark in _OTHER_MARKS) and compiled(_OTHER_KEYS).search(text)
+    return "a private key" if has_other or _has_private_key(text) else ""
+
+
+def _has_private_key(text: str) -> bool:
+    return "PRIVATE KEY" in text and any(True for _ in private_keys(text))
+
+
+def _der(data: bytes) -> str:
+    """DER (X.690) by the first fields of its sequence. Certificates, requests, public keys and parameters differ."""
+    first = _content(data, 0)
+    inner = data[first : first + 4]
+    if inner[:3] == b"\x02\x01\x03" and inner[3:] == b"\x30":
+        return "a key store"  # PKCS #12, version 3
+    # Version 0 or 1, then an algorithm (PKCS #8), a modulus (PKCS #1, DSA), or the octets of an EC key (SEC 1).
+    if inner[:3] in (b"\x02\x01\x00", b"\x02\x01\x01") and inner[3:] in (b"\x30", b"\x02", b"\x04"):
+        return "a private key"
+    if inner[:1] == b"\x30" and data[_content(data, first) :].startswith(_PASSWORD_BASED):
+        return "a private key"
+    return ""
+
+
+def _content(data: bytes, at: int) -> int:
+    """Where the content of the value begins that stands at `at`."""
+    length = data[at + 1] if len(data) > at + 1 else 0
+    return at + 2 + (length & 0x7F if length & 0x80 else 0)
+
+
+def _is_openpgp_secret(data: bytes) -> bool:
+    """Whether the first packet is a secret key, tag 5, with a length in the old or the new form (RFC 9580, 4.2)."""
+    if len(data) < 64:
+        return False
+    if 0x94 <= data[0] <= 0x97:
+        at = 1 + (1, 2, 4, 0)[data[0] & 3]
+    elif data[0] == 0xC5:
+        at = 2 if data[1] < 192 else 3 if data[1] < 224 else 6
+    else:
+        return False
+    return data[at] in _VERSIONS
+
+
+# Text formats
+
+_SERVICE_ACCOUNT = r'"type"\s{0,8}+:\s{0,8}+"service_account"'
+
+_NO_LITERAL = (
+    r"\$.*|<.*>|\{\{.*|%\w{1,80}%|x{3,}+|\*{3,}+|\.{3,}+|(?i:(?:your|change|replace|insert)[ _-].*|changeme|null|none|"
+    r"true|false|~)"
+)
+"""A reference, or a place for a value."""
+
+_ENVIRONMENT = r"(?m)^[ \t]*+(?:export[ \t]++)?[A-Za-z_][\w.]*+[ \t]*+=[ \t]*+([^\n]*+)"
+_REFERENCE = r"\$\w++|\$\{\w++(?::?-)?\}|\$\([^)]*+\)"
+_NPM = r"(?:_authToken|_auth|_password|npmAuthToken|npmAuthIdent)[\"']?[ \t]*+[=:][ \t]*+([^\n]*+)"
+_NETRC = r"\bpassword\s++(\S{1,200})"
+_ADDRESS = r"://[A-Za-z0-9_-]{20,256}@"
+_LINES = r"(?m)^[^#\s]"
+_DOCKER = r'"(?:auth|identitytoken|registrytoken|password)"\s{0,20}+:\s{0,20}+"([^"\n]*+)"'
+_KUBE = (
+    r"(?m)^[ \t-]*+\"?(?:token|password|client-key-data|id-token|refresh-token|access-token)\"?[ \t]*+:[ \t]*+([^\n]*+)"
+)
+_STATE = r'"resources"\s{0,80}+:\s{0,80}+\[\s{0,80}+\{|"(?:outputs|modules)"\s{0,80}+:\s{0,80}+[\[{]\s{0,80}+["{]'
+_MAVEN = r"<(?:password|passphrase|privateKey|master)>([^<\n]*+)<"
+_BUNDLE = r"(?m)^BUNDLE_[A-Z0-9_]++:[ \t]*+\"?[^\s\":]++:[^\s\"]++"
+_SETTING = (
+    r"(?<![\w.-])(?P<name>[\w.-]{1,80}+)[\"']?[ \t]*+[=:][ \t]*+"
+    r"(?:\"(?P<double>[^\"\n]*+)\"|'(?P<single>[^'\n]*+)'|(?P<bare>[^\s,;#\"'{\[]++))"
+)
+_OAUTH = r'"(?:github-oauth|gitlab-oauth|gitlab-token|bearer)"\s{0,80}+:\s{0,80}+\{\s{0,80}+"[^"\n]{1,200}"\s{0,80}+:'
+"""Of Composer's auth.json: a host and its token."""
+
+
+def _values(expression: str, text: str) -> Iterator[str]:
+    return (match[1] for match in compiled(expression).finditer(text))
+
+
+def _has_literal(expression: str) -> Callable[[str], bool]:
+    """Whether the group of an expression is somewhere a value of its own, and no reference."""
+    return lambda text: any(map(_is_literal, _values(expression, text)))
+
+
+def _has(expression: str) -> Callable[[str], bool]:
+    return lambda text: compiled(expression).search(text) is not None
+
+
+def _is_literal(value: str) -> bool:
+    bare = value.strip(" \t\r\"',;")
+    return bool(bare) and bare[0] != "#" and compiled(_NO_LITERAL).fullmatch(bare) is None
+
+
+def _sets_a_variable(text: str) -> bool:
+    """Whether an assignment has a value, whatever its name: in such a file it is anybody's guess what is secret."""
+    for value in _values(_ENVIRONMENT, text):
+        bare = value.strip(" \t\r\"'")
+        if bare and bare[0] != "#" and compiled(_REFERENCE).fullmatch(bare) is None:
+            return True
+    return False
+
+
+def _sets_a_secret(text: str) -> bool:
+    """Whether a setting whose name tells of a credential has a literal value."""
+    for match in compiled(_SETTING).finditer(text):
+        value = match["double"] or match["single"] or match["bare"] or ""
+        is_secret = is_telling(match["name"]) or "connectionstring" in match["name"].lower()
+        if is_secret and _is_literal(value):
+            return True
+    return compiled(_OAUTH).search(text) is not None
+
+
+_FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "environment": (_sets_a_variable, "values of environment variables"),
+    "npm": (_has_literal(_NPM), _CREDENTIAL),
+    "netrc": (_has_literal(_NETRC), _CREDENTIAL),
+    "address": (_has(_ADDRESS), _CREDENTIAL),
+    "lines": (_has(_LINES), _CREDENTIAL),
+    "docker": (_has_literal(_DOCKER), _CREDENTIAL),
+    "kube": (_has_literal(_KUBE), _CREDENTIAL),
+    "maven": (_has_literal(_MAVEN), _CREDENTIAL),
+    "bundle": (_has(_BUNDLE), _CREDENTIAL),
+    "settings": (_sets_a_secret, _CREDENTIAL),
+    "state": (_has(_STATE), "the state of a deployment"),
+}
+"""How a text format is recognised as a secret, and what to say then. Tokens and keys by shape count in each of them."""
