@@ -196,13 +196,24 @@ def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -
 
 
 def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
-    """confinement-1: the tier, of a server with the same switches; one that does not start is told with its reason."""
+    """confinement-1, ci-19: the tier and the network, of a server with the same switches; why one does not start."""
     told = coretools("doctor", cwd=project)
     assert "commands are held in tier: " in told.stdout
+    assert "\nnetwork: " in told.stdout
     assert told.returncode == 0
-    switches = ("--limit", "run_seconds=7.5", "--deny", "*.secret", "--no-default-deny", "--read-only")
+    switches = (
+        "--network",
+        "allow",
+        "--limit",
+        "run_seconds=7.5",
+        "--deny",
+        "*.secret",
+        "--no-default-deny",
+        "--read-only",
+    )
     other = coretools("doctor", *switches, "--profile", "ci", "--ask", "defaults", "--redact-output", cwd=project)
     assert "run_seconds=7.5" in other.stdout, other.stdout
     assert f"{project} (read only)" in other.stdout
+    assert "network: allowed to commands, by the operator" in other.stdout
     impossible = coretools("doctor", "--policy", str(project / "missing.toml"), cwd=project)
     assert impossible.returncode == 78

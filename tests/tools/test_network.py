@@ -47,9 +47,8 @@ PROGRAMS = {
     "npm-offline": "npm install left-pad --offline --no-save",
     "node": 'node -e \'require("http").get("http://nowhere.example")\'',
     "node-fetch": "node -e 'fetch(\"http://192.0.2.1\")'",
-    "cargo": "cargo install nothing-of-this-name --root made",
+    "cargo": "cargo install nothing-of-this-name --root made --config net.retry=0",
     "java": "java Fetch.java",
-    "maven": "mvn -B -q dependency:go-offline",
     "a shell that ends well": "sh -c 'curl -sS http://nowhere.example/ 2>&1 | tail -n 1'",
 }
 
@@ -91,6 +90,7 @@ QUIET = {
     "a program that ends well": "echo Temporary failure in name resolution",
     "a server on loopback that is not there": "curl -sS http://127.0.0.1:9/",
     "any other failure": "ls nothing",
+    "a module that is not there": "python3 -c 'import nothing_of_this_name'",
 }
 
 
@@ -139,6 +139,7 @@ SENTENCES = {
     "rust": "error sending request: dns error: failed to lookup address information: Temporary failure in name",
     "uv": "error: Failed to fetch: `https://index.example/simple/six/` dns error: failed to lookup address information",
     "maven": "Could not transfer artifact x from/to central: repo.maven.apache.org: Unknown host repo.maven.apache.org",
+    "maven without its plugins": "[ERROR] No plugin found for prefix 'dependency' in the current project",
     "gradle": "> Could not resolve x. > No cached version of a:b:1 available for offline mode.",
     "dotnet": "error NU1301: Name or service not known (api.nuget.org:443)",
     "apt": "Err:1 http://mirror.example Temporary failure resolving 'mirror.example'",

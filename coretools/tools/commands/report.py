@@ -7,7 +7,7 @@ from coretools.excerpt import HEAD_SHARE, Excerpt
 from coretools.process.runs import Run
 from coretools.redact import Redactor
 from coretools.result import Result
-from coretools.tools.ci.output import plain, printed, streams, visible
+from coretools.tools.ci.output import plain, printed, streams, visible, without_escapes
 from coretools.tools.explanations import LOOKED_AT, Explanations, lines_of
 
 ARGV_CHARACTERS = 80
@@ -125,7 +125,7 @@ def notes_of(run: Run, explanations: Explanations) -> tuple[str, ...]:
     head = output.read(output.first, LOOKED_AT)
     stop = output.first + len(head)
     tail = output.read(max(stop, output.end - LOOKED_AT), LOOKED_AT)
-    text = plain((head + b"\n" + tail).decode("utf-8", "replace"))
+    text = without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
     is_well = run.completed is not None and run.completed.ok
     tier = run.tier if run.completed is None else run.completed.tier
     return explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text)
