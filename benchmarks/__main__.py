@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from benchmarks.confinement import can_hold, starts_held
 from benchmarks.contenders import calls, starts
@@ -18,6 +19,7 @@ from benchmarks.peer import Era
 from benchmarks.report import Measured, as_json, as_table
 from benchmarks.rows import ROWS, Row, selected
 from benchmarks.supervision import supervised
+from benchmarks.waiting import commands_that_wait
 from benchmarks.workplace import Workplace, workplace
 
 
@@ -34,6 +36,15 @@ class Rounds:
 
 FULL = Rounds(of_starts=25, of_calls=120, of_floods=25, of_crowds=5, soak_seconds=60.0)
 """Five to eight minutes with two processors."""
+
+CROWDED = {
+    "http": (throughput, attrgetter("of_floods")),
+    "crowd": (crowds, attrgetter("of_crowds")),
+    "search": (large_tree, attrgetter("of_crowds")),
+    "neighbours": (calls_beside, attrgetter("of_floods")),
+    "waiting": (commands_that_wait, attrgetter("of_crowds")),
+}
+"""What makes the contenders of a group that is smaller in a smoke run, and how many turns they have."""
 
 SMOKE = Rounds(of_starts=1, of_calls=1, of_floods=1, of_crowds=1, soak_seconds=4.0)
 
@@ -83,18 +94,13 @@ def _samples(group: str, rows: Sequence[Row], place: Workplace, rounds: Rounds) 
             found = soaked(place, stack, rounds.soak_seconds).thirds()
             # A short run says nothing of growth: one value is not judged.
             return {figure: Sample((sample.median,)) for figure, sample in found.items()} if is_smoke else found
-        if group == "http":
-            contenders, turns = throughput(place, stack, is_smoke=is_smoke), rounds.of_floods
-        elif group == "crowd":
-            contenders, turns = crowds(place, stack, is_smoke=is_smoke), rounds.of_crowds
+        if group in CROWDED:
+            make, turns_of = CROWDED[group]
+            contenders, turns = make(place, stack, is_smoke=is_smoke), turns_of(rounds)
         elif group == "large":
             contenders, turns = large_files(place, stack), rounds.of_floods
         elif group == "history":
             contenders, turns = history(place, stack), rounds.of_calls
-        elif group == "search":
-            contenders, turns = large_tree(place, stack, is_smoke=is_smoke), rounds.of_crowds
-        elif group == "neighbours":
-            contenders, turns = calls_beside(place, stack, is_smoke=is_smoke), rounds.of_floods
         elif group == "confinement":
             contenders, turns = [*starts_held(place, stack), *supervised(place, stack)], rounds.of_calls
         else:

@@ -93,6 +93,28 @@ class Peer:
                 raise NotMeasured(f"{tool}: {result}")
         return seconds
 
+    def time_beside(self, call: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]], *, reads: int) -> float:
+        """Seconds of one call while so many of another are in flight: each that is answered is followed by the next.
+
+        Raises:
+            NotMeasured: the call was refused.
+        """
+        started = time.perf_counter()
+        os.write(self._input, self._call(call))
+        wanted, waiting, result = self._last_id, reads + 1, None
+        os.write(self._input, b"".join(self._call(other) for _ in range(reads)))
+        while waiting:
+            for line in self._answers(1):
+                waiting -= 1
+                if json.loads(line)["id"] == wanted:
+                    seconds, result = time.perf_counter() - started, _result(line)
+                elif result is None:
+                    os.write(self._input, self._call(other))
+                    waiting += 1
+        if result is None or result.get("isError"):
+            raise NotMeasured(f"{call[0]}: {result}")
+        return seconds
+
     def time_list(self, method: str, kind: str, *, least: int) -> float:
         """Seconds from the first byte of a request for a list written to its answer read.
 
@@ -134,6 +156,9 @@ class Peer:
         seconds = time.perf_counter() - started
         results += [_result(answer) for answer in answers]
         return seconds
+
+    def _call(self, call: tuple[str, dict[str, Any]]) -> bytes:
+        return self._line("tools/call", {"name": call[0], "arguments": call[1]})
 
     def _line(self, method: str, params: dict[str, Any]) -> bytes:
         self._last_id += 1

@@ -127,6 +127,13 @@ def _over_http(era: str, form: str) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+WAITING = (
+    Row(name="waiting/directories", subject="true, many directories", baseline="true, few directories", bar=1.5),
+    Row(name="waiting/at-once", subject="sleep 0.2 at once", baseline="sleep 0.2", most=3000.0),
+    Row(name="waiting/beside-reads", subject="sleep 1 beside reads", baseline="sleep 1", most=1300.0),
+    Row(name="waiting/beside-reads/http", subject="sleep 1 beside reads, http", baseline="sleep 1, http", most=1300.0),
+)
+
 HTTP = (
     *(row for era in ("handshake", "stateless") for form in FORMS for row in _over_http(era, form)),
     # Of the fastest of all: its client must not be what the others wait for.
@@ -160,7 +167,8 @@ SOAK = tuple(
     for figure in SOAKED
 )
 
-ROWS = (*START, *_calls("handshake"), *_calls("stateless"), *CONFINEMENT, *LESS_WORK, *NEIGHBOURS, *HTTP, *CROWD, *SOAK)
+_TOOLS = (*_calls("handshake"), *_calls("stateless"))
+ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
 
 
 def selected(text: str) -> tuple[Row, ...]:

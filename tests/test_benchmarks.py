@@ -39,7 +39,7 @@ def benchmarks(directory: Path, *words: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.parametrize("group", sorted({row.name.split("/")[0] for row in ROWS}))
 def test_a_smoke_run_prints_every_row_and_leaves_nothing_behind(tmp_path: Path, group: str) -> None:
-    """benchmarks-1, benchmarks-5, benchmarks-6, benchmarks-11: a line for each row; the workplace is gone."""
+    """benchmarks-1, benchmarks-5, benchmarks-6, benchmarks-11, benchmarks-12: a line a row; the workplace is gone."""
     done = benchmarks(tmp_path, "--smoke", "--only", f"{group}/")
     assert done.returncode == 0, done.stderr
     printed = [line.split()[0] for line in done.stdout.splitlines() if line]
@@ -89,6 +89,7 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
         **{f"http/{era}/{form}": (1.176, None) for era in ("handshake", "stateless") for form in ("json", "stream")},
         "http/client": (0.5, None),
         **{f"neighbours/{name}": (2.0, None) for name in ("output", "memory", "processes")},
+        "waiting/directories": (1.5, None),
         "soak/memory": (1.1, None),
         **{f"soak/{figure}": (1.25, None) for figure in ("descriptors", "children", "sessions", "threads")},
     }
@@ -104,6 +105,9 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
         "crowd/idle-session": 100.0,
         "confinement/supervised/end": 1500.0,
         "confinement/supervised/many": 2000.0,
+        "waiting/at-once": 3000.0,
+        "waiting/beside-reads": 1300.0,
+        "waiting/beside-reads/http": 1300.0,
     }
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert selected("") == ROWS
