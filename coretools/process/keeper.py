@@ -25,6 +25,7 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement import landlock
 from coretools.confinement.grants import Identities
+from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import MaskFinder, Masks
 from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
 from coretools.errors import Unconfined
@@ -142,12 +143,16 @@ class Keeper:
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
         return cell.take()
 
+    @property
+    def hidden(self) -> tuple[Hidden, ...]:
+        """What the newest view hides from commands."""
+        return () if self._state is None else self._state.hidden
+
     def variables(self) -> dict[str, str]:
         """What is different in the environment of commands in this tier."""
         if self._commands is None or self.tier is None:
             return {}
-        has_covers = self._state is not None and bool(self._state.hidden)
-        return self._commands.variables(self.tier, self._scratch, has_covers=has_covers)
+        return self._commands.variables(self.tier, self._scratch, has_covers=bool(self.hidden))
 
     def refill(self) -> None:
         """Have commands waiting again; called when one has ended, so as not to be in its way."""

@@ -17,6 +17,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 
 from coretools.author import variables_of_caller
 from coretools.confinement.domain import Domain
+from coretools.confinement.hidden import Hidden
 from coretools.errors import ReadOnly
 from coretools.excerpt import Excerpt
 from coretools.process import survivors
@@ -154,6 +155,10 @@ class Runner:
     def programs(self) -> ProgramPolicy | None:
         """The operator's policy for commands, by which each is judged again when it is started."""
         return self._programs
+
+    def hidden(self) -> tuple[Hidden, ...]:
+        """What the newest view hides from commands."""
+        return () if self._keeper is None else self._keeper.hidden
 
     @property
     def environment(self) -> Mapping[str, str]:

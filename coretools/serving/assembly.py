@@ -36,6 +36,7 @@ from coretools.tools.commands.tools import Commands
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.explanations import Explanations
 from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.hidden_files import HiddenFiles
 from coretools.tools.network import Network
 from coretools.tools.repository.tools import Repository
 from coretools.tools.search.tools import Search
@@ -178,7 +179,7 @@ def registry_of(
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
     network = Network(settings.policy.confinement.network)
     closed = Closed(settings.policy.confinement)
-    explanations = Explanations(network.explanation, *closed.explanations())
+    explanations = Explanations(network.explanation, *closed.explanations(), HiddenFiles(runner.hidden).explanation)
     ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     commands = Commands(

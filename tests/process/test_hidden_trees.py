@@ -86,6 +86,29 @@ def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
     assert (world.root / "by-name.sh").read_text() == CANARY
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("cat tree/.env", "cat by-name.sh | wc -c", "rm -rf tree", "mv by-name.txt x", "git add -f tree"),
+        "python3 -c 'open(\"tree/.env\")'",
+    ],
+)
+def test_a_command_that_met_a_hidden_file_is_told(world: World, command: str) -> None:
+    """confinement-32: which file, why it is hidden, and what can be done."""
+    said = world.sh(command)
+    line = next(line for line in said.splitlines() if line.startswith("[hidden from commands: "))
+    assert f"{world.root}/{'by-name' if 'by-name' in command else 'tree/.env'}" in line
+    assert "by-name" not in command or "deny glob by-name.*" in line
+    assert "delete_directory" in line
+    assert CANARY not in said
+
+
+@pytest.mark.parametrize("command", ["ls -A tree", "cat /etc/shadow", "echo .env; cat /root/nothing", "cat tree/open"])
+def test_other_commands_are_told_nothing(world: World, command: str) -> None:
+    """confinement-32: a hidden file that was named beside no refusal is none that a command met."""
+    assert "hidden from commands" not in world.sh(command)
+
+
 def test_a_tree_with_hidden_files_is_deleted_by_a_tool(world: World) -> None:
     """confinement-29: a command deletes the rest of it; what is hidden is there until the tool deletes it."""
     assert "busy" in world.sh("rm -rf tree")
