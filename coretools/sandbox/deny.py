@@ -11,7 +11,7 @@ Letters match in both cases: beneath a root there may be a mount that ignores ca
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -75,9 +75,10 @@ class DenyRules:
                 return glob
         return None
 
-    def may_cover(self, name: str) -> bool:
+    @property
+    def may_cover(self) -> Callable[[str], bool]:
         """Whether a path can be covered because this name is in it; without such a name none is."""
-        return self._is_suspect(name)
+        return self._is_suspect
 
     def suspicion(self, relative_path: str) -> str:
         """The format for which the content of this file decides; "" when its name tells nothing, or a glob opens it."""

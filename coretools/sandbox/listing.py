@@ -37,6 +37,10 @@ class Listing:
 Met = tuple[str, Kind]
 """A name and what has it. A name is as the file system has it: bytes that are no UTF-8 as lone surrogates."""
 
+Run = tuple[str, list[Met]]
+"""What stands before some names (empty, or a path with a slash at its end), and these, of which only the last may be a
+directory."""
+
 Choose = Callable[[str, list[Met]], list[Met]]
 """Given a directory, relative to its root, and what it holds in order: the part of it that a walk meets."""
 
@@ -90,10 +94,17 @@ def beginning_with(roots: Roots, typed: str, *, most: int) -> list[str]:
 
 
 def walk(roots: Roots, path: str, *, choose: Choose, most: int) -> Iterator[Met]:
+    """Everything that `walk_in_runs` meets, one by one, named by its path relative to the root."""
+    for above, run in walk_in_runs(roots, path, choose=choose, most=most):
+        for name, kind in run:
+            yield above + name, kind
+
+
+def walk_in_runs(roots: Roots, path: str, *, choose: Choose, most: int) -> Iterator[Run]:
     """Everything beneath a directory, each directory before what it holds, names in order, at most `most` things.
 
-    Named by their paths relative to the root. Links are met, never followed. What a deny glob closes is left out, and
-    so is what `choose` leaves out. A directory that can't be read is met and not entered.
+    Links are met, never followed. What a deny glob closes is left out, and so is what `choose` leaves out. A directory
+    that can't be read is met and not entered.
 
     Raises:
         WrongType: not a directory. And what `locate` raises. All of it at once, not at the first step.
@@ -102,42 +113,53 @@ def walk(roots: Roots, path: str, *, choose: Choose, most: int) -> Iterator[Met]
         place, shown = directory.place, directory.shown
     with translated(shown):
         top = _scanned(roots, place)
-    return _walk(roots, place, top, choose, most=most)
+    return _runs(roots, place, top, choose, most=most)
 
 
-def _walk(roots: Roots, place: Place, top: list[Met], choose: Choose, *, most: int) -> Iterator[Met]:
+def _runs(roots: Roots, place: Place, top: list[Met], choose: Choose, *, most: int) -> Iterator[Run]:
     # No descriptor is held between two steps: each directory is opened from the root, in one act that takes no link.
-    ahead = [_chosen(roots, place, top, choose)]
-    met = 0
+    ahead = [_cut(*_chosen(roots, place, top, choose))]
     while ahead:
-        for relative, kind in ahead[-1]:
-            if met >= most:
-                return
-            met += 1
-            yield relative, kind
-            if kind == "directory":
-                check_cancelled()
-                here = Place(place.root, relative)
-                try:
-                    inside = _scanned(roots, here)
-                except OSError:
-                    continue
-                ahead.append(_chosen(roots, here, inside, choose))
-                break
-        else:
+        above, run = next(ahead[-1], ("", None))
+        if run is None:
             ahead.pop()
+            continue
+        if len(run) > most:
+            yield above, run[:most]
+            return
+        most -= len(run)
+        yield above, run
+        name, kind = run[-1]
+        if kind == "directory":
+            check_cancelled()
+            here = Place(place.root, above + name)
+            try:
+                inside = _scanned(roots, here)
+            except OSError:
+                continue
+            ahead.append(_cut(*_chosen(roots, here, inside, choose)))
 
 
-def _chosen(roots: Roots, place: Place, found: list[Met], choose: Choose) -> Iterator[Met]:
-    """What is chosen of a directory and closed by no deny glob, by paths relative to the root."""
+def _cut(above: str, found: list[Met]) -> Iterator[tuple[str, list[Met] | None]]:
+    """What a directory holds, in runs that end with a directory, since what that holds comes next."""
+    start = 0
+    for at, (_, kind) in enumerate(found):
+        if kind == "directory":
+            yield above, found[start : at + 1]
+            start = at + 1
+    if start < len(found):
+        yield above, found[start:]
+
+
+def _chosen(roots: Roots, place: Place, found: list[Met], choose: Choose) -> tuple[str, list[Met]]:
+    """What stands before the names of a directory, and what is chosen of them and closed by no deny glob."""
     above = "" if place.relative == "." else f"{place.relative}/"
+    found = choose(place.relative, found)
     # A name that no deny glob speaks of is open in an open directory, unless a glob speaks of one above it.
     may_cover = roots.deny.may_cover
-    asks = roots.are_nested or any(map(may_cover, place.relative.split("/")))
-    for name, kind in choose(place.relative, found):
-        relative = above + name
-        if not (asks or may_cover(name)) or roots.closed_by(Place(place.root, relative)) is None:
-            yield relative, kind
+    if roots.are_nested or any(map(may_cover, place.relative.split("/"))) or any(map(may_cover, dict(found))):
+        found = [one for one in found if roots.closed_by(Place(place.root, above + one[0])) is None]
+    return above, found
 
 
 def _scanned(roots: Roots, place: Place) -> list[Met]:
@@ -145,15 +167,16 @@ def _scanned(roots: Roots, place: Place) -> list[Met]:
     fd = roots.engine.open(place.root.fd, place.relative, _SCAN)
     try:
         with os.scandir(fd) as scan:
-            return sorted([(entry.name, _kind(entry)) for entry in scan])
+            return sorted(
+                # Most are files: those take one question, and no call of a function.
+                [(entry.name, "file" if entry.is_file(follow_symlinks=False) else _kind(entry)) for entry in scan]
+            )
     finally:
         os.close(fd)
 
 
 def _kind(entry: "os.DirEntry[str]") -> Kind:
-    """As far as the directory itself tells; what is none of the first three is not told apart."""
-    if entry.is_file(follow_symlinks=False):
-        return "file"
+    """Of what is no file, as far as the directory itself tells."""
     if entry.is_dir(follow_symlinks=False):
         return "directory"
     return "link" if entry.is_symlink() else "device"

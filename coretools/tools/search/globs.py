@@ -41,6 +41,19 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
     return lambda path: matches(path) is wanted
 
 
+def name_matcher(glob: str) -> Callable[[str], bool] | None:
+    """The same as a test of the last name alone; None where the glob speaks of more than that.
+
+    Raises:
+        What `glob_matcher` raises.
+    """
+    globs = expand_braces(glob)
+    if glob.startswith("!") or any("/" in one or one in ("", ".", "**") for one in globs):
+        return None
+    fits = re.compile("|".join(map(component_pattern, globs))).match
+    return lambda name: fits(name) is not None
+
+
 def _any_of(globs: Sequence[str]) -> Callable[[str], bool]:
     alternatives = [_compiled(one) for one in globs]
     lasts = [one.rstrip("/").rpartition("/")[2] for one in globs]

@@ -1,6 +1,7 @@
 """The search tools: text in files, and names of files. Ignore files are respected, answers are bounded and sorted."""
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import anyio.to_thread
@@ -13,19 +14,17 @@ from coretools.errors import CannotStart
 from coretools.process.confined import Confined
 from coretools.process.runner import Runner
 from coretools.result import Result
+from coretools.sandbox.listing import Met
 from coretools.sandbox.reading import open_directory, status
 from coretools.sandbox.roots import Place, Roots
 from coretools.settings import Limits
 from coretools.tools.search.engines import Engine, Ripgrep, Walking
 from coretools.tools.search.findings import Findings, Query
-from coretools.tools.search.globs import glob_matcher
+from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.lines import Line
 from coretools.tools.search.one_line import one_line
 from coretools.tools.search.pattern import parse_pattern
-from coretools.tools.search.tree import beneath, entries_beneath
-
-_BETWEEN_LOOKS = 256
-"""Entries of a tree between two looks at the clock."""
+from coretools.tools.search.tree import beneath, runs_beneath
 
 
 class FoundLine(BaseModel):
@@ -140,7 +139,7 @@ class Search:
         include_ignored: bool = False,
     ) -> FoundNames:
         """Find paths by glob (*.py, src/**/*.{js,ts}). Skips what git ignores."""
-        wanted = glob_matcher(glob)
+        wanted = _wanted(glob)
         with open_directory(self._roots, path) as directory:
             top = directory.place
         deadline = time.monotonic() + self._limits.search_seconds
@@ -148,14 +147,13 @@ class Search:
         paths: list[str] = []
         total = 0
         notes: list[str] = []
-        for number, (relative, kind) in enumerate(entries_beneath(self._roots, top, include_ignored=include_ignored)):
-            path_from_top = f"{relative}/" if kind == "directory" else relative
-            if wanted(path_from_top):
-                total += 1
-                if total <= limit:
-                    mark = path_from_top.removeprefix(relative)
-                    paths.append(self._roots.shown(Place(top.root, beneath(top, relative))) + mark)
-            if number % _BETWEEN_LOOKS == 0 and time.monotonic() >= deadline:
+        for above, run in runs_beneath(self._roots, top, include_ignored=include_ignored):
+            found = wanted(above, run)
+            total += len(found)
+            for name, kind in found[: limit - len(paths)]:
+                shown = self._roots.shown(Place(top.root, beneath(top, above + name)))
+                paths.append(f"{shown}/" if kind == "directory" else shown)
+            if time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
                 break
         if total > len(paths):
@@ -195,6 +193,21 @@ class Search:
             notes.append("no line matches")
         files = [FoundFile(path=file.path, groups=[_lines(group) for group in file.groups]) for file in findings.files]
         return FoundText(files=files, matches=findings.matches, notes=notes, engine=engine)
+
+
+def _wanted(glob: str) -> Callable[[str, list[Met]], list[Met]]:
+    """The part of a run of names that a glob matches.
+
+    Raises:
+        InvalidArguments: see `glob_matcher`.
+    """
+    matches = glob_matcher(glob)
+    fits = name_matcher(glob)
+    if fits is not None:
+        return lambda _, run: [one for one in run if fits(one[0])]
+    return lambda above, run: [
+        (name, kind) for name, kind in run if matches(f"{above}{name}/" if kind == "directory" else above + name)
+    ]
 
 
 def _lines(group: list[Line]) -> list[FoundLine]:

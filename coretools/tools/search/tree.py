@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from coretools.errors import CoreError
 from coretools.sandbox import inside
-from coretools.sandbox.listing import Met, walk
+from coretools.sandbox.listing import Met, Run, walk_in_runs
 from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Place, Roots, joined
 from coretools.tools.search.ignore import KINDS, REPOSITORY, IgnoreRules
@@ -41,12 +41,19 @@ def _text(directory: int, name: str) -> str | None:
 
 def entries_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator[Met]:
     """Every entry beneath `top` with its path from there, sorted. `.git` never."""
+    for above, run in runs_beneath(roots, top, include_ignored=include_ignored):
+        for name, kind in run:
+            yield above + name, kind
+
+
+def runs_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator[Run]:
+    """The same in runs of neighbours."""
     choose = _all_but_repositories
     if not include_ignored:
         choose = ignore_rules(roots, top).chosen
-    above = 0 if top.relative == "." else len(top.relative) + 1
-    for relative, kind in walk(roots, roots.shown(top), choose=choose, most=ENTRIES_MOST):
-        yield relative[above:], kind
+    length = 0 if top.relative == "." else len(top.relative) + 1
+    for above, run in walk_in_runs(roots, roots.shown(top), choose=choose, most=ENTRIES_MOST):
+        yield above[length:], run
 
 
 def _all_but_repositories(directory: str, found: list[Met]) -> list[Met]:  # noqa: ARG001 - the walk asks so
