@@ -7,9 +7,10 @@ import os
 import pwd
 import resource
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coretools.confinement import grants, landlock, machine, seccomp, view
+from coretools.confinement import cargo_home, grants, landlock, machine, seccomp, view
 from coretools.confinement.grants import Grant
 from coretools.confinement.masks import Masks
 from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
@@ -28,6 +29,9 @@ _SHARED_MEMORY_BYTES = 1024**3
 _TASKS_FOR_EACH = 4
 """Processes and threads of all commands together, in terms of the most processes of one of them."""
 
+
+JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
+"""The one variable that every Java virtual machine reads."""
 
 TERMINALS = ("/dev/ptmx", "/dev/pts")
 """Where a program makes terminals, and where they are."""
@@ -213,9 +217,33 @@ class Commands:
         tools = grants.home_variables(self.environment, self.home)
         if has_covers:
             tools |= _git_variables(self.environment)
+        tools |= self._cargo_variables(tier, scratch)
         if tier == "full":
+            if self.home and self.home != os.path.realpath(_home_of_user()):
+                tools |= self._java_variables(home=self.home)
             return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}  # noqa: S108  # as above
+        tools |= self._java_variables(home=scratch.home, temporary=scratch.temporary)
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
+
+    def prepare(self, scratch: Scratch) -> None:
+        """Fill the home of commands with what needs to be written beside what is only read."""
+        with suppress(OSError):
+            cargo_home.link_home(self._cargo_home, f"{scratch.home}/{cargo_home.NAME}")
+
+    @property
+    def _cargo_home(self) -> str:
+        return os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
+
+    def _java_variables(self, *, home: str, temporary: str = "") -> dict[str, str]:
+        """Java asks the system for both, not the environment. What the operator passes comes last and wins."""
+        own = [f"-Duser.home={home}", *([f"-Djava.io.tmpdir={temporary}"] if temporary else [])]
+        return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()}
+
+    def _cargo_variables(self, tier: str, scratch: Scratch) -> dict[str, str]:
+        is_there = os.path.isdir(f"{scratch.home}/{cargo_home.NAME}")
+        if not is_there or (tier == "full" and not self.hides_home):
+            return {}
+        return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{cargo_home.NAME}"}
 
 
 def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -226,6 +226,7 @@ class Keeper:
             prefixes = (sys.prefix, sys.base_prefix)
             look = partial(commands_of, self._roots, self._policy, self._environment, prefixes=prefixes)
             self._commands = await to_thread.run_sync(look, limiter=self._limiter)
+            await to_thread.run_sync(self._commands.prepare, self._scratch, limiter=self._limiter)
         # Once a tier was had, commands are never held worse: they are refused until it can be had again.
         for tier in TIERS if self.tier is None else (self.tier,):
             reason = await self._tried(tier)
