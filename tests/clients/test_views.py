@@ -211,11 +211,11 @@ def test_a_difference_is_drawn_by_file_and_line(drawn: dict[str, Page]) -> None:
     page = drawn["diff"]
     assert page.found["h1"] == ["5 files changed\n+8\n\u22123"]
     assert page.found[".path"] == [
-        IMAGE,
-        "caf\u00e9.txt",
-        "gone.txt",
-        "old name.py \u2192 new name.py",
-        "picture.bin",
+        f"repository/{IMAGE}",
+        "repository/caf\u00e9.txt",
+        "repository/gone.txt",
+        "repository/old name.py \u2192 repository/new name.py",
+        "repository/picture.bin",
     ]
     assert page.found[".tag"] == ["new", "new", "deleted", "renamed", "binary"]
     assert page.found["tr.removed"][1:] == ["1\t\t\u2212\tdef greeting():", '2\t\t\u2212\t    return "Hello"']
@@ -259,7 +259,7 @@ def test_a_difference_that_was_cut_says_so(drawn: dict[str, Page]) -> None:
 
 def test_what_is_no_patch_is_shown_as_it_is(drawn: dict[str, Page]) -> None:
     """apps-7: a summary by file, a result that the page does not know, and one that breaks it."""
-    assert "5 files changed" in drawn["summary"].found[".plain"][0]
+    assert "repository/gone.txt | +0 -1" in drawn["summary"].found[".plain"][0]
     assert drawn["something else"].found[".plain"] == [SCRIPT]
     assert drawn["broken"].found[".plain"] == ["broken"]
 
