@@ -96,6 +96,7 @@ def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     from coretools.joining import join
     from coretools.offer import selection_of, surfaces_of
     from coretools.registry import Registry
+    from coretools.serving.ending import leave
     from coretools.serving.serve import ServeOptions, serve_stdio
 
     options = ServeOptions(
@@ -110,7 +111,9 @@ def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     separators = {registry.separator for registry in found}
     separator = separators.pop() if len(separators) == 1 else Registry().separator
     # The operator's file may name tools of ours too, which are not here.
-    return serve_stdio(join(Registry(separator=separator, policy=settings.policy.tools), found), options=options)
+    joined = join(Registry(separator=separator, policy=settings.policy.tools), found)
+    # Left from here, while a thread of a module still prints to standard error: the wire is on fd 1 again.
+    leave(serve_stdio(joined, options=options))
 
 
 def _require_no_own(options: argparse.Namespace) -> None:
