@@ -228,6 +228,21 @@ async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> No
         assert "canary" not in await place.sh("cat elsewhere/notes.txt")
 
 
+async def test_a_hidden_file_stays_hidden_in_a_git_directory(tmp_path: Path) -> None:
+    """confinement-25: a command or a user may move it where no secret is looked for by name."""
+    (tmp_path / ".git" / "objects").mkdir(parents=True)
+    for name in (".env", ".env.local"):
+        (tmp_path / name).write_text("TOKEN=canary")
+    async with kept(tmp_path) as place:
+        assert "canary" not in await place.sh("cat .env .env.local")
+        await place.sh("mv .env .git/objects/moved; mv .env.local notes")
+        assert "canary" not in await place.sh("cat .git/objects/moved .env notes .env.local")
+        for name in (".env", ".env.local"):
+            if is_there(tmp_path / name):
+                (tmp_path / name).rename(tmp_path / ".git" / "objects" / name.lstrip("."))
+        assert "canary" not in await place.sh("cat .git/objects/*")
+
+
 async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(tmp_path: Path) -> None:
     """confinement-25: a command that moves `.docker` does not open `config.json`, nor what lies in `.ssh`."""
     for path in (".docker/config.json", "old/.ssh/plain.txt"):
