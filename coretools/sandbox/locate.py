@@ -91,8 +91,16 @@ class Spot:
         if self.found is None:
             near = self._near()
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise NotFound(f"{self.shown}: there is nothing at this path{hint}", path=self.shown)
+            what = "there is nothing at this path"
+            if self._is_behind_link():
+                what = f"a link leads to {printable(self.place.relative)}, where there is nothing"
+            raise NotFound(f"{self.shown}: {what}{hint}", path=self.shown)
         return self.found
+
+    def _is_behind_link(self) -> bool:
+        """Whether the path as it is written is not where it led."""
+        written = posixpath.normpath(self.shown).removeprefix("/")
+        return not posixpath.join(self.root.path, self.place.relative).endswith(f"/{written}")
 
     def _near(self) -> list[str]:
         """Paths that are there and differ a little in the first name that is missing."""

@@ -212,6 +212,17 @@ def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
         assert str(caught.value).endswith(hint)
 
 
+def test_a_link_to_nothing_is_said_to_be_one(world: World) -> None:
+    """sandbox-29: what stands at the path is a link; what is missing is where it leads."""
+    world.link("dangling", "dir/gone-for-good")
+    world.link("to-dangling", "dangling")
+    for path in ("dangling", "to-dangling", "dir/../dangling", f"{world.root}/dangling"):
+        with pytest.raises(NotFound, match="a link leads to dir/gone-for-good, where there is nothing"):
+            world.read(path)
+    with pytest.raises(NotFound, match="there is nothing at this path"):
+        world.read(f"{world.root}/dir/../quite-different")
+
+
 def test_versions_differ_after_every_write(world: World) -> None:
     """sandbox-20: also when writes of one size follow each other within a tick of the clock."""
     seen = {status(world.roots, "plain.txt").version}
