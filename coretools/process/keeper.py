@@ -66,6 +66,8 @@ class Holding(NamedTuple):
     """What a control group bounds for all commands together, by controller; None where there is no group."""
     polled: tuple[str, ...] = ()
     """Why directories are polled for hidden files, in words; empty where all are watched."""
+    hidden: tuple[Hidden, ...] = ()
+    """What commands can't read beneath the roots; only known in the tier `full`."""
 
 
 class Keeper:
@@ -123,7 +125,9 @@ class Keeper:
                     self.missing.setdefault("full", str(error))
         is_whole = self._state is None or self._state.is_whole
         tier = self.tier or "none"
-        return Holding(tier, dict(self.missing), self.is_permitted, is_whole, self.bounds, self._masks.unwatched)
+        return Holding(
+            tier, dict(self.missing), self.is_permitted, is_whole, self.bounds, self._masks.unwatched, self.hidden
+        )
 
     async def slot(self) -> Slot:
         """A command that waits for its argv, in a cell that masks what is to be masked now.

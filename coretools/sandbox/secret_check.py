@@ -39,7 +39,7 @@ class Judgement(NamedTuple):
     reason: str
     """Why it is hidden, as a clause; "" when it may be read."""
     rests_on: tuple[str, ...] = ()
-    """Absolute path of the index that decides, if one does."""
+    """Absolute path of the index that decides; of all that could, where there is no repository yet."""
 
 
 class _Index(NamedTuple):
@@ -84,7 +84,7 @@ class SecretCheck:
                 return Judgement("")
             index = next(self._repositories(top, relative), None)
             if index is None:
-                return Judgement(reason)
+                return Judgement(reason, _possible_indexes(top[0], relative))
             path = f"{index[0][0]}/{index[1]}"
             return Judgement("" if self._is_published(index, fd) else reason, (path,))
         except OSError:
@@ -186,6 +186,11 @@ def _stamp_of(fd: int) -> tuple[Stamp, int]:
     found = os.fstat(fd)
     stamp = Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     return stamp, found.st_mode
+
+
+def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
+    parts = relative.split("/")
+    return tuple("/".join((top, *parts[:end], ".git", "index")) for end in range(len(parts)))
 
 
 def _content(kind: str, fd: int) -> str:

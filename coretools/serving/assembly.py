@@ -179,7 +179,8 @@ def registry_of(
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
     network = Network(settings.policy.confinement.network)
     closed = Closed(settings.policy.confinement)
-    explanations = Explanations(network.explanation, *closed.explanations(), HiddenFiles(runner.hidden).explanation)
+    hidden = HiddenFiles(roots, runner.hidden)
+    explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
     ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     commands = Commands(

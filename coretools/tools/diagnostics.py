@@ -21,6 +21,7 @@ from coretools.sandbox.roots import Roots
 from coretools.settings import Limits
 from coretools.tools.ci.output import plain
 from coretools.tools.closed import Closed
+from coretools.tools.hidden_files import MOST_NAMED, named
 from coretools.tools.network import Network
 
 PACKAGES = ("mcp", "pydantic", "anyio", "GitPython")
@@ -68,6 +69,9 @@ class DiagnosticsReport(Result):
     """What programs expect of any machine and commands lack in this tier; empty for nothing."""
     missing_tiers: dict[str, str]
     """Stronger tiers, and why they can't be had here."""
+    hidden: list[str]
+    """Files and directories beneath the roots that are hidden from commands, with the reasons; the first few."""
+    hidden_count: int
     protections: dict[str, bool]
     polled: list[str]
     """Why directories are polled for hidden files before each command, which takes the longer the more there are."""
@@ -88,6 +92,7 @@ class DiagnosticsReport(Result):
             *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
+        lines += [f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}"] if self.hidden else []
         lines += [f"directories are polled for hidden files: {why}" for why in self.polled]
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
         lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
@@ -125,6 +130,8 @@ class Diagnostics:
             environment=sorted(self._runner.environment),
             closed=self._closed.state(holding.tier),
             missing_tiers=dict(holding.missing),
+            hidden=[named(self._roots, one) for one in holding.hidden[:MOST_NAMED]],
+            hidden_count=len(holding.hidden),
             protections=self._protections(holding),
             polled=list(holding.polled),
             limits=asdict(self._limits),

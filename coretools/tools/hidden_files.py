@@ -1,49 +1,78 @@
-"""Names the hidden files that a command met, where its output only says that something was refused.
+"""Hidden files, in words: for the diagnostics, and for the result of a command that met one.
 
-In the view of a command a hidden file is a closed, busy mount: programs report a permission that is missing, or a
-device that is busy.
+A hidden file looks to programs like one without permissions; some, as npm, pass over it in silence. Neither the kernel
+nor the view tells which file a command tried to read, so this goes by what it printed and by which program it was.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from coretools.confinement.hidden import Hidden
+from coretools.sandbox.roots import Roots
 from coretools.tools.explanations import Ending
 
-_SHOWN = 5
-"""Files that are named; more are counted."""
+MOST_NAMED = 5
+"""Hidden files that are named; the rest is counted."""
 
-_REFUSALS = (
-    *("permission denied", "eacces", "errno 13", "device or resource busy", "resource busy", "ebusy", "errno 16"),
-    "permissionerror",
+_SIGN = re.compile(
+    r"permission denied|permissionerror|\bEACCES\b|\bEPERM\b|\bEBUSY\b|device or resource busy|operation not permitted"
+    r"|invalid cross-device link|\bEXDEV\b|access is denied|can(?:'t|not) open|unable to (?:index|read)",
+    re.IGNORECASE,
 )
+"""What programs say of a file that they can't read, replace or move."""
+
+_SILENT: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("npm", "npx", "pnpm", "yarn"), frozenset({".npmrc", ".yarnrc", ".yarnrc.yml"})),
+        **dict.fromkeys(("pip", "pip3", "twine"), frozenset({"pip.conf", ".pypirc"})),
+        **dict.fromkeys(("docker", "docker-compose"), frozenset({".env"})),
+        **dict.fromkeys(("gradle", "gradlew"), frozenset({"gradle.properties"})),
+        **dict.fromkeys(("cargo",), frozenset({"credentials", "credentials.toml"})),
+        **dict.fromkeys(("bundle",), frozenset({"config"})),
+    }
+)
+"""Files that programs read on their own, and of which they say nothing when they can't."""
 
 
 class HiddenFiles:
-    """Explains refusals on files that are hidden from commands now."""
+    """What is hidden from commands now."""
 
-    def __init__(self, hidden: Callable[[], Sequence[Hidden]]) -> None:
+    def __init__(self, roots: Roots, hidden: Callable[[], Sequence[Hidden]]) -> None:
+        """`hidden` gives what the newest view of commands covers; nothing where there is none."""
+        self._roots = roots
         self._hidden = hidden
 
     def explanation(self, ending: Ending) -> str | None:
-        """Which hidden files are named beside a refusal, why they are hidden, and what a tool does with them."""
-        if ending.tier != "full" or not ending.may_have_failed:
-            return None
-        refused = [line for line in ending.output.splitlines() if any(sign in line.lower() for sign in _REFUSALS)]
-        if not refused:
-            return None
-        text = "\n".join(refused)
-        met = [one for one in self._hidden() if _is_named(one.path.rpartition("/")[2], text)]
-        if not met:
-            return None
-        named = ", ".join(f"{one.path} ({one.reason})" for one in met[:_SHOWN])
-        more = f" and {len(met) - _SHOWN} more" if len(met) > _SHOWN else ""
-        return (
-            f"hidden from commands: {named}{more}; a command can't read, rename or delete a hidden file, "
-            "delete_directory deletes the directory it lies in with all in it"
-        )
+        """The hidden files that a command met, as far as its output or its program tells."""
+        hidden = self._hidden() if ending.tier == "full" else ()
+        silent = _SILENT.get(ending.argv[0].rpartition("/")[2], frozenset())
+        refusals = "\n".join(line for line in ending.output.splitlines() if _SIGN.search(line)) if hidden else ""
+        met = [one for one in hidden if _name(one) in silent or _is_in(_name(one), refusals)]
+        return f"hidden from commands: {self._listed(met)}{_way_out(met)}" if met else None
+
+    def _listed(self, hidden: Sequence[Hidden]) -> str:
+        shown = [named(self._roots, one) for one in hidden[:MOST_NAMED]]
+        more = f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else ""
+        return ", ".join(shown) + more
 
 
-def _is_named(name: str, text: str) -> bool:
-    """Whether the text has this name of a file, not as a part of another name."""
-    return name in text and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text) is not None
+def named(roots: Roots, one: Hidden) -> str:
+    """A hidden file by its path as tools take it, and why it is hidden."""
+    return f"{roots.shown(roots.place(one.path))} ({one.reason})"
+
+
+def _name(one: Hidden) -> str:
+    return one.path.rpartition("/")[2]
+
+
+def _is_in(name: str, output: str) -> bool:
+    """Whether the name stands in the output by itself: `.env` is not in `.env.example`."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])(?!\.\w)", output) is not None
+
+
+def _way_out(hidden: Sequence[Hidden]) -> str:
+    return (
+        "; a command can't read, rename or delete a hidden file, delete_directory deletes the directory it lies in; "
+        f"the operator can open one with --deny '!{_name(hidden[0])}'"
+    )

@@ -1,0 +1,120 @@
+"""What is said of hidden files: in results of commands that met one, in the diagnostics, and by both git statuses."""
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serving.peer import Peer, peer
+
+SECRET = "TOKEN=canary-of-a-hidden-file\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----\n"
+WHY = "it holds values of environment variables"
+
+
+class World:
+    def __init__(self, root: Path, client: Peer) -> None:
+        self.root, self.client = root, client
+
+    def call(self, tool: str, **arguments: object) -> str:
+        return str(self.client.call(tool, **arguments)["content"][0]["text"])
+
+    def sh(self, text: str) -> str:
+        return self.call("run_command", command=shlex.join(["sh", "-c", text]), timeout_seconds=60)
+
+    def git(self, *words: str) -> str:
+        argv = ("git", "-c", "user.name=a", "-c", "user.email=a@b", *words)
+        return subprocess.run(argv, cwd=self.root, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with peer(tmp_path) as client:
+        client.start_session()
+        if "commands are held in tier: full" not in str(client.call("get_diagnostics")["content"]):
+            pytest.skip("needs the view")
+        yield World(tmp_path, client)
+
+
+def test_a_command_that_meets_a_hidden_file_says_so(world: World) -> None:
+    """secret-files-8: path, reason and the operator's option; nothing where none was met."""
+    (world.root / "app").mkdir()
+    (world.root / "app" / ".env").write_text(SECRET)
+    (world.root / ".env.example").write_text(SECRET)
+    (world.root / ".npmrc").write_text("_authToken=x\n")
+    said = world.sh("cat app/.env")
+    assert "canary" not in said
+    assert f"[hidden from commands: app/.env ({WHY}); " in said
+    assert "the operator can open one with --deny '!.env']" in said
+    assert "hidden from commands" not in world.sh("cat .env.example; ls -a app; exit 1")
+    assert "hidden from commands" not in world.sh("echo Permission denied; exit 1")
+    (world.root / "npm").write_text("#!/bin/sh\necho done\n")
+    (world.root / "npm").chmod(0o755)
+    said = world.call("run_command", command="./npm install")
+    assert said.startswith("[hidden from commands: .npmrc (it holds a token or password); ")
+    said = world.call("get_diagnostics")
+    assert f"hidden from commands: 2: .npmrc (it holds a token or password), app/.env ({WHY})" in said
+
+
+def test_what_is_no_secret_is_read_by_commands(world: World) -> None:
+    """secret-files-1: certificates, settings without a token; and what git holds with the same content."""
+    for name, content in (("ca.pem", "-----BEGIN CERTIFICATE-----"), (".npmrc", "package-lock=false"), (".env", "")):
+        (world.root / name).write_text(content + "\n")
+    (world.root / "test.key").write_text(KEY)
+    assert "MIIEvQ" not in world.sh("cat test.key")
+    world.git("init", "-q")
+    world.git("add", "test.key")
+    assert (
+        world.sh("cat ca.pem .npmrc .env test.key")
+        == f"-----BEGIN CERTIFICATE-----\npackage-lock=false\n\n{KEY}".strip()
+    )
+    (world.root / "test.key").write_text(KEY.replace("MIIE", "MIIF"))
+    assert "MIIF" not in world.sh("cat test.key")
+
+
+STATES = {
+    "unchanged": lambda root: None,
+    "a token was typed in": lambda root: (root / ".npmrc").write_text("_authToken=typed\n"),
+    "a secret was changed": lambda root: (root / ".env").write_text(SECRET + "B=2\n"),
+    "a secret is untracked": lambda root: (root / "new.env").write_text(SECRET),
+    "a secret was deleted": lambda root: (root / ".env").unlink(),
+    "a secret is ignored": lambda root: (root / "ignored.env").write_text(SECRET),
+}
+
+
+def test_both_statuses_agree_whatever_is_hidden(world: World) -> None:
+    """secret-files-9: git_status, which sees every file, and git status in a command, which does not."""
+    world.git("init", "-q", "-b", "main")
+    for name, content in ((".env", SECRET), (".npmrc", "a=b\n"), ("a", "a\n"), (".gitignore", "ignored.env\n")):
+        (world.root / name).write_text(content)
+    world.git("add", "-f", ".")
+    world.git("commit", "-qm", "first")
+    for state, change in STATES.items():
+        change(world.root)
+        lines = world.call("git_status").splitlines()
+        inside = world.call("run_command", command="git status --porcelain").splitlines()
+        inside = [line for line in inside if not line.startswith("[")]
+        for path in (".env", ".npmrc", "new.env", "ignored.env", "a"):
+            assert any(path in line.split() for line in lines) == any(path in line.split() for line in inside), state
+        world.git("checkout", "-q", ".")
+        world.git("clean", "-qfx")
+
+
+def test_work_beside_hidden_files_goes_on(world: World) -> None:
+    """secret-files-9: a tracked secret that is unchanged is in nobody's way: commit -a, stash, add -A."""
+    world.git("init", "-q", "-b", "main")
+    for name, content in (("test.key", KEY), ("a", "a\n")):
+        (world.root / name).write_text(content)
+    world.git("add", ".")
+    world.git("commit", "-qm", "first")
+    who = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; "
+    assert (
+        world.sh(f"{who} echo b >> a; git stash -q && git stash pop -q && git commit -qam second && echo done")
+        == "done"
+    )
+    (world.root / ".env").write_text(SECRET)
+    said = world.sh(f"{who} echo c >> a; git add -A; git commit -qm third")
+    assert f"hidden from commands: .env ({WHY})" in said
+    assert world.sh(f"{who} git add a && git commit -qm third && echo done").endswith("done")
