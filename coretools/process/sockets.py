@@ -76,11 +76,19 @@ class Listeners:
 
 
 def _listening(table: str, port: int) -> list[int]:
-    """Inodes of the sockets that listen on a port (proc(5), net/tcp), on any address."""
+    """Inodes of the sockets that listen on a port (proc(5), net/tcp), on any address.
+
+    Those that listen come first in the table (tcp_seq_start in the kernel's net/ipv4/tcp_ipv4.c), others after them.
+    """
+    found = []
     with suppress(OSError), open(f"/proc/self/net/{table}", encoding="ascii") as file:
-        rows = [line.split() for line in file.readlines()[1:]]
-        return [int(row[9]) for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port]
-    return []
+        file.readline()
+        for row in map(str.split, file):
+            if row[3] != _LISTEN:
+                break
+            if int(row[1].rpartition(":")[2], 16) == port:
+                found.append(int(row[9]))
+    return found
 
 
 class _Call(NamedTuple):
