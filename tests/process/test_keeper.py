@@ -166,7 +166,7 @@ async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
 
 
 async def test_a_path_of_the_operators_is_read_when_it_was_replaced(tmp_path: Path) -> None:
-    """confinement-26: a file, and a directory."""
+    """confinement-34: a file, and a directory."""
     (tmp_path / "root").mkdir()
     shown, folder = tmp_path / "shown", tmp_path / "folder"
     async with kept(tmp_path / "root", policy=ConfinementPolicy(readable=(str(shown), str(folder)))) as place:

@@ -74,7 +74,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
-    """confinement-26: by the next command: a new user, another resolver, a library cache, a file that is new."""
+    """confinement-34: by the next command: a new user, another resolver, a library cache, a file that is new."""
     assert "me:x" in world.sh("cat /etc/passwd; whoami")
     for user in ("first", "second", "third"):
         world.replace("passwd", f"{user}:x:0:0::/:/bin/sh\n")

@@ -38,7 +38,7 @@ def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
 
 
 def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
-    """repository-37: two more only where a revision is named, attributes are asked for, or a name to commit under."""
+    """repository-38: two more only where a revision is named, attributes are asked for, or a name to commit under."""
     told = {name: len(programs) for name, programs in watched["by_tool"].items()}
     assert told["git_log"] == 1
     assert told["git_log of a range"] == 2
