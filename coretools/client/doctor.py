@@ -78,6 +78,7 @@ def _policy_words(settings: Settings) -> list[str]:
     words = ["--network", held.network]
     words += ["--policy", settings.policy.source] if settings.policy.source else []
     words += ["--require-tier", held.require] if held.require else []
+    words += ["--own-container"] if held.own_container else []
     return words + (["--allow-unconfined"] if held.allow_unconfined else [])
 
 

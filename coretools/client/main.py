@@ -185,7 +185,7 @@ def _add_policy(policy: argparse.ArgumentParser) -> None:
     check = actions.add_parser("check", help="whether the file can be used, and what it does not do; 0 or 78")
     check.add_argument("policy", nargs="?", metavar="FILE")
     add_policy_options(explain)
-    check.set_defaults(network=None, require_tier=None, allow_unconfined=None)
+    check.set_defaults(network=None, require_tier=None, allow_unconfined=None, own_container=None)
     for action in (explain, check):
         action.add_argument("--root", action="append", metavar="DIRECTORY", help="a root that must not hold the file")
         action.set_defaults(redact_output=None)

@@ -33,6 +33,8 @@ _OWN_ONLY = (
     "network",
     "require_tier",
     "allow_unconfined",
+    "own_container",
+    "author",
 )
 """Options that say what our own tools may do."""
 
