@@ -100,7 +100,9 @@ async def served(words: list[str], variables: dict[str, str]) -> AsyncIterator[t
             yield process, await port_of(process)
         finally:
             if process.returncode is None:
-                process.kill()  # `unshare` takes the whole namespace of processes with it
+                # Process 1, and all of its namespace with it: it has another user, so `unshare` does not end it.
+                os.kill(first_of(process.pid), signal.SIGKILL)
+                await process.wait()
 
 
 async def port_of(process: Process) -> int:
