@@ -33,8 +33,9 @@ _X32 = 0x40000000
 _NAMESPACES = 0x7E020080
 """Every CLONE_NEW* flag: time, mount, cgroup, UTS, IPC, user, PID and network."""
 _CLONE_VM = 0x100
-_KIND, _DATAGRAM = 0xF, 2
-"""Of a socket: the bits that say which, and the one that names a peer with each message."""
+_KIND, _STREAM, _SEQPACKET = 0xF, 1, 5
+"""Of a socket: the bits that say which, and those that can't name a peer with each message. A raw Unix socket (3) is a
+datagram socket (unix(7))."""
 _FASTOPEN = 0x20000000
 """MSG_FASTOPEN: to send is to connect."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -125,11 +126,16 @@ def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:
     if watched:
         known = [(*one[:3], _NOTIFY) if one == (_RETURN, 0, 0, _ALLOW) else one for one in known]
     program = _when(_EQUAL, numbers["socket"], known)
+    pair = [(_RETURN, 0, 0, _ALLOW)]
     if watched or UNIX not in families:
         # One of a pair of datagram sockets can send to, and connect to, any other by path.
         pair = [(_LOAD, 0, 0, _SECOND_ARGUMENT), (_AND, 0, 0, _KIND)]
-        pair += _when(_EQUAL, _DATAGRAM, [(_RETURN, 0, 0, _REFUSE | errno.EPROTONOSUPPORT)])
-        program += _when(_EQUAL, numbers["socketpair"], [*pair, (_RETURN, 0, 0, _ALLOW)])
+        for kind in (_STREAM, _SEQPACKET):
+            pair += _when(_EQUAL, kind, [(_RETURN, 0, 0, _ALLOW)])
+        pair.append((_RETURN, 0, 0, _REFUSE | errno.EPROTONOSUPPORT))
+    # TIPC has pairs too.
+    pair = [(_LOAD, 0, 0, _FIRST_ARGUMENT), *_when(_EQUAL, UNIX, pair), (_RETURN, 0, 0, _REFUSE | errno.EAFNOSUPPORT)]
+    program += _when(_EQUAL, numbers["socketpair"], pair)
     if watched:
         for name in ("connect", "bind", "listen"):
             program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _NOTIFY)])

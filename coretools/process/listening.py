@@ -8,11 +8,7 @@ import os
 from contextlib import suppress
 
 from coretools.process import survivors
-
-_LISTEN = "0A"
-"""TCP_LISTEN of the kernel's include/net/tcp_states.h, as proc(5) writes it."""
-_ADDRESS, _STATE, _INODE = 1, 3, 9
-"""Places in a line of /proc/PID/net/tcp."""
+from coretools.process.listeners import listening
 
 
 def is_listening(marker: bytes, port: int) -> bool:
@@ -21,20 +17,10 @@ def is_listening(marker: bytes, port: int) -> bool:
 
 
 def _listens(pid: int, port: int) -> bool:
-    inodes = _inodes(pid, port)
-    return bool(inodes) and any(f"socket:[{inode}]" in _open(pid) for inode in inodes)
-
-
-def _inodes(pid: int, port: int) -> set[str]:
-    """Sockets that listen on the port in the network that this process sees."""
-    found = set()
-    for name in ("tcp", "tcp6"):
-        with suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
-            for line in file.readlines()[1:]:
-                fields = line.split()
-                if fields[_STATE] == _LISTEN and int(fields[_ADDRESS].rpartition(":")[2], 16) == port:
-                    found.add(fields[_INODE])
-    return found
+    with suppress(OSError):  # ended meanwhile
+        inodes = listening(pid, port)
+        return bool(inodes) and not _open(pid).isdisjoint(f"socket:[{inode}]" for inode in inodes)
+    return False
 
 
 def _open(pid: int) -> set[str]:

@@ -7,7 +7,6 @@ command, and keeps its own until the socket is connected, bound or listening. An
 supervisor itself, so it can't be exchanged after it was looked at. Runs in the supervisor; standard library only.
 """
 
-import array
 import errno
 import fcntl
 import os
@@ -15,11 +14,13 @@ import select
 import socket
 import stat
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel
+from coretools.process.listeners import Listeners
 
 _RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 """Requests of ioctl(2), `linux/seccomp.h`: next call, answer, whether a call still waits, a descriptor for it."""
@@ -30,14 +31,11 @@ _GIVE_AND_ANSWER = 2
 
 COPIES = 256
 """Sockets of one command that are neither connected nor bound, of which the supervisor keeps a copy."""
-LISTENERS = 4096
-"""Listening sockets of all commands of a server that are remembered, newest last."""
 _RETRY_SECONDS = 0.02
-"""Between two tries to connect to a Unix socket whose queue is full."""
+"""Where a queue is full: between two tries to connect to a Unix socket, and two looks who listens on a TCP port."""
 _PATH_BYTES = 108
-_LOOPBACK_NET = 127
-_LISTEN = "0A"
-"""State of a socket in /proc/net/tcp."""
+_SYN_SENT = 2
+"""State of a socket, the first byte of TCP_INFO (tcp(7))."""
 
 
 class Watch(NamedTuple):
@@ -47,48 +45,6 @@ class Watch(NamedTuple):
     """Only listeners of commands of this server, over TCP; otherwise the whole network."""
     places: Sequence[str]
     """Directories beneath which Unix sockets may be connected to."""
-
-
-class Listeners:
-    """Inodes of the listening sockets of all commands of a server, shared by their supervisors."""
-
-    def __init__(self) -> None:
-        self._file = os.memfd_create("listeners")
-        os.ftruncate(self._file, 8 * (LISTENERS + 1))
-
-    def add(self, inode: int) -> None:
-        """Remember one; the oldest is forgotten when there are too many."""
-        fcntl.lockf(self._file, fcntl.LOCK_EX)
-        try:
-            (count,) = struct.unpack("Q", os.pread(self._file, 8, 0))
-            os.pwrite(self._file, struct.pack("Q", inode), 8 + 8 * (count % LISTENERS))
-            os.pwrite(self._file, struct.pack("Q", count + 1), 0)
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN)
-
-    def own(self, port: int) -> bool | None:
-        """Whether whoever listens on a TCP port of this machine is a command of this server; None: nobody listens."""
-        found = set(_listening("tcp", port)) | set(_listening("tcp6", port))
-        if not found:
-            return None
-        known = array.array("Q", os.pread(self._file, 8 * LISTENERS, 8))
-        return found <= set(known)
-
-
-def _listening(table: str, port: int) -> list[int]:
-    """Inodes of the sockets that listen on a port (proc(5), net/tcp), on any address.
-
-    Those that listen come first in the table (tcp_seq_start in the kernel's net/ipv4/tcp_ipv4.c), others after them.
-    """
-    found = []
-    with suppress(OSError), open(f"/proc/self/net/{table}", encoding="ascii") as file:
-        file.readline()
-        for row in map(str.split, file):
-            if row[3] != _LISTEN:
-                break
-            if int(row[1].rpartition(":")[2], 16) == port:
-                found.append(int(row[9]))
-    return found
 
 
 class _Call(NamedTuple):
@@ -123,19 +79,27 @@ class Broker:
         self._pending: dict[int, _Pending] = {}
         """By the descriptor of our copy."""
         self._retries: list[_Pending] = []
+        self._begun: dict[int, bytes] = {}
+        """Addresses of TCP connections that are not established, by inode. The kernel repeats its first packet for two
+        minutes, in which another process can come to listen there."""
+        self._next_look = 0.0
         self._poll.register(arrival, select.POLLIN)
 
     @property
     def pause(self) -> float | None:
         """Seconds until something is to be tried again."""
-        return _RETRY_SECONDS if self._retries else None
+        return _RETRY_SECONDS if self._retries or self._begun else None
 
     def attend(self, ready: Mapping[int, int]) -> None:
         """See to what has happened; does not block."""
         if self._arrival.fileno() in ready:
             self._take_filter()
+        if self._begun and (time.monotonic() >= self._next_look or not self._pending.keys().isdisjoint(ready)):
+            for inode, address in list(self._begun.items()):
+                self._look_again(inode, address)
+            self._next_look = time.monotonic() + _RETRY_SECONDS
         again, self._retries = self._retries, []
-        for handle in [handle for handle in ready if handle in self._pending]:
+        for handle in self._pending.keys() & ready.keys():
             self._poll.unregister(handle)
             again.append(self._pending.pop(handle))
         for one in again:  # connect(2) a second time tells how the first one went
@@ -195,16 +159,19 @@ class Broker:
     def _make(self, call: _Call) -> None:
         family, kind, protocol = (word & 0xFFFFFFFF for word in call.arguments[:3])
         base = kind & 0xF
+        kinds: tuple[int, ...]
+        protocols: tuple[int, ...]
         if family == socket.AF_UNIX:
             # A datagram socket names its peer with each message, where nobody can look.
-            is_served = base in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
+            kinds, protocols = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET), (0, socket.AF_UNIX)
         elif self._watch.loopback:
             # UDP can leave the device that it is bound to (ip(7), IP_PKTINFO), as can IPv6 (bind with a scope).
             if family != socket.AF_INET:
                 raise OSError(errno.EAFNOSUPPORT, "")
-            is_served = base == socket.SOCK_STREAM and protocol in (0, socket.IPPROTO_TCP)
+            kinds, protocols = (socket.SOCK_STREAM,), (0, socket.IPPROTO_TCP)
         else:
-            is_served = base in (socket.SOCK_STREAM, socket.SOCK_DGRAM) and protocol in (0, 6, 17)
+            kinds, protocols = (socket.SOCK_STREAM, socket.SOCK_DGRAM), (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP)
+        is_served = base in kinds and protocol in protocols
         if not is_served:
             # Without a granted network there are no others; with it the command's own rights decide.
             if self._watch.loopback or family == socket.AF_UNIX:
@@ -226,12 +193,15 @@ class Broker:
         self._copies[os.fstat(made.fileno()).st_ino] = made
         if len(self._copies) > COPIES:
             oldest = next(inode for inode, copy in self._copies.items() if copy.fileno() not in self._pending)
+            self._disconnect(oldest)
             self._copies.pop(oldest).close()
 
     def _let_go(self, call: _Call) -> None:
         """Before `bind` and `listen`: the address or the queue is the command's from now on, until it closes it."""
         inode = _inode(call)
         self._require_valid(call)
+        if inode in self._begun:
+            raise OSError(errno.EINVAL, "")
         if call.number == kernel.NUMBERS["listen"]:
             self._listeners.add(inode)
         copy = self._copies.pop(inode, None)
@@ -250,7 +220,7 @@ class Broker:
         if copy.family != socket.AF_UNIX:
             self._require_valid(call)
             if self._watch.loopback:
-                self._require_own(given)
+                self._listeners.require_own(given)
             self._connect(_Pending(call, inode, given, ()))
             return
         handle = self._found(call.thread, given)
@@ -264,15 +234,6 @@ class Broker:
         """What was read of the caller was the caller's: its number did not come to mean another thread."""
         if not _is_valid(self._notices, call):
             raise OSError(errno.ESRCH, "")
-
-    def _require_own(self, address: bytes) -> None:
-        if len(address) < 16 or int.from_bytes(address[:2], "little") != socket.AF_INET:
-            raise OSError(errno.EAFNOSUPPORT, "")
-        is_own = self._listeners.own(int.from_bytes(address[2:4], "big"))
-        if not (address[4] == _LOOPBACK_NET or address[4:8] == bytes(4)) or is_own is False:
-            raise OSError(errno.ENETUNREACH, "")
-        if is_own is None:
-            raise OSError(errno.ECONNREFUSED, "")
 
     def _found(self, thread: int, address: bytes) -> int:
         """Handle of the Unix socket that an address names, if it lies where it may."""
@@ -307,6 +268,7 @@ class Broker:
             error = failure.errno or errno.EACCES
         finally:
             os.set_blocking(handle, is_blocking)
+        self._note_begun(one, copy)
         if is_blocking and error == errno.EAGAIN and _is_valid(self._notices, one.call):
             self._retries.append(one)
         elif is_blocking and error in (errno.EINPROGRESS, errno.EALREADY):
@@ -315,14 +277,50 @@ class Broker:
         else:
             self._conclude(one, error)
 
+    def _note_begun(self, one: _Pending, copy: socket.socket) -> None:
+        """Whatever the call answered: with TCP_FASTOPEN_CONNECT it says "connected" before anything was sent."""
+        if self._watch.loopback and _is_begun(copy):
+            self._begun.setdefault(one.inode, one.address)
+        else:
+            self._begun.pop(one.inode, None)
+
+    def _look_again(self, inode: int, address: bytes) -> None:
+        """See to it that a connection that was begun comes about with a command only."""
+        copy = self._copies[inode]
+        is_begun = _is_begun(copy)
+        is_refused = False
+        try:
+            self._listeners.require_own(address)
+        except OSError as error:  # nobody: a command that has taken it may have closed its listener
+            is_refused = is_begun or error.errno != errno.ECONNREFUSED
+        one = self._pending.get(copy.fileno())
+        if is_refused:
+            self._disconnect(inode)
+            if one is not None:
+                self._poll.unregister(copy)
+                del self._pending[copy.fileno()]
+                self._conclude(one, errno.ECONNREFUSED)
+        elif one is None and not is_begun:
+            self._settle(inode)
+
+    def _disconnect(self, inode: int) -> None:
+        if self._begun.pop(inode, None) is not None:
+            kernel.call("connect", self._copies[inode].fileno(), bytes(16), 16)  # AF_UNSPEC, connect(2)
+
+    def _settle(self, inode: int) -> None:
+        """Give up the copy of a connected socket, so that a close by the command is one."""
+        self._begun.pop(inode, None)
+        self._copies.pop(inode).close()
+        self._connected[inode] = None
+        if len(self._connected) > COPIES:
+            del self._connected[next(iter(self._connected))]
+
     def _conclude(self, one: _Pending, error: int) -> None:
-        """Give up the copy, so that a close by the command is one, unless the socket may be connected again."""
+        """Give up the copy unless the socket may be connected again, or is not connected yet."""
         _close_all(one.handles)
-        if error in (0, errno.EINPROGRESS) and self._copies[one.inode].type != socket.SOCK_DGRAM:
-            self._copies.pop(one.inode).close()
-            self._connected[one.inode] = None
-            if len(self._connected) > COPIES:
-                del self._connected[next(iter(self._connected))]
+        is_connected = error in (0, errno.EINPROGRESS) and one.inode not in self._begun
+        if is_connected and self._copies[one.inode].type != socket.SOCK_DGRAM:
+            self._settle(one.inode)
         self._answer(one.call, error)
 
 
@@ -344,6 +342,13 @@ def _memory(thread: int, where: int, size: int) -> bytes:
             return os.pread(file.fileno(), size, where)
     except (OverflowError, OSError) as error:
         raise OSError(errno.EACCES if isinstance(error, PermissionError) else errno.EFAULT, "") from error
+
+
+def _is_begun(copy: socket.socket) -> bool:
+    """Whether a connection was begun, and is neither established nor refused."""
+    if copy.family != socket.AF_INET or copy.type != socket.SOCK_STREAM:
+        return False
+    return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _SYN_SENT
 
 
 def _is_valid(notices: int, call: _Call) -> bool:

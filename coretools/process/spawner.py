@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp, view
 from coretools.process import descendants, supervisor, survivors
-from coretools.process.sockets import Listeners, Watch
+from coretools.process.listeners import Listeners
+from coretools.process.sockets import Watch
 
 READY = b"ready"
 

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp
 from coretools.process.descendants import descendants, end_descendants, group_of, is_alone, reap, send_signal
-from coretools.process.sockets import Broker, Listeners, Watch
+from coretools.process.listeners import Listeners
+from coretools.process.sockets import Broker, Watch
 
 TERM, KILL, WATCH = b"T", b"K", b"W"
 """What the server says to a supervisor. An end of file is KILL."""

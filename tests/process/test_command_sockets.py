@@ -99,6 +99,24 @@ for _ in range(1000):
 with socket.create_server(("127.0.0.1", 0)) as server:
     socket.create_connection(server.getsockname()).close()
 """,
+    "a full queue of TCP, whose server takes the last and goes": """
+import errno, select, socket, threading
+for is_blocking in (True, False):
+    server = socket.create_server(("127.0.0.1", 0), backlog=0)
+    first, second = socket.create_connection(server.getsockname()), socket.socket()
+    second.setblocking(is_blocking)
+    thread = threading.Thread(target=second.connect_ex, args=(server.getsockname(),))
+    thread.start()
+    if not is_blocking:
+        thread.join()
+        assert select.select([], [second], [], 0.1)[1] == []
+    peers = [server.accept()[0], server.accept()[0]]
+    server.close()
+    thread.join()
+    second.setblocking(True)
+    peers[1].sendall(b"x")
+    assert second.recv(9) == b"x"
+""",
     "a Unix socket in the root": """
 import os, socket
 with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
@@ -113,6 +131,11 @@ with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as c
 import multiprocessing
 with multiprocessing.get_context("fork").Manager() as manager:
     assert list(manager.list([1])) == [1]
+""",
+    "a protocol that is none": """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.socket(1, 1, -1) == -1 and ctypes.get_errno() == errno.EPROTONOSUPPORT
 """,
     "a full queue": """
 import socket, threading
@@ -199,7 +222,9 @@ attempt(bound.connect, there)
 # IPv6, UDP, MPTCP, raw, ping, Unix datagrams, SCTP, netlink, packets.
 for words in ("10 1 0", "10 2 0", "2 2 0", "2 1 262", "2 3 1", "2 2 1", "1 2 0", "2 1 132", "16 3 0", "17 3 0"):
     attempt(socket.socket, *map(int, words.split()))
-attempt(socket.socketpair, socket.AF_UNIX, socket.SOCK_DGRAM)
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_RAW | socket.SOCK_CLOEXEC):  # unix(7): raw is datagram
+    attempt(socket.socketpair, socket.AF_UNIX, kind)
+attempt(socket.socketpair, 30, socket.SOCK_STREAM)  # TIPC
 for name in (path, "../" + os.path.relpath(path, ".."), "/proc/self/root" + path, "link"):
     if name == "link":
         os.symlink(path, name)
@@ -250,6 +275,42 @@ def test_listeners_of_the_machine_are_out_of_reach(server: Server, code: str, tm
             thread.join()
     assert said == "tried"
     assert reached == []
+
+
+PENDING = """
+import os, socket
+with socket.socket() as server:
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind(("127.0.0.1", 0))
+    server.listen(0)
+    clients = [socket.socket() for _ in range(4)]
+    for client in clients:
+        client.setblocking(False)
+        client.connect_ex(server.getsockname())
+    port = server.getsockname()[1]
+print(f"port {port} free", flush=True)
+for client in clients:
+    client.settimeout(10)
+    try:
+        client.sendall(b"reached")
+        client.recv(9)
+    except OSError:
+        pass
+"""
+
+
+def test_a_connection_that_waits_does_not_go_to_the_next_listener(server: Server) -> None:
+    """confinement-8: one that was begun with a command whose queue is full, when the machine takes over the port."""
+    started = server.client.call("run_command", command=shlex.join([sys.executable, "-c", PENDING]), wait_seconds=0)
+    run = started["_meta"]["coretools/facts"]["run"]
+    waited = server.client.call("wait_run", run=run, pattern="free", seconds=10)
+    found = re.search(r"port (\d+)", waited["content"][0]["text"])
+    assert found is not None, waited
+    with socket.create_server(("127.0.0.1", int(found[1]))) as listener:
+        server.client.call("wait_run", run=run, seconds=20)
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_an_address_outside(server: Server) -> None:

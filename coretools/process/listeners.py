@@ -1,0 +1,77 @@
+"""Who listens on TCP ports of this machine, by what /proc says, and which of them are commands of this server.
+
+Standard library only: used by supervisors too.
+"""
+
+import array
+import errno
+import fcntl
+import os
+import socket
+import struct
+import sys
+from contextlib import suppress
+
+LISTENERS = 4096
+"""Listening sockets of all commands of a server that are remembered, newest last."""
+
+_LOOPBACK_NET = 127
+_LISTEN = "0A"
+"""TCP_LISTEN of the kernel's include/net/tcp_states.h, as proc(5) writes it."""
+_ADDRESS, _STATE, _INODE = 1, 3, 9
+"""Places in a line of /proc/PID/net/tcp."""
+
+
+def listening(process: int | str, port: int) -> dict[int, bytes]:
+    """Inodes of the sockets that listen on a port in the network that a process sees, with their addresses.
+
+    Those that listen come first in the table (tcp_seq_start in the kernel's net/ipv4/tcp_ipv4.c), others after them.
+
+    Raises:
+        OSError: not to be read; the process has ended.
+    """
+    found = {}
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError), open(f"/proc/{process}/net/{table}", encoding="ascii") as file:
+            file.readline()
+            for fields in map(str.split, file):
+                if fields[_STATE] != _LISTEN:
+                    break
+                host, _, at = fields[_ADDRESS].rpartition(":")
+                if int(at, 16) == port:  # an address is written as numbers of this machine; one of IPv4 is one
+                    found[int(fields[_INODE])] = int(host, 16).to_bytes(len(host) // 2, sys.byteorder)
+    return found
+
+
+class Listeners:
+    """Inodes of the listening sockets of all commands of a server, shared by their supervisors."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("listeners")
+        os.ftruncate(self._file, 8 * (LISTENERS + 1))
+
+    def add(self, inode: int) -> None:
+        """Remember one; the oldest is forgotten when there are too many."""
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            (count,) = struct.unpack("Q", os.pread(self._file, 8, 0))
+            os.pwrite(self._file, struct.pack("Q", inode), 8 + 8 * (count % LISTENERS))
+            os.pwrite(self._file, struct.pack("Q", count + 1), 0)
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def require_own(self, address: bytes) -> None:
+        """Refuse an address unless a command of this server listens on it, and nobody else on any with its port.
+
+        That one listens on this very address is asked for too: then a listener of somebody else, which could be missing
+        in a table that changes while it is read, can't be the one that answers.
+        """
+        if len(address) < 16 or int.from_bytes(address[:2], "little") != socket.AF_INET:
+            raise OSError(errno.EAFNOSUPPORT, "")
+        host = address[4:8] if any(address[4:8]) else bytes((_LOOPBACK_NET, 0, 0, 1))
+        found = listening("self", int.from_bytes(address[2:4], "big"))
+        known = set(array.array("Q", os.pread(self._file, 8 * LISTENERS, 8)))
+        if host[0] != _LOOPBACK_NET or not known.issuperset(found):
+            raise OSError(errno.ENETUNREACH, "")
+        if not any(at in (host, bytes(4)) for at in found.values()):
+            raise OSError(errno.ECONNREFUSED, "")
