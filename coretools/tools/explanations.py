@@ -5,8 +5,11 @@ command ended and may add one sentence to its result. To add a cause, write an `
 server is assembled.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+logger = logging.getLogger(__name__)
 
 LOOKED_AT = 64 * 1024
 """Characters at each end of an output that explanations look at."""
@@ -47,7 +50,10 @@ class Explanations:
         shown = output if len(output) <= 2 * LOOKED_AT else f"{output[:LOOKED_AT]}\n{output[-LOOKED_AT:]}"
         ending = Ending(argv=tuple(argv), tier=tier, failed=failed, output=shown)
         found = (explanation(ending) for explanation in self._explanations)
-        return tuple(sentence for sentence in found if sentence)
+        said = tuple(sentence for sentence in found if sentence)
+        for sentence in said:
+            logger.info("refused: %s: %s", ending.argv[0] if ending.argv else "a command", sentence)
+        return said
 
 
 NONE = Explanations()

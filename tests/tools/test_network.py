@@ -119,7 +119,7 @@ def test_the_tests_of_a_project_say_it(client: Peer) -> None:
     ids=["denied", "allowed"],
 )
 def test_it_is_said_before_anything_fails(tmp_path: Path, words: tuple[str, ...], instruction: str, state: str) -> None:
-    """ci-19: the instructions, the diagnostics and the log of the start, denied and allowed."""
+    """ci-19: the instructions, the diagnostics and the log of the start, denied and allowed; what met it is logged."""
     with peer(tmp_path, *words) as client:
         answer = client.ask("initialize", HANDSHAKE)
         client.notify("notifications/initialized")
@@ -128,9 +128,13 @@ def test_it_is_said_before_anything_fails(tmp_path: Path, words: tuple[str, ...]
         if "tier: none" in said:
             pytest.skip("nothing confines commands here")
         assert state in said
+        if not words:
+            client.call("run_command", command="git ls-remote https://192.0.2.1:1/x.git")
         client.end()
         assert client.process.stderr is not None
-        assert state in client.process.stderr.read().decode()
+        log = client.process.stderr.read().decode()
+        assert state in log
+        assert ("refused: git: the network is denied to commands" in log) == (not words)
 
 
 SENTENCES = {
