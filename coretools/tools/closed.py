@@ -35,6 +35,10 @@ _TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:ope
 _SIGNALS = re.compile(
     r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
 )
+_CONTROL_FILES = re.compile(
+    r"(?:could not write config file|\.git/(?:config|hooks)\b)[^\n]{0,160}"
+    r"(?:Device or resource busy|Read-only file system)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,22 @@ class Closed:
                 "a command can't signal processes of another run: stop_run ends a run",
                 tiers=("full", "landlock"),
             ),
+            # git ends some of these with exit code 0 (branch -u, checkout --track).
+            _explained(
+                _CONTROL_FILES,
+                "commands can't change .git/config and .git/hooks of a repository, which decide what git runs: the"
+                " change was not made; delete_directory deletes a whole repository",
+                tiers=("full",),
+                failed_only=False,
+            ),
         )
 
 
-def _explained(sign: re.Pattern[str], sentence: str, *, tiers: tuple[str, ...] = ("landlock",)) -> Explanation:
+def _explained(
+    sign: re.Pattern[str], sentence: str, *, tiers: tuple[str, ...] = ("landlock",), failed_only: bool = True
+) -> Explanation:
     def explanation(ending: Ending) -> str | None:
-        is_met = ending.tier in tiers and ending.may_have_failed and sign.search(ending.output)
+        is_met = ending.tier in tiers and (ending.may_have_failed or not failed_only) and sign.search(ending.output)
         return sentence if is_met else None
 
     return explanation

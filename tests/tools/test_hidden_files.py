@@ -38,6 +38,16 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path, client)
 
 
+def test_a_command_that_can_t_change_what_git_runs_is_told(world: World) -> None:
+    """confinement-35: git itself ends some of these with exit code 0."""
+    world.git("init", "-q", "-b", "main", "inner")
+    world.git("-C", "inner", "commit", "-q", "--allow-empty", "-m", "x")
+    world.git("-C", "inner", "branch", "other")
+    for command in ("git -C inner branch -u other main", "git -C inner config a.b c", "rm -rf inner"):
+        assert "[commands can't change .git/config and .git/hooks" in world.call("run_command", command=command)
+    assert "deleted inner" in world.call("delete_directory", path="inner")
+
+
 def test_a_command_that_meets_a_hidden_file_says_so(world: World) -> None:
     """secret-files-8: path, reason and the operator's option; nothing where none was met."""
     (world.root / "app").mkdir()
