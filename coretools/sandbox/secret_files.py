@@ -135,10 +135,12 @@ def _is_utf16(data: bytes) -> bool:
 
 
 def _text(data: bytes) -> str:
-    """As programs read it; editors on Windows, and `>` of PowerShell, write UTF-16."""
-    if _is_utf16(data):
-        return data.decode("utf-16", "replace")
-    return data.decode("utf-8-sig", "replace")
+    """As programs read it; editors on Windows, and `>` of PowerShell, write UTF-16, and some lines end in CR alone.
+
+    Without its NUL what is ASCII reads the same as UTF-16 without a mark of byte order, and as UTF-32.
+    """
+    text = data.decode("utf-16" if _is_utf16(data) else "utf-8-sig", "replace")
+    return text.replace("\0", "").replace("\r", "\n")
 
 
 # Keys and key stores
@@ -220,8 +222,16 @@ _NO_LITERAL = (
 )
 """A reference, or a place for a value."""
 
-_ENVIRONMENT = r"(?m)^[ \t]*+(?:export[ \t]++)?[A-Za-z_][\w.]*+[ \t]*+=[ \t]*+([^\n]*+)"
-_REFERENCE = r"\$\w++|\$\{\w++(?::?-)?\}|\$\([^)]*+\)"
+_ENVIRONMENT = (
+    r"(?m)^(?![^\S\n]*+#)(?:[^\n]*?(?<![\w.$?/%+\"'-])([\"']?)[\w.-]++\1[ \t]*+[:+?]?="
+    r"|[^\S\n]*+(?:export[ \t]++)?([\"']?)[\w.-]++\2[ \t]*+:(?=\s))([^\n]*+)"
+)
+"""The first assignment of a line, and what follows: of a shell, of Docker, of PowerShell, or dotenv's `NAME: value`."""
+_UNSET = (
+    r"[ \t]*+(?:(?P<quote>[\"'])(?P=quote)|(?P<mark>[\"']?)(?:\$\w++|\$\{\w++(?::?-)?\}|\$\([^)]*+\))(?P=mark))?"
+    r"[ \t;]*+(?:(?<=[\s;])#.*+)?"
+)
+"""No value, or a reference alone."""
 _NPM = r"(?:_authToken|_auth|_password|npmAuthToken|npmAuthIdent)[\"']?[ \t]*+[=:][ \t]*+([^\n]*+)"
 _NETRC = r"\bpassword\s++(\S{1,200})"
 _ADDRESS = r"://[A-Za-z0-9_-]{20,256}@"
@@ -261,11 +271,8 @@ def _is_literal(value: str) -> bool:
 
 def _sets_a_variable(text: str) -> bool:
     """Whether an assignment has a value, whatever its name: in such a file it is anybody's guess what is secret."""
-    for value in _values(_ENVIRONMENT, text):
-        bare = value.strip(" \t\r\"'")
-        if bare and bare[0] != "#" and compiled(_REFERENCE).fullmatch(bare) is None:
-            return True
-    return False
+    values = (match[3] for match in compiled(_ENVIRONMENT).finditer(text))
+    return any(compiled(_UNSET).fullmatch(value) is None for value in values)
 
 
 def _sets_a_secret(text: str) -> bool:
