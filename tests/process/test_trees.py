@@ -182,7 +182,9 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
     try:
         if end == "deadline":
             facts = fleet_at_its_deadline(server, words, reading)
-            assert os.read(reading, 1) == b""  # nobody holds the other end; BlockingIOError if somebody does
+            # A fleet lives for 60 s. The kernel may close the pipe of one that is gone a moment later, by a worker of
+            # its own (fput of a process that ends, fs/file_table.c).
+            assert came(reading, select.POLLHUP, seconds=10)
             assert facts["stragglers_stopped"] >= 1
             assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
         else:
@@ -199,8 +201,10 @@ def fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> 
     """What is said of a run that had started all of its fleet when its time was over."""
     for seconds in DEADLINES:
         facts: dict[str, Any] = server.call("run_command", **words, timeout_seconds=seconds)["_meta"]["coretools/facts"]
-        if came(reading, select.POLLIN, seconds=0):
-            assert os.read(reading, 2) == b"."
+        is_there = came(reading, select.POLLIN, seconds=0)
+        assert not is_there or os.read(reading, 2) == b"."
+        # On a busy machine the deadline may be over before it is known that the run has started.
+        if is_there and facts["duration_seconds"] > 0:
             return facts
     raise AssertionError("the fleet was never there before its deadline")
 
