@@ -415,6 +415,7 @@ async def test_a_wait_for_a_port_ends_when_the_run_listens_there(tmp_path: Path,
         assert opened.facts()["kind"] == "port"
         assert f"listens on port {port}" in opened.text()
         await commands.write_run(run, "go\n")
+        assert (await commands.wait_run(run, seconds=LONG)).facts()["kind"] == "exit"
         assert (await commands.wait_run(run, seconds=LONG, port=port)).facts()["kind"] == "exit"
 
 
