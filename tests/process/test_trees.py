@@ -69,12 +69,9 @@ for _ in range(40):
             os.dup2(nothing, number)
         end = time.monotonic() + 60
         while time.monotonic() < end:
-            try:
-                if os.fork():
-                    os._exit(0)
-                os.setpgid(0, 0)
-            except BlockingIOError:  # no number left until those that ended are reaped
-                continue
+            if os.fork():
+                os._exit(0)
+            os.setpgid(0, 0)
         os._exit(0)
 os.write(held, b".")
 time.sleep(1000)
@@ -160,7 +157,8 @@ def test_a_life_handed_on(server: Peer, mark: str) -> None:
     for _ in range(12):
         result = server.call("run_command", command=shlex.join([sys.executable, "-c", RELAY, mark]))
         assert processes_with(mark) == []
-        assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
+        is_ended = result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
+        assert is_ended or "BlockingIOError" in result["content"][0]["text"], result  # no number left for its child
 
 
 def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mark: str) -> None:
@@ -184,11 +182,10 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
     words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "held")])}
     try:
         if end == "deadline":
-            facts = fleet_at_its_deadline(server, words, reading)
+            end_fleet_at_its_deadline(server, words, reading)
             # A fleet lives for 60 s. The kernel may close the pipe of one that is gone a moment later, by a worker of
             # its own (fput of a process that ends, fs/file_table.c).
             assert came(reading, select.POLLHUP, seconds=10)
-            assert facts["stragglers_stopped"] >= 1, facts
             assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
         else:
             server.send("tools/call", {"name": "run_command", "arguments": words})
@@ -200,15 +197,16 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
         os.close(reading)
 
 
-def fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> dict[str, Any]:
-    """What is said of a run that had started all of its fleet when its time was over."""
+def end_fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> None:
+    """Have a run ended that had started all of its fleet when its time was over, and is told to have been ended."""
     for seconds in DEADLINES:
         facts: dict[str, Any] = server.call("run_command", **words, timeout_seconds=seconds)["_meta"]["coretools/facts"]
         is_there = came(reading, select.POLLIN, seconds=0)
         assert not is_there or os.read(reading, 2) == b"."
-        # On a busy machine the deadline may be over before it is known that the run has started.
-        if is_there and facts["duration_seconds"] > 0:
-            return facts
+        # On a busy machine the deadline may be over before it is known that the run has started; or numbers of
+        # processes run out, since those that ended are reaped late, and the fleet is gone before it.
+        if is_there and facts["stragglers_stopped"] > 0:
+            return
     raise AssertionError("the fleet was never there before its deadline")
 
 
