@@ -157,8 +157,7 @@ def test_a_life_handed_on(server: Peer, mark: str) -> None:
     for _ in range(12):
         result = server.call("run_command", command=shlex.join([sys.executable, "-c", RELAY, mark]))
         assert processes_with(mark) == []
-        is_ended = result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
-        assert is_ended or "BlockingIOError" in result["content"][0]["text"], result  # no number left for its child
+        assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1
 
 
 def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mark: str) -> None:
@@ -183,8 +182,8 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
     try:
         if end == "deadline":
             end_fleet_at_its_deadline(server, words, reading)
-            # A fleet lives for 60 s. On a machine that is busy with other fleets it may outlive the answer, which then
-            # says so, and goes on being ended (confinement-20).
+            # A fleet lives for 60 s. Its pipe was seen held over 10 s after the answer, in tier landlock beside
+            # other fleets. Why is not known: this proves that the fleet is ended, not that it was before the answer.
             assert came(reading, select.POLLHUP, seconds=45)
             assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
         else:
@@ -198,15 +197,12 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
 
 
 def end_fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> None:
-    """Have a run ended that had started all of its fleet when its time was over.
-
-    How many had to be ended is not asked: on a busy machine those that end are reaped late, numbers of processes run
-    out, and the fleet may be gone by itself.
-    """
+    """Have a run ended that had started all of its fleet when its time was over, and is told to have been ended."""
     for seconds in DEADLINES:
-        server.call("run_command", **words, timeout_seconds=seconds)
+        facts = server.call("run_command", **words, timeout_seconds=seconds)["_meta"]["coretools/facts"]
         if came(reading, select.POLLIN, seconds=0):
             assert os.read(reading, 2) == b"."
+            assert facts["stragglers_stopped"] >= 1, facts
             return
     raise AssertionError("the fleet was never there before its deadline")
 
