@@ -110,7 +110,8 @@ class JwtSection(_Section):
     scopes: tuple[str, ...] = ()
     """Which a token must have."""
     token_types: tuple[str, ...] = ("at+jwt",)
-    """Values of the `typ` header (RFC 9068). Add `JWT` for a server that marks its access tokens so, or not at all."""
+    """Values of the `typ` header (RFC 9068). Add `JWT` for an issuer that marks its access tokens so, or not at all:
+    Keycloak, Entra ID, and Auth0 without its RFC 9068 profile."""
     name_claim: str = ""
     """The claim with the name to commit under, such as `name`; goes with `email_claim`."""
     email_claim: str = ""

@@ -25,6 +25,9 @@ RETRY_SECONDS = 5
 LOOK_SECONDS = 5.0
 """Between two looks whether the token of whoever listens is still good."""
 
+NOT_VALID = "the token is not valid here, or not any more"
+"""What clients are told of every wrong token. The log has the reason (`coretools.serving.web.auth.jwt_tokens`)."""
+
 _BEARER = re.compile(r"bearer +(?P<token>[^ ].*)", re.IGNORECASE | re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """`b64token` of RFC 6750, 2.1."""
@@ -108,7 +111,8 @@ class Gate:
 
     def _wrong(self) -> ASGIApp:
         # One sentence for all that can be wrong: which it is helps only who guesses.
-        return self._unauthorized("the token is not valid here, or not any more", error='error="invalid_token"')
+        error = f'error="invalid_token", error_description="{NOT_VALID}"'
+        return self._unauthorized(NOT_VALID, error=error)
 
     def _unauthorized(self, message: str, *, error: str = "") -> ASGIApp:
         # RFC 6750, 3.1: no error code for a request without a token.

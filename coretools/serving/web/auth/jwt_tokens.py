@@ -28,7 +28,25 @@ ID_TOKEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash"})
 MOST_KNOWN = 1_024
 """Good tokens that are not judged again with each request: that takes a quarter of a millisecond."""
 
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (jwt.ExpiredSignatureError, "it is expired (auth.jwt.leeway_seconds allows for clocks that differ)"),
+    (jwt.ImmatureSignatureError, "it is not valid yet (auth.jwt.leeway_seconds allows for clocks that differ)"),
+    (jwt.InvalidIssuedAtError, "its iat is no time in the past"),
+    (jwt.InvalidAudienceError, "its aud does not name this server (auth.jwt.audience, by default server.public_url)"),
+    (jwt.InvalidIssuerError, "its iss is not auth.jwt.issuer, character by character"),
+    (jwt.InvalidAlgorithmError, "its alg is none of auth.jwt.algorithms"),
+    (jwt.InvalidKeyError, "its kid names no usable key of the issuer (auth.jwt.jwks_url, auth.jwt.algorithms)"),
+    (jwt.InvalidSignatureError, "its signature is not by the key of the issuer that its kid names"),
+    (jwt.DecodeError, "it is no JWT"),
+)
+"""Why a token is refused, for the operator's log. Fixed sentences: the text of an exception could hold what the token
+holds."""
+
 _logger = logging.getLogger(__name__)
+
+
+class TokenNotTaken(jwt.InvalidTokenError):
+    """A token that PyJWT would take. The text is a sentence of ours without anything from the token: it is logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +95,7 @@ class JwtTokens:
             good = await self._judged(token)
         # OverflowError: a time that is no number of seconds, such as 1e999.
         except (jwt.PyJWTError, OverflowError) as error:
-            # The name alone: the text could hold what the token holds.
-            _logger.info("token refused: %s", type(error).__name__)
+            _logger.info("token refused: %s (%s)", _reason(error), type(error).__name__)
             return None
         self._known[digest] = good
         while len(self._known) > self._most_known:
@@ -94,7 +111,7 @@ class JwtTokens:
         if algorithm not in self._section.algorithms:
             raise jwt.InvalidAlgorithmError
         if type_of(header.get("typ", "JWT")) not in self._types:
-            raise jwt.InvalidTokenError
+            raise TokenNotTaken(self._of_type(header))
         key = await self._keys.key(kid, algorithm) if kid and len(kid) <= LONGEST_ID else None
         if key is None:
             raise jwt.InvalidKeyError
@@ -117,9 +134,21 @@ class JwtTokens:
             options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
         )
         # `cnf` binds a token to a key of its owner (RFC 7800, 9449, 8705): whoever only has the token is not he.
-        if "cnf" in claims or ID_TOKEN_CLAIMS & claims.keys():
-            raise jwt.InvalidTokenError
+        if "cnf" in claims:
+            raise TokenNotTaken(
+                "it is bound to a key (cnf: DPoP or mutual TLS), which no setting takes; have the issuer give this "
+                "client plain bearer tokens"
+            )
+        if ID_TOKEN_CLAIMS & claims.keys():
+            raise TokenNotTaken("it is an ID token, which no setting takes; the client is to send its access token")
         return claims
+
+    def _of_type(self, header: Mapping[str, Any]) -> str:
+        taken = ", ".join(self._section.token_types)
+        if type_of(header.get("typ", "JWT")) != "jwt":
+            return f"its typ is none of auth.jwt.token_types ({taken})"
+        has = "its typ is JWT" if "typ" in header else "it has no typ, which counts as JWT"
+        return f'{has}, and auth.jwt.token_types is {taken}; add "JWT" there if the issuer marks access tokens so'
 
     def _name(self, claims: Mapping[str, Any]) -> str:
         """An issuer has no `#`, and a name of a token file neither that nor a `:`, so names of two kinds never meet."""
@@ -157,6 +186,14 @@ class JwtTokens:
         if found is None or found not in self._roles:
             raise NotEntitled("no role here goes with this token; ask the operator")
         return found
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TokenNotTaken):
+        return str(error)
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"it lacks the claim {error.claim}"  # one of those that we ask for
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "it can't be used")
 
 
 def type_of(typ: object) -> str:

@@ -152,7 +152,8 @@ async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None
         without = await client.post("/mcp")
         assert without.headers["www-authenticate"] == f'Bearer resource_metadata="{METADATA}"'
         wrong = await client.post("/mcp", headers=bearing("ct_wrong"))
-        challenge = f'Bearer error="invalid_token", resource_metadata="{METADATA}"'
+        described = 'error_description="the token is not valid here, or not any more"'
+        challenge = f'Bearer error="invalid_token", {described}, resource_metadata="{METADATA}"'
         assert wrong.headers["www-authenticate"] == challenge
         error = wrong.json()["error"]
         assert (error["data"]["kind"], error["code"], wrong.json()["id"]) == ("unauthorized", -32600, None)

@@ -220,6 +220,43 @@ async def test_the_type_of_a_token_is_one_of_those_configured(
     assert (await tokens_of(authorization_server, token_types=types).verify(token) is not None) is is_good
 
 
+@pytest.mark.parametrize(
+    ("header", "changed", "said"),
+    [
+        ({"typ": "JWT"}, {}, 'typ is JWT, and auth.jwt.token_types is at+jwt; add "JWT" there'),
+        ({"typ": None}, {}, "no typ, which counts as JWT, and auth.jwt.token_types is at+jwt; add"),
+        ({"typ": "hidden+jwt"}, {}, "typ is none of auth.jwt.token_types (at+jwt)"),
+        ({}, {"cnf": {"jkt": "hidden"}}, "bound to a key (cnf: DPoP or mutual TLS), which no setting takes"),
+        ({}, {"nonce": "hidden"}, "an ID token, which no setting takes"),
+        ({}, {"aud": "hidden"}, "auth.jwt.audience, by default server.public_url"),
+        ({}, {"iss": "hidden"}, "auth.jwt.issuer"),
+        ({}, {"exp": 1_000_000_000}, "it is expired (auth.jwt.leeway_seconds"),
+        ({}, {"nbf": 4_102_444_800}, "not valid yet (auth.jwt.leeway_seconds"),
+        ({}, {"exp": None}, "lacks the claim exp"),
+        ({}, {"sub": None, "client_id": None}, "lacks the claim client_id"),
+        ({"kid": "hidden"}, {}, "auth.jwt.jwks_url"),
+        ({"alg": "HS256"}, {}, "auth.jwt.algorithms"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+async def test_the_log_says_which_setting_refused_a_token(
+    authorization_server: AuthorizationServer,
+    caplog: pytest.LogCaptureFixture,
+    header: dict[str, Any],
+    changed: dict[str, Any],
+    said: str,
+) -> None:
+    """auth-32: and nothing that the token holds."""
+    caplog.set_level(logging.INFO, "coretools")
+    claims = {**await claims_of(authorization_server), **changed}
+    claims = {name: value for name, value in claims.items() if value is not None}
+    more = {"secret": "x" * 32} if header.get("alg") == "HS256" else {}
+    token = authorization_server.signed(header, claims, **more)
+    assert await tokens_of(authorization_server).verify(token) is None
+    assert said in caplog.text
+    assert "hidden" not in caplog.text
+
+
 async def test_an_algorithm_that_the_operator_did_not_name_is_refused(
     authorization_server: AuthorizationServer,
 ) -> None:
