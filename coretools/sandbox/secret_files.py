@@ -7,6 +7,7 @@ suspect. No folder is exempt: a command could move a secret into it. Tokens and 
 The work grows with the length of the content only: repeats are possessive or bounded.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -42,10 +43,11 @@ _NAMES = {
     **dict.fromkeys((".pgpass", ".htpasswd", ".vault-token"), "lines"),
     **dict.fromkeys(("settings.xml", "settings-security.xml"), "maven"),
     **dict.fromkeys((".terraformrc", "terraform.rc", "credentials.tfrc.json", "terraform.tfvars.json"), "settings"),
-    **dict.fromkeys((".pypirc", ".my.cnf", ".s3cfg", ".boto", "credentials.toml", "gradle.properties"), "settings"),
+    **dict.fromkeys((".pypirc", ".my.cnf", ".s3cfg", ".boto", "credentials.toml"), "settings"),
     **dict.fromkeys(("secrets.json", "auth.json", "local.settings.json", "hosts.yml"), "settings"),
     "application_default_credentials.json": "settings",
     "terraform.tfstate.backup": "state",
+    "gradle.properties": "properties",
     ".dockercfg": "docker",
     "kubeconfig": "kube",
     ".envrc": "environment",
@@ -232,27 +234,82 @@ _UNSET = (
     r"[ \t;]*+(?:(?<=[\s;])#.*+)?"
 )
 """No value, or a reference alone."""
+_ECHOED = (
+    r"\b(?:echo|printf)"
+    r"(?>(?:[ \t]++(?:-\w++|[\"']?(?:\$\w++|\$\{[^}\n]{0,80}+\}|%[\w.]++)(?:\\n)?[\"']?)(?=[\s|)])){0,20})"
+    r"[ \t]++(?![$%-])[\"']?(?=[^\s$|)&;<>\"'])|<<<[ \t]*+[\"']?[^\s$\"']"
+)
+"""A command in a reference that prints a word of its own."""
 _NPM = r"(?:_authToken|_auth|_password|npmAuthToken|npmAuthIdent)[\"']?[ \t]*+[=:][ \t]*+([^\n]*+)"
 _NETRC = r"\bpassword\s++(\S{1,200})"
 _ADDRESS = r"://[A-Za-z0-9_-]{20,256}@"
 _LINES = r"(?m)^[^#\s]"
-_DOCKER = r'"(?:auth|identitytoken|registrytoken|password)"\s{0,20}+:\s{0,20}+"([^"\n]*+)"'
+_NPM_REFERENCE = r"\$(?:\w++|\{\w++(?:\?|:?-(?P<default>[^}\n]*+))?\})"
+_NPM_FRAME = r"[\s\"']*+(?:(?i:bearer|basic)|[^\s\"':]++:)?[\s\"':]*+(?:[#;].*+)?"
+"""What may stand around references that are the whole secret."""
+_DOCKER_NAMES = r"auth|identitytoken|registrytoken|password"
+_DOCKER = rf'"(?:{_DOCKER_NAMES})"\s*+:\s*+"([^"\n]*+)"'
+_KUBE_NAMES = r"token|password|client-key-data|client-secret|id-token|refresh-token|access-token"
 _KUBE = (
-    r"(?m)^[ \t-]*+\"?(?:token|password|client-key-data|id-token|refresh-token|access-token)\"?[ \t]*+:[ \t]*+([^\n]*+)"
+    rf"(?m)(?:^|(?<=[{{,]))[ \t-]*+[\"']?(?:{_KUBE_NAMES})[\"']?[ \t]*+:[ \t]*+"
+    r"(\"[^\"\n]*+\"|'[^'\n]*+'|[^\n,}]*+)"
 )
 _STATE = r'"resources"\s{0,80}+:\s{0,80}+\[\s{0,80}+\{|"(?:outputs|modules)"\s{0,80}+:\s{0,80}+[\[{]\s{0,80}+["{]'
-_MAVEN = r"<(?:password|passphrase|privateKey|master)>([^<\n]*+)<"
-_BUNDLE = r"(?m)^BUNDLE_[A-Z0-9_]++:[ \t]*+\"?[^\s\":]++:[^\s\"]++"
+_MAVEN = (
+    r"<(?:password|passphrase|privateKey|master)(?:\s[^<>]*+)?>"
+    r"(?>(?:\s++|<!--(?>(?:[^-]|-(?!->)){0,200})-->)*)(?:<!\[CDATA\[\s*+([^\]\n]++)|([^<\n]++))"
+)
+_BUNDLE = (
+    r"(?m)^BUNDLE_(?!(?:WITH|WITHOUT|ONLY):|(?:BUILD|LOCAL|MIRROR|PATH)__|GEM__[A-Z]{1,40}+(?:_[A-Z]{1,40})?:)"
+    r"(?:(?:HTTPS?://)?(?=[^\s\":]*?[A-Z0-9]__[A-Z0-9])[^\s\":]++:[ \t]*+([^\n]++)"
+    r"|[A-Z0-9_]++:[ \t]*+[\"']?([^\s\"':]++:(?![/\\])[^\s\"']++))"
+)
+"""Of a host, in whose name two underscores stand for a dot: anything. Of other names: a user and his password."""
 _SETTING = (
     r"(?<![\w.-])(?P<name>[\w.-]{1,80}+)[\"']?[ \t]*+[=:][ \t]*+"
-    r"(?:\"(?P<double>[^\"\n]*+)\"|'(?P<single>[^'\n]*+)'|(?P<bare>[^\s,;#\"'{\[]++))"
+    r"(?:(?:\"{3}|'{3})[\s\\]*+(?P<lines>[^\n\"']*+)"
+    r"|\"(?P<double>[^\"\n]*+)\"|'(?P<single>[^'\n]*+)'|(?P<bare>[^\s,;#\"'{\[]++))"
 )
+_PROPERTY = (
+    r"(?m)^[ \t\f]*+(?![#!])(?P<name>(?>(?:[^\s=:\\]|\\[^\n])+))"
+    r"(?:[ \t\f]*+[=:]|[ \t\f])(?>(?:[ \t\f]|\\\n)*)(?P<value>[^\n]*+)"
+)
+"""As java.util.Properties.load reads it: a blank separates too, and a backslash before a line break joins lines."""
 _OAUTH = r'"(?:github-oauth|gitlab-oauth|gitlab-token|bearer)"\s{0,80}+:\s{0,80}+\{\s{0,80}+"[^"\n]{1,200}"\s{0,80}+:'
 """Of Composer's auth.json: a host and its token."""
 
 
 def _values(expression: str, text: str) -> Iterator[str]:
-    return (match[1] for match in compiled(expression).finditer(text))
+    """The group of each match that took part."""
+    return (match[match.lastindex or 0] for match in compiled(expression).finditer(text))
+
+
+def _members(text: str) -> list[tuple[str, str]] | None:
+    """Names and values of all strings in the objects of a JSON text, repeated names too; None for no JSON."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    found: list[tuple[str, str]] = []
+
+    def note(members: list[tuple[str, object]]) -> None:
+        found.extend((name, value) for name, value in members if isinstance(value, str))
+
+    try:
+        json.loads(text, object_pairs_hook=note, parse_int=float, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _has_member(names: str, expression: str) -> Callable[[str], bool]:
+    """Whether one of these names has a literal value, in JSON, or where an expression finds it in anything else."""
+
+    def look(text: str) -> bool:
+        members = _members(text)
+        if members is None:
+            return any(map(_is_literal, _values(expression, text)))
+        return any(_is_literal(value) for name, value in members if compiled(names).fullmatch(name))
+
+    return look
 
 
 def _has_literal(expression: str) -> Callable[[str], bool]:
@@ -272,30 +329,55 @@ def _is_literal(value: str) -> bool:
 def _sets_a_variable(text: str) -> bool:
     """Whether an assignment has a value, whatever its name: in such a file it is anybody's guess what is secret."""
     values = (match[3] for match in compiled(_ENVIRONMENT).finditer(text))
-    return any(compiled(_UNSET).fullmatch(value) is None for value in values)
+    return any(compiled(_UNSET).fullmatch(value) is None or _prints_a_word(value) for value in values)
+
+
+def _prints_a_word(value: str) -> bool:
+    return "$(" in value and compiled(_ECHOED).search(value) is not None
+
+
+def _has_npm_token(text: str) -> bool:
+    return any(map(_is_npm_token, _values(_NPM, text)))
+
+
+def _is_npm_token(value: str) -> bool:
+    """Whether it is more than references: `${NAME}` alone is none, `${NAME}x` and `${NAME-default}` are."""
+    rest, count = compiled(_NPM_REFERENCE).subn(lambda match: match["default"] or "", value)
+    return compiled(_NPM_FRAME).fullmatch(rest) is None if count else _is_literal(value)
 
 
 def _sets_a_secret(text: str) -> bool:
     """Whether a setting whose name tells of a credential has a literal value."""
+    members = _members(text)
+    pairs = _settings(text) if members is None else members
+    return any(_is_secret(*pair) for pair in pairs) or compiled(_OAUTH).search(text) is not None
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
     for match in compiled(_SETTING).finditer(text):
-        value = match["double"] or match["single"] or match["bare"] or ""
-        is_secret = is_telling(match["name"]) or "connectionstring" in match["name"].lower()
-        if is_secret and _is_literal(value):
-            return True
-    return compiled(_OAUTH).search(text) is not None
+        yield match["name"], match["lines"] or match["double"] or match["single"] or match["bare"] or ""
+
+
+def _sets_a_secret_property(text: str) -> bool:
+    return any(_is_secret(match["name"], match["value"]) for match in compiled(_PROPERTY).finditer(text))
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return (is_telling(name) or "connectionstring" in name.lower()) and _is_literal(value)
 
 
 _FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
     "environment": (_sets_a_variable, "values of environment variables"),
-    "npm": (_has_literal(_NPM), _CREDENTIAL),
+    "npm": (_has_npm_token, _CREDENTIAL),
     "netrc": (_has_literal(_NETRC), _CREDENTIAL),
     "address": (_has(_ADDRESS), _CREDENTIAL),
     "lines": (_has(_LINES), _CREDENTIAL),
-    "docker": (_has_literal(_DOCKER), _CREDENTIAL),
-    "kube": (_has_literal(_KUBE), _CREDENTIAL),
+    "docker": (_has_member(_DOCKER_NAMES, _DOCKER), _CREDENTIAL),
+    "kube": (_has_member(_KUBE_NAMES, _KUBE), _CREDENTIAL),
     "maven": (_has_literal(_MAVEN), _CREDENTIAL),
-    "bundle": (_has(_BUNDLE), _CREDENTIAL),
+    "bundle": (_has_literal(_BUNDLE), _CREDENTIAL),
     "settings": (_sets_a_secret, _CREDENTIAL),
+    "properties": (_sets_a_secret_property, _CREDENTIAL),
     "state": (_has(_STATE), "the state of a deployment"),
 }
 """How a text format is recognised as a secret, and what to say then. Tokens and keys by shape count in each of them."""

@@ -143,6 +143,7 @@ READABLE: list[tuple[str, str | bytes]] = [
     (".envrc", "use flake\nsource_up\n"),
     (".envrc", 'source_url "https://x/y" "sha256-abc+/="\nif [[ $A == b ]]; then\n  source_up\nfi\n'),
     (".env", 'A=\'$HOME\' # c\nB="${TOKEN}"\nC=""\r\n'),
+    (".envrc", "export ROOT=$(git rev-parse --show-toplevel)\nA=$(echo -n $X | tr a b)\nB=$(printf %s ${Y})\n"),
     (".npmrc", "package-lock=false\n"),
     (".npmrc", "//registry.example/:_authToken=${NPM_TOKEN}\n"),
     (".yarnrc.yml", "npmAuthToken: ${TOKEN:-}\n"),
@@ -160,6 +161,10 @@ READABLE: list[tuple[str, str | bytes]] = [
     ("prod.tfvars", 'region = "eu"\ndb_password = "<set me>"\n'),
     ("gradle.properties", "org.gradle.jvmargs=-Xmx2g\nsigning.password=\n"),
     ("settings.xml", "<password>${env.PASSWORD}</password>"),
+    ("settings.xml", "<password><![CDATA[]]></password><password><![CDATA[${env.X}]]></password>"),
+    ("gradle.properties", "# the password is elsewhere\nsigning.password ${PASSWORD}\nandroid.useAndroidX true\n"),
+    (".bundle/config", 'BUNDLE_WITHOUT: "development:test"\nBUNDLE_BUILD__PG: "--with-pg=/a:b"\nBUNDLE_BIN: "C:/x"\n'),
+    (".npmrc", "_auth=${USER}:${PASSWORD}\n//h/:_authToken=${A}${B} # both\n"),
     ("secrets.json", '{"password": "", "token": null, "key": "${KEY}"}'),
     ("auth.json", '{"http-basic": {}}'),
     ("keys.json", '{"token": "ghp_0123456789012345678901234567890123456789"}'),
@@ -282,6 +287,17 @@ HOSTILE: dict[str, Callable[[int], str]] = {
     "braces": lambda n: '"resources":[ ' * (n // 14),
     "tags": lambda n: "<password>" * (n // 10),
     "dollars": lambda n: "A=$(" * (n // 4),
+    "printed": lambda n: "A=$(" + "echo -" * (n // 6),
+    "printed references": lambda n: "A=$(" + "echo ${" * (n // 7),
+    "notes": lambda n: "<password><!--" * (n // 14),
+    "sections": lambda n: "<password><![CDATA[" * (n // 19),
+    "arrays": lambda n: "[" * n,
+    "objects": lambda n: '{"auth":' * (n // 8),
+    "members": lambda n: '{"a":[' + '{"auth":1},' * (n // 11) + "0]}",
+    "digits": lambda n: '{"auth":' + "1" * n + "}",
+    "marks": lambda n: 'token="""' * (n // 9),
+    "joined lines": lambda n: "password=" + "\\\n" * (n // 2),
+    "hosts": lambda n: "BUNDLE_" + "A_" * (n // 2),
     "accounts": lambda n: '"type": "service_account" private_key PRIVATE KEY ' * (n // 50),
 }
 
@@ -292,7 +308,7 @@ def test_no_content_keeps_the_classifier_busy(shape: str) -> None:
     data = HOSTILE[shape](1024 * 1024).encode()
     for path in ("a.pem", ".env", ".npmrc", ".netrc", ".dockercfg", "kubeconfig", "settings.xml", "auth.json"):
         of(path, data)
-    for path in ("pip.conf", "a.tfstate", ".bundle/config", ".htpasswd", "account.json", "a.p12"):
+    for path in ("pip.conf", "a.tfstate", ".bundle/config", ".htpasswd", "account.json", "a.p12", "gradle.properties"):
         of(path, data)
 
 
