@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass, field
 
 from coretools.call import check_cancelled
-from coretools.errors import Conflict, DeniedPath, InvalidPath, PermissionRefused, TooLarge, Unsupported, WrongType
+from coretools.errors import Conflict, InvalidPath, PermissionRefused, TooLarge, Unsupported, WrongType
 from coretools.sandbox.failures import translated
 from coretools.sandbox.inside import DIRECTORY
 from coretools.sandbox.locate import Spot
@@ -19,8 +19,6 @@ from coretools.sandbox.writing import change, require_name
 
 MOST_DEPTH = 200
 """Directories in each other; each holds a descriptor meanwhile."""
-
-_REPOSITORY = ".git"
 
 
 @dataclass(slots=True)
@@ -38,7 +36,7 @@ def delete_directory(roots: Roots, path: str) -> Deleted:
     """Delete a directory and everything in it; links in it are not followed. What failed half-way can be called again.
 
     Raises:
-        WrongType: no directory. DeniedPath: it is part of a repository's `.git`, or closed itself.
+        WrongType: no directory. DeniedPath: it is or lies in a git directory, or is closed itself.
         InvalidPath: a root, or it holds one. Unsupported: another file system is mounted in it.
         Conflict: a hidden file in it has another name. TooLarge: too deep.
         ReadOnly, NotFound, and what `locate` raises.
@@ -56,8 +54,6 @@ def _require_deletable(roots: Roots, spot: Spot) -> None:
         raise WrongType(f"{spot.shown}: no directory; delete_file deletes files and links", path=spot.shown)
     if roots.holds_root(spot.place):
         raise InvalidPath(f"{spot.shown}: holds a root, which can't be deleted", path=spot.shown)
-    if any(name.lower() == _REPOSITORY for name in spot.place.relative.split("/")):
-        raise DeniedPath(f"{spot.shown}: part of a repository, which is deleted with its directory", path=spot.shown)
 
 
 class _Tree:

@@ -23,6 +23,7 @@ from coretools.errors import (
     WrongType,
 )
 from coretools.sandbox.failures import translated
+from coretools.sandbox.git_directories import outside_git, require_no_repository
 from coretools.sandbox.kinds import Version, kind_of, version_of
 from coretools.sandbox.locate import Spot, locate, reopened
 from coretools.sandbox.reading import READ, require_file
@@ -113,7 +114,8 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
 
     Raises:
         AlreadyExists: something stands at the destination, and it is a directory or `overwrite` is False.
-        DeniedPath: a deny glob closes one of the two, or closes something because of the directory's name.
+        DeniedPath: a deny glob closes one of the two, or closes something because of the directory's name; a git
+            directory is concerned.
         Conflict: the file changed while it was copied to another file system; nothing was moved.
         ReadOnly, NotFound, InvalidPath (a root, or something that holds one), and what `locate` raises.
     """
@@ -127,6 +129,7 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
             raise AlreadyExists(f"{target.shown}: something stands there already", path=target.shown)
         if origin.root is target.root and target.place.relative.startswith(f"{origin.place.relative}/"):
             raise InvalidPath(f"{target.shown}: lies in {origin.shown} itself", path=target.shown)
+        require_no_repository(roots, origin)
         try:
             _rename(origin, target, overwrite=overwrite)
         except OSError as error:
@@ -138,10 +141,15 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
 
 @contextmanager
 def change(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Spot]:
-    """The spot of something that is to be changed, its root checked for that; failures of the block are translated."""
+    """The spot of something that is to be changed, where that is allowed; failures of the block are translated.
+
+    Raises:
+        ReadOnly. DeniedPath: it lies in a git directory, or would come to be one. What `locate` raises.
+    """
     with locate(roots, path, follow=follow) as spot, translated(spot.shown):
         roots.require_writable(spot.root, spot.shown)
-        yield spot
+        with outside_git(spot):
+            yield spot
 
 
 def require_name(spot: Spot) -> None:

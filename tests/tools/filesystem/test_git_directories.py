@@ -1,0 +1,235 @@
+"""What file tools can't have the user's own git run: planted by calls, proved by git itself (filesystem-37)."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import CoreError, DeniedPath, TooLarge
+from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.git_directories import is_git_name, require_no_repository
+from coretools.sandbox.locate import locate
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.settings import Limits
+from coretools.tools.filesystem.edits import Edit
+from coretools.tools.filesystem.tools import Filesystem
+
+Call = Callable[[Filesystem], object]
+
+HEAD = "ref: refs/heads/main\n"
+
+
+def git(*words: str, cwd: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1"}
+    names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *names, *words], cwd=cwd, env=environment, capture_output=True, check=False)
+
+
+def evil(marker: Path) -> str:
+    """A configuration with which `git status` runs a program."""
+    return (
+        f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch {marker}; true\n"
+    )
+
+
+class World:
+    """A repository with others in it, and what somebody left there for an attack: nothing that git would use yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.marker = folder / "marker"
+        self.config = evil(self.marker)
+        self.root.mkdir()
+        git("init", "-q", ".", cwd=self.root)
+        for path in ("evil/config", "part/config", "part/refs/x", "part/HEAD", "stage/inner/refs/x", "src/a/f"):
+            self.leave(path, HEAD if path.endswith("HEAD") else self.config)
+        git("add", "src", cwd=self.root)
+        git("commit", "-qm", "first", cwd=self.root)
+        git("clone", "-q", ".", "nested", cwd=self.root)
+        git("clone", "-q", "--bare", ".", "bare.git", cwd=self.root)
+        git("worktree", "add", "-q", "tree", cwd=self.root)
+        git("worktree", "add", "-q", "../inner", cwd=self.root / "bare.git")
+        shutil.move(self.root / "inner", self.root / "bare.git" / "inner")
+        for name, target in (("link", ".git"), ("pointer", "evil"), ("stored", "nested/.git/objects")):
+            (self.root / name).symlink_to(target)
+
+    def leave(self, path: str, text: str) -> None:
+        """A file that was there before any call."""
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def state(self) -> dict[str, bytes | None]:
+        """All git directories, and what they hold."""
+        found: dict[str, bytes | None] = {}
+        for top in (".git", "nested/.git", "bare.git", "tree/.git"):
+            for path in (self.root / top, *(self.root / top).rglob("*")):
+                found[str(path)] = path.read_bytes() if path.is_file() else None
+        return found
+
+    def is_planted(self) -> bool:
+        """Whether git, used by its user anywhere beneath the root, runs the program."""
+        self.marker.unlink(missing_ok=True)
+        for folder, names, _ in os.walk(self.root):
+            names[:] = [name for name in names if name not in (".git", "objects")]
+            git("status", cwd=Path(folder))
+        return self.marker.exists()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def world(model: World, tmp_path: Path) -> World:
+    copy = object.__new__(World)
+    copy.root, copy.marker, copy.config = tmp_path / "root", model.marker, model.config
+    shutil.copytree(model.root, copy.root, symlinks=True)
+    return copy
+
+
+@pytest.fixture(params=["openat2", "walk"])
+def files(world: World, request: pytest.FixtureRequest) -> Iterator[Filesystem]:
+    try:
+        opened = Roots([RootSpec(str(world.root))], deny=DenyRules(DEFAULT_DENY), resolver=request.param)
+    except CoreError:
+        pytest.skip("openat2")
+    with opened:
+        yield Filesystem(opened, Limits())
+
+
+def write(path: str, text: str = "../evil\n") -> Call:
+    return lambda files: files.write_file(path, text, create_parents=True)
+
+
+def move(source: str, target: str, *, overwrite: bool = False) -> Call:
+    return lambda files: files.move_path(source, target, overwrite=overwrite)
+
+
+def make(path: str) -> Call:
+    return lambda files: files.create_directory(path)
+
+
+def delete(path: str) -> Call:
+    return lambda files: files.delete_file(path)
+
+
+def delete_all(path: str) -> Call:
+    return lambda files: files.delete_directory(path)
+
+
+def error_of(call: Call, files: Filesystem) -> CoreError | None:
+    try:
+        call(files)
+    except CoreError as error:
+        return error
+    return None
+
+
+ATTACKS: dict[str, list[Call]] = {
+    # Pointers and parts in the repository itself.
+    "commondir": [write(".git/commondir")],
+    "commondir through a link": [write("link/commondir")],
+    "index": [write(".git/index", "")],
+    "head": [write(".git/HEAD", HEAD), delete(".git/HEAD")],
+    "new directory in it": [make(".git/modules/x"), write(".git/worktrees/x/config.worktree")],
+    "object": [delete_all(".git/objects"), move("src", ".git/objects/src")],
+    "edit": [lambda files: files.edit_file(".git/HEAD", [Edit(old="ref:", new="xef:")])],
+    "lock": [write(".git/config.lock", "[core]\n"), move("evil/config", ".git/config.lock")],
+    # A `.git` anywhere.
+    "git file": [write("new/.git", "gitdir: ../evil\n")],
+    "git file of a worktree": [write("tree/.git", "gitdir: ../evil\n"), delete("tree/.git")],
+    "renamed to it": [move("evil", "src/.git"), move("evil", "src/a/.GIT"), move("evil", "src/git~1")],
+    "link renamed to it": [move("pointer", "src/.git")],
+    "nested": [write("nested/.git/commondir", "../../evil\n"), delete_all("nested/.git/hooks")],
+    "moved away": [move("nested/.git", "src/plain"), move(".git", "old"), delete_all(".git")],
+    # Layouts without that name.
+    "last part: objects": [make("part/objects")],
+    "last part: objects, as a parent": [write("part/objects/x")],
+    "last part: a link": [move("stored", "part/objects")],
+    "last part: a directory moved": [move("src", "part/objects")],
+    "last part: objects, after the others": [
+        move("part/HEAD", "stage/HEAD"),
+        move("stage/HEAD", "stage/inner/HEAD"),
+        make("stage/inner/objects"),
+    ],
+    "last part: commondir": [write("part/commondir", "../nested/.git\n")],
+    "all parts": [write(f"b/{name}", HEAD) for name in ("refs/x", "config", "HEAD", "objects/x")],
+    "in a bare one": [write("bare.git/commondir"), write("bare.git/config", "x"), delete_all("bare.git/objects")],
+    "in a bare one: hook": [write("bare.git/hooks/post-checkout", "#!/bin/sh\n")],
+    "a git directory moved": [move("bare.git", "src/bare")],
+    "a work tree moved": [move("nested", "src/nested"), move("tree", "src/tree")],
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nothing_is_planted(world: World, files: Filesystem, name: str) -> None:
+    """filesystem-37: no git directory is changed or made, and git runs nothing; the last step is refused."""
+    before = world.state()
+    errors = [error_of(call, files) for call in ATTACKS[name]]
+    assert isinstance(errors[-1], DeniedPath)
+    assert world.state() == before
+    assert not world.is_planted()
+
+
+@pytest.mark.parametrize("name", ["commondir", "pointer", "bare"])
+def test_the_plants_are_real(world: World, name: str) -> None:
+    """filesystem-37: what is refused would have run; otherwise the test above proves nothing."""
+    evil_directory = world.root / "evil"
+    (evil_directory / "objects").mkdir()
+    (evil_directory / "refs").mkdir()
+    if name == "commondir":
+        (world.root / ".git" / "commondir").write_text("../evil\n")
+    else:
+        (evil_directory / "HEAD").write_text(HEAD)
+    if name == "pointer":
+        world.leave("src/a/.git", "gitdir: ../../evil\n")
+    assert world.is_planted()
+
+
+def test_what_is_no_git_directory_is_changed(world: World, files: Filesystem) -> None:
+    """filesystem-37, filesystem-38: names like it, single parts, a tree in a bare repository, deletion."""
+    for path in (".gitignore", ".github/x", "src/.git-hooks", "src/HEAD", "src/refs", "evil/commondir", "a.git/x"):
+        files.write_file(path, "x", create_parents=True)
+    files.write_file("bare.git/inner/src/new", "x")
+    files.write_file("nested/src/new", "x")
+    files.move_path("src/a", "moved")
+    assert "ref" in files.read_file(".git/HEAD").content
+    for path in ("nested", "tree", "bare.git"):
+        assert "deleted" in files.delete_directory(path).text()
+        assert not (world.root / path).exists()
+
+
+def test_two_calls_do_not_complete_one_together(world: World, files: Filesystem) -> None:
+    """filesystem-37: each has a part, and neither alone would make a git directory."""
+    for number in range(20):
+        files.write_file(f"race{number}/refs/x", "x", create_parents=True)
+        calls = (make(f"race{number}/objects"), write(f"race{number}/HEAD", HEAD))
+        with ThreadPoolExecutor(2) as pool:
+            errors = list(pool.map(error_of, calls, (files, files)))
+        assert sorted(type(error) for error in errors if error is not None) == [DeniedPath]
+
+
+def test_a_tree_that_is_too_large_to_look_through_is_not_moved(world: World) -> None:
+    """filesystem-37: the limit."""
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, locate(roots, "src") as spot:
+        require_no_repository(roots, spot, most=2)
+        with pytest.raises(TooLarge, match="more than 1 directories"):
+            require_no_repository(roots, spot, most=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        *((name, True) for name in (".git", ".GIT", ".Git ", ".git.", ".git. .", "git~1", "GIT~12", "gi7eb4~1")),
+        *((name, True) for name in (".git::$INDEX_ALLOCATION", ".git:x", ".g\u200cit", "\ufeff.git", ".gi\u00adt")),
+        *((name, False) for name in (".gitignore", "git", ".github", "a.git", "git~", ".gi", "..git", "git~x")),
+    ],
+)
+def test_names_of_git_directories(name: str, is_one: bool) -> None:
+    """filesystem-37: what HFS+, NTFS, vfat or a directory that ignores case may take for `.git`."""
+    assert is_git_name(name) == is_one
