@@ -230,6 +230,41 @@ openssl x -engine ./x.so
 gcc -fplugin=./x.so x.c
 docker run image
 flock /tmp/lock -c 'rm x; true'
+prove -e rm x.t
+pdb3 -c '!import os' x.py
+pydoc3 ./x.py
+dpkg-architecture -c rm x
+gpg-agent --daemon -- rm x
+fakeroot-sysv rm x
+newgrp
+c99 -wrapper rm x.c
+patch -i x.diff
+ldd ./x
+ls2 x
+LS
+/usr/local/bin/unheard-of
+env unheard-of
+xargs -n1 unheard-of
+find . -exec env {} ;
+fd x -x env
+rg --pre env rm x
+tar -cf a.tar -I env rm
+git ls-remote --upload-pack=env rm
+git send-pack --exec unheard-of a
+git config core.fsmonitor '--get; rm x'
+git config alias.l -l
+git rebase --cont
+git maintenance start
+gcc -Wl,-plugin,./x.so x.c
+gcc -fuse-ld=./x x.c
+clang --config=./x x.c
+tar -cf host:x .
+rsync -a host:x .
+cpio -o -O host:x
+chroot d ls
+nm --plugin ./x.so x.o
+tree -R -L 1
+openssl req -config ./x.cnf
 """
 
 HARMLESS = """
@@ -269,6 +304,16 @@ python --version
 make --version
 zip -r a.zip .
 rsync -av a b
+/usr/bin/wc -l x
+jq . x
+tail -f x
+diff -u a b
+timeout 5 nice cat x
+cp -r a b
+git config --type bool --get a.b
+git rebase -x 'ls -l' main
+g++-12 -Wall -Wl,-rpath,/x -o x x.cc
+python3.12 --version
 """
 
 
@@ -322,6 +367,25 @@ def test_what_starts_nothing_is_not_taken_for_code() -> None:
     for line in lines(HARMLESS):
         decision = policy(("deny", "rm"), opaque="deny").decide(shlex.split(line))
         assert decision.verdict == "allow", decision.decisive.because
+
+
+def test_a_program_that_no_list_names_is_code_until_a_rule_names_it() -> None:
+    """policy-20: by its exact name, or by a path; neither a wildcard nor a name that a list knows in another form."""
+    words = ["unheard-of", "x"]
+    for rules, expected in [
+        ((), "deny"),
+        ((("allow", "*"),), "deny"),
+        ((("allow", "unheard-*"),), "deny"),
+        ((("allow", "unheard-of"),), "allow"),
+        ((("allow", "unheard-of x"),), "allow"),
+        ((("allow", "unheard-of y"),), "deny"),
+        ((("allow", "unheard-of"), ("deny", "unheard-of x")), "deny"),
+    ]:
+        for default in ("allow", "deny"):
+            assert policy(*rules, default=default, opaque="deny").decide(words).verdict == expected, rules
+    assert policy(("allow", "/usr/bin/*"), opaque="deny").decide(["/usr/bin/unheard-of"]).verdict == "allow"
+    assert policy(("deny", "rm")).decide(words).verdict == "allow"
+    assert policy(("allow", "ls"), default="deny", opaque="deny").decide(["ls2"]).verdict == "deny"
 
 
 @pytest.mark.parametrize(
@@ -447,6 +511,12 @@ setsid -w MARK
 flock lock MARK
 flock lock -c MARK
 make --eval='$(shell MARK)'
+prove -e MARK file
+dpkg-architecture -c MARK
+pdb3 -c '!import os; os.system("MARK")' file
+git send-pack --exec MARK . HEAD
+git ls-remote --upload-pack=env MARK
+fakeroot-sysv MARK
 """
 
 

@@ -5,9 +5,9 @@ Pure. A value of plain words is read as a command; other text reaches a shell, o
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from coretools.sandbox.programs.option_words import Options
+from coretools.sandbox.programs.option_words import Option, Options
 from coretools.sandbox.programs.started import Code, Found, Started, Words
 from coretools.sandbox.programs.wrappers import PLAIN_TEXT
 
@@ -76,6 +76,7 @@ FLAGS = {
     "diff3": _flags("L:", "diff-program= label=", "--diff-program"),
     "gcc": _flags("o:I:L:l:D:U:x:", "wrapper= specs= fplugin=", "--wrapper", "--specs --fplugin -B"),
     "ld": _flags("o:L:l:", "plugin=", "", "--plugin"),
+    "tree": _flags("I:L:P:o:", "charset= filelimit= timefmt=", "", "-R"),
     "openssl": _flags("", "engine= provider= provider-path=", "", "--engine --provider --provider-path"),
     "go": _flags("C:", "exec= toolexec= vettool=", "--exec --toolexec --vettool"),
     "fd": _flags("t:e:E:d:j:c:g:S:x:X:", "exec= exec-batch= extension= exclude= type=", ""),
@@ -85,8 +86,25 @@ FLAGS |= {"bsdtar": FLAGS["tar"], "gtar": FLAGS["tar"], "gsort": FLAGS["sort"], 
 FLAGS |= {"fdfind": FLAGS["fd"]}
 
 _ONE_DASH = re.compile(r"-(wrapper|specs|fplugin|plugin|engine|provider(?:-path)?|exec|toolexec|vettool)(?==|$)")
-_WITH_ONE_DASH = frozenset({"ld", "openssl", "go", *(name for name in FLAGS if FLAGS[name] is FLAGS["gcc"])})
+_COMPILERS = frozenset(name for name in FLAGS if FLAGS[name] is FLAGS["gcc"])
+_PASSES_CODE = re.compile(
+    r"-W[alp],.*(?:-pl|@).*"
+    r"|--?(?:X|fuse-ld|fpass-plugin|load|config|ld-path|ccc-|gcc-toolchain|spec|fno-integrated|no-integrated).*",
+    re.DOTALL,
+)
+"""Words that hand options to the programs of a compiler, or choose other ones."""
+
+_WITH_ONE_DASH = _COMPILERS | {"ld", "openssl", "go"}
 """Programs that write their long options with one dash."""
+
+_REMOTE = {
+    "tar": ("-f", "--file"),
+    "bsdtar": ("-f", "--file"),
+    "gtar": ("-f", "--file"),
+    "cpio": ("-F", "-I", "-O", "--file"),
+}
+_REMOTE_FILE = re.compile(r"[^/:]+:.*", re.DOTALL)
+"""`host:file`, which a program reaches by rsh or ssh."""
 
 _ZIP_TEST = re.compile(r"-\w*?TT(.*)", re.DOTALL)
 _FD_EXECUTE = {(name, option) for name in ("fd", "fdfind") for option in ("-x", "-X", "--exec", "--exec-batch")}
@@ -96,33 +114,49 @@ def command_text(text: str, by: str, index: int) -> Found:
     """What the text of a command starts: its words when they are plain, else code."""
     words = tuple(text.split())
     if words and PLAIN_TEXT.fullmatch(text) and "=" not in words[0]:
-        return Started(words, by)
+        # Most programs add words: a file, a repository. `env` with a file named `rm` after it starts rm.
+        return Started(words, by, is_open=True)
     return Code(f"{by} runs text that is more than plain words", index)
 
 
 def read_flags(name: str, words: Words) -> Iterator[Found]:
     """What the options of `name` start, for a name in `FLAGS`."""
-    flags = FLAGS[name]
-    if name in _WITH_ONE_DASH:
-        yield from _option_files(name, words)
-    for token in flags.options.anywhere(_spelled_out(name, words)):
-        by, value = f"{name} {token.name}", token.value or ""
-        if token.name == "--wrapper":  # gcc puts commas between its words
-            yield command_text(value.replace(",", " "), by, token.index)
-        elif value.startswith("exec=") and token.name == "--checkpoint-action":
-            yield command_text(value[5:], by, token.index)
-        elif token.name in flags.starts:
-            yield command_text(value, by, token.index)
-        elif token.name in flags.codes:
-            yield Code(f"{by} may bring code", token.index)
-        elif (name, token.name) in _FD_EXECUTE:
-            yield from _until_end((value, *words[token.index + 1 + token.takes_next :]), by, token.index)
+    yield from _of_plain_words(name, words)
+    for option in FLAGS[name].options.anywhere(_spelled_out(name, words)):
+        if (name, option.name) in _FD_EXECUTE:
+            command = (option.value or "", *words[option.index + 1 + option.takes_next :])
+            for found in _until_end(command, f"{name} {option.name}", option.index):
+                # Without a place for it, the file comes last.
+                yield replace(found, is_open=True) if isinstance(found, Started) else found
+        elif (found_one := _of_option(name, option)) is not None:
+            yield found_one
 
 
-def _option_files(name: str, words: Words) -> Iterator[Found]:
+def _of_option(name: str, option: Option) -> Found | None:
+    """What one option starts or brings."""
+    flags, by, value = FLAGS[name], f"{name} {option.name}", option.value or ""
+    if option.name == "--wrapper":  # gcc puts commas between its words
+        return command_text(value.replace(",", " "), by, option.index)
+    if value.startswith("exec=") and option.name == "--checkpoint-action":
+        return command_text(value[5:], by, option.index)
+    if option.name in flags.starts:
+        return command_text(value, by, option.index)
+    if option.name in flags.codes:
+        return Code(f"{by} may bring code", option.index)
+    if option.name in _REMOTE.get(name, ()) and _REMOTE_FILE.fullmatch(value):
+        return Code(f"{by} reaches another machine by a program", option.index)
+    return None
+
+
+def _of_plain_words(name: str, words: Words) -> Iterator[Found]:
+    """What words bring that no option's value holds: those for a compiler's programs, other machines of rsync."""
     for index, word in enumerate(words):
-        if word.startswith("@"):
+        if name in _WITH_ONE_DASH and word.startswith("@"):
             yield Code(f"{name} reads options from a file", index)
+        elif name in _COMPILERS and _PASSES_CODE.fullmatch(word):
+            yield Code(f"{name} {word.partition('=')[0]} may bring code", index)
+        elif name == "rsync" and (word == "--daemon" or _REMOTE_FILE.fullmatch(word)):
+            yield Code("rsync reaches another machine by a program, or serves what its configuration says", index)
 
 
 def _spelled_out(name: str, words: Words) -> Words:

@@ -6,10 +6,11 @@ by the sandbox.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from coretools.sandbox.programs.flags import command_text
 from coretools.sandbox.programs.known_programs import GIT_COMMANDS
-from coretools.sandbox.programs.option_words import Option, Options
+from coretools.sandbox.programs.option_words import Operand, Option, Options
 from coretools.sandbox.programs.started import Code, Found, Started, Words
 
 _GLOBAL = {
@@ -33,6 +34,11 @@ _HARMLESS_KEY = re.compile(
 )  # fmt: skip
 """Keys that start nothing. Any other may: aliases, editors, pagers, filters, helpers, hooks, includes, addresses."""
 
+
+_CONTINUES = re.compile(r"--(?:co|sk|ed)")
+"""`git rebase --continue`, `--skip` and `--edit-todo`, abbreviated as git takes them."""
+
+_LATER = (("maintenance", "start"), ("maintenance", "register"))
 
 _STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 
@@ -98,14 +104,23 @@ def _of_options(command: str, words: Words) -> Iterator[Found]:
     """Options that many commands share, abbreviated or joined as git takes them."""
     for token in Options(_STARTS.get(command, ""), _STARTS_LONG).anywhere(words):
         if token.is_known:
-            yield command_text(token.value or "", f"git {command} {token.name}", token.index)
+            yield _of_text(command, token)
     for token in Options(_CODES.get(command, ""), _CODES_LONG).anywhere(words):
         if token.is_known and _brings_code(command, token):
             yield Code(f"git {command} {token.name} may start programs", token.index)
-    if command in _WITH_ADDRESS:
-        for index, word in enumerate(words):
-            if _HELPER.search(word):
-                yield Code(f"git {command} may reach a repository by a helper program", index)
+    yield from _of_addresses(command, words)
+
+
+def _of_text(command: str, option: Option) -> Found:
+    """What the text of a command in an option starts; rebase alone adds no word of its own to it."""
+    found = command_text(option.value or "", f"git {command} {option.name}", option.index)
+    return replace(found, is_open=False) if isinstance(found, Started) and command == "rebase" else found
+
+
+def _of_addresses(command: str, words: Words) -> Iterator[Found]:
+    for index, word in enumerate(words):
+        if command in _WITH_ADDRESS and _HELPER.search(word):
+            yield Code(f"git {command} may reach a repository by a helper program", index)
 
 
 def _brings_code(command: str, option: Option) -> bool:
@@ -126,22 +141,38 @@ def _of_subcommand(command: str, words: Words) -> Iterator[Found]:
     """Commands of which a word says that the rest is run, or that it is run later."""
     plain = [index for index, word in enumerate(words) if not word.startswith("-")] + [len(words)] * 2
     first = " ".join(words[plain[0] : plain[0] + 1])
-    if (command, first) == ("bisect", "run"):
-        yield Started(words[plain[0] + 1 :], "git bisect run")
-    elif command == "bisect" and first.startswith("v"):
-        yield Code("git bisect opens a viewer", plain[0])
+    if (command, first) in _LATER:
+        yield Code(f"git {command} {first} makes the system start git later", plain[0])
+    elif command == "rebase" and any(_CONTINUES.match(word) for word in words):
+        yield Code("git rebase runs its list of things to do, which may start programs", None)
+    elif command == "bisect":
+        yield from _of_bisect(first, words, plain[0])
     elif (command, first) == ("submodule", "foreach"):
         yield Code("git submodule foreach runs a shell's text", plain[0])
         yield Started(words[plain[1] :], "git submodule foreach")
-    elif command == "config" and not _only_reads(words, [words[index] for index in plain[:-2]]):
+    elif command == "config" and not _only_reads(words):
         yield Code("git config may set what git starts later", plain[0])
 
 
-def _only_reads(words: Words, plain: list[str]) -> bool:
+def _of_bisect(first: str, words: Words, at: int) -> Iterator[Found]:
+    if first == "run":
+        yield Started(words[at + 1 :], "git bisect run")
+    elif first.startswith("v"):
+        yield Code("git bisect opens a viewer", at)
+
+
+_CONFIG = Options("ef:lz", "type= default= file= blob= edit list", stops=True)
+
+
+def _only_reads(words: Words) -> bool:
     """Whether `git config` with these words changes nothing, or a key that starts nothing."""
-    if any(word.startswith(("-e", "--e", "-f", "--f", "--blob")) for word in words):
+    # Options stand before the name only. What follows it is a value, whatever it looks like: `core.pager '--get; x'`.
+    tokens = tuple(_CONFIG.scan(words))
+    options = {token.name for token in tokens if isinstance(token, Option)}
+    plain = [token.word for token in tokens if isinstance(token, Operand)]
+    if options & {"-e", "--edit", "-f", "--file", "--blob"}:
         return False
-    if any(word.startswith("--get") or word in ("-l", "--list") for word in words) or plain[:1] in (["get"], ["list"]):
+    if plain[:1] in (["get"], ["list"]) or any(name in ("-l", "--list") or name[:5] == "--get" for name in options):
         return True
-    key = plain[1:2] if plain[:1] == ["set"] else plain[:1]
-    return len(plain) == 1 or bool(key and _is_harmless(key[0]))
+    key = plain[plain[:1] == ["set"] :][:1]
+    return len(plain) == 1 or any(map(_is_harmless, key))

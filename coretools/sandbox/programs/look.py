@@ -18,8 +18,8 @@ from coretools.sandbox.programs.interpreters import (
     read_project_code,
     read_sed,
 )
-from coretools.sandbox.programs.known_programs import INTERPRETERS, LOOSE, PROJECT_CODE
-from coretools.sandbox.programs.started import Code, Found, Started, Words, names_of
+from coretools.sandbox.programs.known_programs import COMPILER, INTERPRETERS, LOOSE, PROJECT_CODE, SELF_CONTAINED
+from coretools.sandbox.programs.started import UNKNOWN_FILE, UNKNOWN_PROGRAM, Code, Found, Started, Words, names_of
 from coretools.sandbox.programs.wrappers import WRAPPERS, read_loose, read_wrapper
 
 DEEPEST = 12
@@ -44,6 +44,9 @@ _TABLES: tuple[tuple[Container[str], Reader], ...] = (
     (INTERPRETERS, read_interpreter),
     (PROJECT_CODE, read_project_code),
 )
+
+_CODE_READERS = (read_loose, read_interpreter, read_project_code)
+"""Readers of programs that are code by their name, so that a wide match of the name is the cautious one."""
 
 _SYSTEM = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
 """Where programs are the machine's own. A program by any other path may be a file that a tool has written."""
@@ -97,6 +100,17 @@ def readers_of(program: str) -> tuple[tuple[str, Reader], ...]:
     return _readers(names_of(program))
 
 
+def is_known(program: str) -> bool:
+    """Whether it is known what a program of this name starts: nothing, what its words say, or code.
+
+    The name counts as it stands. `cat2` is not `cat`, where a rule that refuses `cat` would mean both.
+    """
+    name = posixpath.basename(program)
+    if name in SELF_CONTAINED or COMPILER.fullmatch(name):
+        return True
+    return any(known == name or reader in _CODE_READERS for known, reader in readers_of(program))
+
+
 @lru_cache(maxsize=1024)
 def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
     # GNU's programs have a g before their name where the system has others of that name (`gxargs` on macOS).
@@ -127,7 +141,9 @@ def _found(started: Started) -> Iterator[Found]:
     program, words = started.argv[0], started.argv[1:]
     readers = readers_of(program)
     if "/" in program and not _is_of_the_system(program):
-        yield Code(f"{program} is a file by its path, which may be anything", -1)
+        yield Code(f"{program} is a file by its path, which may be anything", UNKNOWN_FILE)
+    elif not is_known(program):
+        yield Code(f"{program} is not in the list of programs that start no others", UNKNOWN_PROGRAM)
     for name, reader in readers:
         if reader is read_wrapper:
             yield from reader(name, words)

@@ -19,7 +19,7 @@ from coretools.sandbox.programs.patterns import (
     is_refused,
     is_refused_program,
 )
-from coretools.sandbox.programs.started import Code, Started, Words
+from coretools.sandbox.programs.started import UNKNOWN_FILE, UNKNOWN_PROGRAM, Code, Started, Words
 
 TOO_DEEP = "it starts more programs behind each other, or more of them, than are looked at"
 
@@ -182,8 +182,10 @@ def shown(argv: Words) -> str:
 
 def _names(rule: CommandRule, code: Code) -> bool:
     """Whether a rule that allows names the word that brings the code; `**` and absent arguments name none."""
-    if code.carrier == -1:
+    if code.carrier == UNKNOWN_FILE:
         return "/" in rule.program
+    if code.carrier == UNKNOWN_PROGRAM:
+        return "/" in rule.program or is_exact((rule.program,))
     if rule.arguments is None:
         return False
     if code.carrier is None:

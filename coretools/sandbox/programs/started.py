@@ -8,6 +8,12 @@ from functools import lru_cache
 
 Words = tuple[str, ...]
 
+UNKNOWN_FILE = -1
+"""Carrier of code: the program is a file by a path that tools or commands may have written."""
+
+UNKNOWN_PROGRAM = -2
+"""Carrier of code: the name of the program is not among those of which it is known what they start."""
+
 LONGEST_NAME = 256
 """Characters of a name that are looked at: one more than a file can have on Linux (NAME_MAX)."""
 
@@ -36,8 +42,8 @@ class Code:
 
     why: str
     carrier: int | None = None
-    """Index, in the words after the program, of the word that brings the code; -1: the program itself is a file of
-    unknown origin; None: no single word."""
+    """Index, in the words after the program, of the word that brings the code; `UNKNOWN_FILE` or `UNKNOWN_PROGRAM`: the
+    program itself; None: no single word."""
 
 
 Found = Started | Code

@@ -53,7 +53,6 @@ WRAPPERS = {
     "time": _wrapper("af:ho:pqvlV", "append format= output= portability quiet verbose"),
     "ionice": _wrapper("c:n:tp:P:u:hV", "class= classdata= ignore pid= pgid= uid="),
     "taskset": _wrapper("apchV", "all-tasks cpu-list pid", operands=1),
-    "chroot": _wrapper("u:g:G:n", "groups= userspec= skip-chdir", operands=1),
     "flock": _wrapper("sexnuoFw:E:hV", "shared exclusive unlock nonblock nb timeout= wait= close", operands=1),
     "env": _wrapper(
         "0iu:C:S:va:P:L:U:",
