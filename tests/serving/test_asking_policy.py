@@ -209,6 +209,18 @@ async def test_a_file_as_a_resource_waits_like_the_tool_that_reads_it(tmp_path: 
     assert (found.contents[0].text, len(someone.seen)) == ("canary", 1)
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_directory_is_deleted_like_a_file_after_a_yes(tmp_path: Path, era: str) -> None:
+    """asking-9: who is asked before delete_file is asked before all deletions."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").touch()
+    someone = Someone(tmp_path, answer=False)
+    async with serving(tmp_path, era, someone, tools=ToolPolicy(ask=("delete_file",))) as client:
+        assert kind(await client.call_tool("delete_directory", {"path": "d"})) == "declined"
+    assert someone.seen == ['Run delete_directory?\npath: "d"']
+    assert (tmp_path / "d" / "x").exists()
+
+
 async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:
     """asking-9: `answers` is listed where it counts, and nowhere else."""
     listed = {}
@@ -220,7 +232,8 @@ async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:
         async with serving(tmp_path, "auto", None, tools=tools) as client:
             listed[name] = {one.name: one.input_schema for one in (await client.list_tools()).tools}
     assert listed["plain"] == listed["asking"]
-    assert [name for name, schema in listed["trusting"].items() if "answers" in schema["properties"]] == ["delete_file"]
+    asking = [name for name, schema in listed["trusting"].items() if "answers" in schema["properties"]]
+    assert asking == ["delete_file", "delete_directory"]
 
 
 async def test_a_policy_that_names_no_tool_ends_the_start(tmp_path: Path) -> None:
