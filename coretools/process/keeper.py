@@ -334,7 +334,7 @@ class Keeper:
 def _apart(roots: Roots, policy: ConfinementPolicy) -> str:
     """A directory for temporary files that no command can reach into, since they become commands' /tmp and home."""
     places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
-    reachable = [root.path for root in roots] + [os.path.realpath(path) for path in policy.writable]
+    reachable = [root.path for root in roots] + [os.path.realpath(path).rstrip("/") for path in policy.writable]
     apart = [
         place
         for place in places

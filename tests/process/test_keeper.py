@@ -664,11 +664,11 @@ def test_a_root_that_was_replaced(tmp_path: Path) -> None:
 
 async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     """confinement-18: commands are refused with the reason; other children run."""
-    every_place = (tempfile.gettempdir(), *keeper.FALLBACKS)
-    async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
-        with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
-            await place.run("true")
-        assert (await place.run("true", order=Order())).ok
+    for every_place in ((tempfile.gettempdir(), *keeper.FALLBACKS), ("/",)):
+        async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
+            with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
+                await place.run("true")
+            assert (await place.run("true", order=Order())).ok
 
 
 def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:

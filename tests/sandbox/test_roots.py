@@ -14,7 +14,10 @@ from coretools.sandbox.writing import create_directory, delete_file, move, write
 from tests.sandbox.world import CHANGES, LOOKS, OPERATIONS, PLENTY, Operation, World, descriptors, opened, state
 
 
-@pytest.mark.parametrize("path", ["/", "/proc", "/proc/self", "/sys", "/dev", "missing", "file", "", "~", "self-link"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "//", "/proc/self/root", "/proc", "/proc/self", "/sys", "/dev", "missing", "file", "", "~", "self-link"],
+)
 def test_what_is_no_directory_of_files_can_t_be_a_root(tmp_path: Path, resolver: str, path: str) -> None:
     """sandbox-13: a bad root fails at start, and nothing stays open."""
     (tmp_path / "file").write_bytes(b"")
