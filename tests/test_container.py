@@ -300,6 +300,22 @@ def test_the_pod_may_nothing_that_it_needs_not() -> None:
     assert "namespace" not in {key for one in manifests().values() for key in one["metadata"]}
 
 
+def test_the_pod_may_write_where_the_container_of_compose_may() -> None:
+    """container-21: the work tree, and in memory, of the same size, temporary files of the server and of commands."""
+    service = compose()["services"]["http"]
+    tmpfs = {path: options for path, _, options in (entry.partition(":") for entry in service["tmpfs"])}
+    wanted = {path: re.search(r"size=(\d+)g", options)[1] for path, options in tmpfs.items()}  # type: ignore[index]
+    wanted["/dev/shm"] = service["shm_size"].removesuffix("g")
+    volumes = {one["name"]: one for one in pod()["volumes"]}
+    mounts = {one["mountPath"]: volumes[one["name"]] for one in pod()["containers"][0]["volumeMounts"]}
+    memory = {path: one["emptyDir"] for path, one in mounts.items() if "emptyDir" in one}
+    assert memory == {path: {"medium": "Memory", "sizeLimit": f"{size}Gi"} for path, size in wanted.items()}
+    written = {one["target"] for one in service["volumes"] if not one.get("read_only")}
+    read = {one["mountPath"] for one in pod()["containers"][0]["volumeMounts"] if one.get("readOnly")}
+    assert set(mounts) - set(memory) - read == written
+    assert all("subPath" not in one for one in pod()["containers"][0]["volumeMounts"])
+
+
 def test_secrets_lie_where_no_command_can_read() -> None:
     """container-11: commands may read `/etc` and the programs of the system."""
     read = [*grants.SYSTEM, *grants.KERNEL, grants.CONFIGURATION, "/work", environment_of("http")["TMPDIR"]]
