@@ -9,7 +9,7 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ from coretools.memory_services import MemoryServices
 from coretools.registry import Command
 from coretools.result import Result
 from coretools.services import Services
+
+NO_DEFAULTS: Mapping[str, Any] = {}
 
 _PREFIX = secrets.token_hex(4)
 _NUMBERS = itertools.count()
@@ -104,21 +106,26 @@ class Dispatcher:
         self._limiter = anyio.CapacityLimiter(threads)
         self._services = services or MemoryServices()
 
-    async def dispatch(self, command: Command, given: Mapping[str, Any], call: Call) -> Outcome:
-        """Run one command. Never raises but for cancellation."""
+    async def dispatch(
+        self, command: Command, given: Mapping[str, Any], call: Call, *, defaults: Mapping[str, Any] = NO_DEFAULTS
+    ) -> Outcome:
+        """Run one command. Never raises but for cancellation.
+
+        `defaults` are the surface's own values for arguments that the caller left out; no question shows them.
+        """
         underway = Underway(command=command.name, principal=call.principal)
         self._watcher.began(underway)
         outcome = None
         try:
-            outcome = await self._outcome(command, given, call, underway.id)
+            outcome = await self._outcome(command, call, underway.id, self._run(command, given, defaults, call))
         finally:
             self._watcher.ended(underway, outcome)
         return outcome
 
-    async def _outcome(self, command: Command, given: Mapping[str, Any], call: Call, call_id: str) -> Outcome:
+    async def _outcome(self, command: Command, call: Call, call_id: str, run: Awaitable[object]) -> Outcome:
         try:
             with acting(call.author):
-                return _shaped(command, await self._run(command, given, call))
+                return _shaped(command, await run)
         except CoreError as error:
             return _failed(error)
         except Exception as error:
@@ -144,9 +151,9 @@ class Dispatcher:
         """What each says of a resource, one after the other in one worker thread; None of what can't be had now."""
         return await anyio.to_thread.run_sync(lambda: [_seen(look) for look in looks], limiter=self._limiter)
 
-    async def _run(self, command: Command, given: Mapping[str, Any], call: Call) -> object:
+    async def _run(self, command: Command, given: Mapping[str, Any], defaults: Mapping[str, Any], call: Call) -> object:
         given, answers = command.arguments.split(given)
-        arguments = command.arguments.accept(given)
+        arguments = command.arguments.accept({**defaults, **given} if defaults else given)
         call.prefill(answers, command.declaration.asks)
         if command.declaration.asks_first:
             await confirmed(call, before_call(command.name, given))

@@ -245,11 +245,14 @@ class CapabilityMissing(RequestRefused):
     kind = "capability-missing"
     exit_code = 69  # EX_UNAVAILABLE
 
-    def __init__(self, capability: str) -> None:
+    def __init__(self, capability: str, message: str = "", *, hint: str = "") -> None:
         # The code and data of the protocol's MissingRequiredClientCapabilityError (2026-07-28, basic/index).
         needed: dict[str, object] = {capability: {}}
         data = {"requiredCapabilities": {"extensions": needed} if "/" in capability else needed}
-        super().__init__(f"the client does not offer {capability}, which this needs", code=-32021, data=data)
+        super().__init__(message or f"the client does not offer {capability}, which this needs", code=-32021, data=data)
+        self.capability = capability
+        self.hint = hint
+        """As that of `AnswerNeeded`, where a question could not be asked."""
 
 
 class Unsupported(CoreError):

@@ -29,7 +29,7 @@ from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.serving.tasks import Tasks
-from coretools.settings import Asking, Limits, Settings
+from coretools.settings import Limits, Settings
 from coretools.tools.ci.tools import Ci
 from coretools.tools.closed import Closed
 from coretools.tools.commands.tools import Commands
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # 0.9 s of imports, which a command typed in a shell does not
     from mcp.server.extension import Extension
 
     from coretools.serving.resources import RunResources
+    from coretools.serving.rounds import Interviews
     from coretools.serving.server import Identity
 
 logger = logging.getLogger(__name__)
@@ -68,12 +69,12 @@ class Assembly:
     network: Network
     closed: Closed
 
-    def extensions(self, asking: Asking) -> "tuple[Extension, ...]":
-        """What is served beside the protocol's own methods: tasks and views."""
+    def extensions(self, interviews: "Interviews") -> "tuple[Extension, ...]":
+        """What is served beside the protocol's own methods: tasks and views. `interviews` are those of the server."""
         from coretools.serving.task_extension import TaskExtension  # imported late: needs the SDK
         from coretools.serving.views import OWN_VIEWS, Views  # imported late: needs the SDK
 
-        tasks = TaskExtension(self.graph, self.dispatcher, self.tasks, limits=self.limits, asking=asking)
+        tasks = TaskExtension(self.graph, self.dispatcher, self.tasks, limits=self.limits, interviews=interviews)
         return tasks, Views(OWN_VIEWS)
 
     @cached_property

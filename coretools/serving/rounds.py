@@ -19,8 +19,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from coretools.asking import AskConfirmation, Question
-from coretools.errors import Conflict, InputNeeded, InvalidArguments
-from coretools.ladder import Settled, Way, ladder_of, require_apart
+from coretools.call import Capability
+from coretools.errors import AnswerNeeded, CapabilityMissing, Conflict, InputNeeded, InvalidArguments
+from coretools.ladder import Settled, Way, ladder_of, require_apart, ways
 from coretools.serving.asking import Interview, LiveInterview, answer_in, digest_of, request_of, ways_of
 from coretools.settings import Asking
 
@@ -104,6 +105,13 @@ class State:
         return json.dumps(values, separators=(",", ":"))
 
 
+Known = tuple[Settled[Any] | Way, str]
+"""The answer to a question, or the way to ask on; and what was wrong with the answer that came."""
+
+_CAPABILITIES: dict[Way, Capability] = {Way.FORM: "elicitation", Way.MODEL: "sampling", Way.ROOTS: "roots"}
+"""What a client declares so that it can be asked on a way."""
+
+
 class RoundInterview:
     """Answers from the rounds before; what is missing ends the call with the questions."""
 
@@ -116,6 +124,7 @@ class RoundInterview:
     ) -> None:
         self._able = ways_of(context.session)
         self._revision = context.session.protocol_version
+        self._asking = asking
         self._ladder = ladder_of(asking)
         self._once = once
         self._state = State.read(params.request_state)
@@ -138,31 +147,46 @@ class RoundInterview:
         """Answers, in the order of the questions.
 
         Raises:
-            InputNeeded: the rest must come first.
+            InputNeeded: the rest must come first. CapabilityMissing: the client can't be asked.
+        """
+        known = await self.known(*questions)
+        answers = tuple(found.answer for found, _ in known if isinstance(found, Settled))
+        if len(answers) < len(questions):
+            raise self.needed(questions, known)
+        return answers
+
+    async def known(self, *questions: Question[Any]) -> list[Known]:
+        """The answer to each, or the way to ask on, and what was wrong with the answer that came.
+
+        Raises:
+            CapabilityMissing: the client can't be asked, and declared too little for it.
         """
         require_apart(questions)
-        answers, requests = [], {}
-        asked: dict[str, tuple[str, str]] = {}
-        for question in questions:
-            found, said = await self._found(question)
+        return [await self._found(question) for question in questions]
+
+    def needed(self, questions: Sequence[Question[Any]], known: Sequence[Known]) -> InputNeeded:
+        """What ends the call with those questions that have no answer.
+
+        Raises:
+            AnswerNeeded: it has asked too often.
+        """
+        requests, asked = {}, {}
+        for question, (found, said) in zip(questions, known, strict=True):
             if isinstance(found, Settled):
-                answers.append(found.answer)
                 continue
             if self._state.round >= MOST_ROUNDS:
                 raise self._ladder.needed(question, f"asked {MOST_ROUNDS} times without an answer")
             requests[question.key] = request_of(question, found, said=said, revision=self._revision)
             asked[question.key] = (digest_of(question), found.value)
-        if requests:
-            following = State(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
-            raise InputNeeded(requests, following.written())
-        return tuple(answers)
+        following = State(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
+        return InputNeeded(requests, following.written())
 
-    async def _found(self, question: Question[Any]) -> tuple[Settled[Any] | Way, str]:
+    async def _found(self, question: Question[Any]) -> Known:
         """The answer, or the way to ask on, and what was wrong with the answer that came."""
         digest = digest_of(question)
         # What was answered comes first: a client that can do less by now must not turn a no into the default.
         if digest not in self._answers:
-            found = self._ladder.settle(question, self._able)
+            found = self._settled(question)
             if isinstance(found, Settled) or question.key not in self._unasked or isinstance(question, AskConfirmation):
                 return found, ""
             # Without a state nothing says which question it was for: as good as one given beforehand, but no yes.
@@ -173,7 +197,18 @@ class RoundInterview:
         except (InvalidArguments, ValidationError) as error:
             del self._answers[digest]
             said = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
-            return self._ladder.settle(question, self._able), said
+            return self._settled(question), said
+
+    def _settled(self, question: Question[Any]) -> Settled[Any] | Way:
+        try:
+            return self._ladder.settle(question, self._able)
+        except AnswerNeeded as error:
+            missing = [_CAPABILITIES[way] for way in ways(question, self._asking.mode) if way in _CAPABILITIES]
+            if not missing:  # nothing that the client could declare would help
+                raise
+            # basic/index, "_meta": an answer for a model would be worth more, and the revision has it as an error.
+            needed = self._ladder.needed(question, f"the client does not offer {missing[0]}")
+            raise CapabilityMissing(missing[0], str(needed), hint=needed.hint) from error
 
     async def _said(self, question: Question[Any], way: Way, response: Any) -> Any:
         if isinstance(question, AskConfirmation):
@@ -206,8 +241,16 @@ class Interviews:
             MCPError: a request state that is none of ours.
         """
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return RoundInterview(context, params, self._asking, self._once)
+            return self.in_rounds(context, params)
         return LiveInterview(context, self._asking)
+
+    def in_rounds(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> RoundInterview:
+        """That of a call of the stateless era.
+
+        Raises:
+            MCPError: a request state that is none of ours.
+        """
+        return RoundInterview(context, params, self._asking, self._once)
 
 
 def as_questions(needed: InputNeeded) -> types.InputRequiredResult:

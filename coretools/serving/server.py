@@ -34,7 +34,7 @@ from coretools.serving.draining import Draining
 from coretools.serving.extending import extend
 from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
 from coretools.serving.resources import RunResources
-from coretools.serving.rounds import STATE_SECONDS, Interviews, UsedStates, as_questions
+from coretools.serving.rounds import STATE_SECONDS, Interviews, as_questions
 from coretools.serving.sessions import Handshakes
 from coretools.settings import Asking
 
@@ -66,7 +66,8 @@ def build_server(
     Raises:
         BadSetting: an extension can't be attached.
     """
-    return build_shared(graph, dispatcher, identity, Beside(runs=runs, extensions=extensions, asking=asking))
+    beside = Beside(runs=runs, extensions=extensions, interviews=Interviews(asking))
+    return build_shared(graph, dispatcher, identity, beside)
 
 
 def are_spans_exported() -> bool:
@@ -80,10 +81,10 @@ class Beside:
 
     runs: RunResources | None = None
     extensions: Sequence[Extension] = ()
-    asking: Asking = ASKING
-    used_states: UsedStates | None = None
-    """Shared by replicas, as the next two are; by default each is this server's own."""
+    interviews: Interviews = field(default_factory=lambda: Interviews(ASKING))
+    """How questions are asked; shared with extensions that ask, so that a confirmation counts once in all of them."""
     sealing_keys: Sequence[bytes] = ()
+    """Shared by replicas, as the next is; by default each is this server's own."""
     bus: SubscriptionBus | None = None
     draining: Draining | None = None
     """Says when the server ends, so that clients who listen are told."""
@@ -101,8 +102,7 @@ def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, besid
     changes = Changes(graph, dispatcher, runs, beside.bus)
     if beside.draining is not None:
         beside.draining.hear(changes.close)
-    interviews = Interviews(beside.asking, beside.used_states)
-    handlers = _Handlers(graph, dispatcher, runs, interviews=interviews, handshakes=changes.handshakes)
+    handlers = _Handlers(graph, dispatcher, runs, interviews=beside.interviews, handshakes=changes.handshakes)
     server: Server[Any] = _Announcing(
         identity.name,
         version=identity.version,

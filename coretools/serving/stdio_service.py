@@ -7,7 +7,8 @@ from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.ending import Ending
 from coretools.serving.preparing import announce, prepare
-from coretools.serving.server import build_server
+from coretools.serving.rounds import Interviews
+from coretools.serving.server import Beside, build_shared
 from coretools.serving.stdio import standard_streams_claimed
 from coretools.serving.wire import run_on_wire
 from coretools.settings import Settings
@@ -28,18 +29,13 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], others
     ending = Ending()
     with standard_streams_claimed() as wire:
         async with assembled(settings, environment, others) as assembly:
-            server = build_server(
-                assembly.graph,
-                assembly.dispatcher,
-                assembly.identity,
-                assembly.resources,
-                extensions=assembly.extensions(settings.asking),
-                asking=settings.asking,
-            )
+            interviews = Interviews(settings.asking)
+            beside = Beside(runs=assembly.resources, extensions=assembly.extensions(interviews), interviews=interviews)
+            server = build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
             announce(assembly, settings)
             if settings.policy.confinement.require is not None:
                 await prepare(assembly)
                 assembly.keeper.require()
-            beside = (partial(prepare, assembly),)
-            await run_on_wire(server, wire, line_bytes=settings.limits.line_bytes, ending=ending, beside=beside)
+            work = (partial(prepare, assembly),)
+            await run_on_wire(server, wire, line_bytes=settings.limits.line_bytes, ending=ending, beside=work)
     return ending.exit_code

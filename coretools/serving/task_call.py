@@ -1,6 +1,10 @@
-"""A call that goes on as a task, as its command sees it: progress is the task's message, questions wait in the task."""
+"""A call that may go on as a task, as its command sees it: progress is the task's message.
 
-from collections.abc import Collection, Mapping, Sequence
+Its questions are the answer to the request as long as the client has no task, and wait in the task from then on
+(SEP-2663, "Task Creation").
+"""
+
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -12,12 +16,12 @@ from coretools.asking import Question
 from coretools.author import Author
 from coretools.call import Capability, Level
 from coretools.errors import InvalidArguments
-from coretools.ladder import Settled, Way, ladder_of
-from coretools.serving.asking import MOST_ATTEMPTS, answer_in, request_of, ways_of
+from coretools.ladder import Settled, Way
+from coretools.serving.asking import MOST_ATTEMPTS, answer_in, request_of
 from coretools.serving.client_call import author_in
 from coretools.serving.extending import offered
+from coretools.serving.rounds import Known, RoundInterview
 from coretools.serving.tasks import Asked, Task
-from coretools.settings import Asking
 
 T = TypeVar("T")
 
@@ -31,21 +35,20 @@ def _responses() -> TypeAdapter[types.InputResponse]:
 class Asker:
     """What is known of the client that started a task, after its request is over."""
 
-    def __init__(self, context: ServerRequestContext[Any], asking: Asking) -> None:
-        self.ways: Collection[Way] = ways_of(context.session)
+    def __init__(self, context: ServerRequestContext[Any], interview: RoundInterview) -> None:
+        """`interview` has the answers that came with the request."""
         self.revision = context.protocol_version
         self.capabilities = context.session.client_capabilities
-        self.asking = asking
         self.author = author_in(context)
+        self.interview = interview
 
 
 class TaskCall:
-    """One task's call. The client that started it is asked through the task, not on a stream."""
+    """One task's call. The client that started it is never asked on a stream."""
 
     def __init__(self, task: Task, asker: Asker) -> None:
         self._task = task
         self._asker = asker
-        self._ladder = ladder_of(asker.asking)
 
     @property
     def principal(self) -> str:
@@ -64,7 +67,7 @@ class TaskCall:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._ladder.take(answers, asks)
+        self._asker.interview.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """The task says it when it is asked for."""
@@ -89,16 +92,27 @@ class TaskCall:
         return answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """All at once; the task goes on when each has its answer."""
-        found = [self._ladder.settle(question, self._asker.ways) for question in questions]
+        """All at once; a task goes on when each has its answer.
+
+        Raises:
+            InputNeeded: the client has no task yet; the call is made again with the answers.
+        """
+        known = await self._asker.interview.known(*questions)
+        if all(isinstance(found, Settled) for found, _ in known):
+            return tuple(found.answer for found, _ in known if isinstance(found, Settled))
+        if self._task.ask_in_result():
+            raise self._asker.interview.needed(questions, known)
+        return await self._asked_in_task(questions, known)
+
+    async def _asked_in_task(self, questions: Sequence[Question[Any]], known: Sequence[Known]) -> tuple[Any, ...]:
         asked: list[Asked | None] = []
         try:
-            for question, way in zip(questions, found, strict=True):
-                asked.append(None if isinstance(way, Settled) else self._asked(question, way))
+            for question, (way, said) in zip(questions, known, strict=True):
+                asked.append(None if isinstance(way, Settled) else self._asked(question, way, said))
             return tuple(
                 [
-                    one.answer if isinstance(one, Settled) else await self._answer(question, one, first)
-                    for question, one, first in zip(questions, found, asked, strict=True)
+                    way.answer if isinstance(way, Settled) else await self._answer(question, way, first)
+                    for question, (way, _), first in zip(questions, known, asked, strict=True)
                 ]
             )
         finally:

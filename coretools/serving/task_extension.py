@@ -1,7 +1,8 @@
 """Long-running tools as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663) of the revision 2026-07-28.
 
 A client that declares it gets a handle for a call that is not through in a moment, asks for it with `tasks/get`,
-answers its questions with `tasks/update` and ends it with `tasks/cancel`. Every other client is answered as ever.
+answers its questions with `tasks/update` and ends it with `tasks/cancel`. What is asked before the handle goes out is
+asked as of any call, by its result. Every other client is answered as ever.
 """
 
 import math
@@ -18,16 +19,17 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict, Field
 
 from coretools.content import on_the_wire
-from coretools.dispatch import Dispatcher
-from coretools.errors import CoreError, RequestRefused, UnknownTool
+from coretools.dispatch import NO_DEFAULTS, Dispatcher
+from coretools.errors import CoreError, InputNeeded, RequestRefused, UnknownTool
 from coretools.graph import Graph
 from coretools.registry import Command
 from coretools.serving.blocks import as_result
 from coretools.serving.client_call import principal_of
 from coretools.serving.extending import declared, require
+from coretools.serving.rounds import Interviews, as_questions
 from coretools.serving.task_call import Asker, TaskCall
 from coretools.serving.tasks import Answer, Task, Tasks
-from coretools.settings import Asking, Limits
+from coretools.settings import Limits
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 
@@ -36,8 +38,6 @@ NAME_HEADER = "mcp-name"
 
 RUN_SHARE = 0.99
 """Part of the longest wait that a command gets as its deadline: so that it has ended when the wait is over."""
-
-ASKING = Asking()
 
 
 class TaskParams(types.RequestParams):
@@ -66,13 +66,14 @@ class TaskExtension(Extension):
         tasks: Tasks,
         *,
         limits: Limits,
-        asking: Asking = ASKING,
+        interviews: Interviews,
     ) -> None:
+        """`interviews` are those of the server itself: a confirmation counts once, whether it makes a task or not."""
         self._graph = graph
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._limits = limits
-        self._asking = asking
+        self._interviews = interviews
 
     def methods(self) -> Sequence[MethodBinding]:
         """What is asked of a task."""
@@ -86,19 +87,20 @@ class TaskExtension(Extension):
     async def intercept_tool_call(
         self, params: types.CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Answer a long-running tool with a task, unless it is through in a moment."""
+        """Answer a long-running tool with a task, unless it is through, or has a question, in a moment."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or declared(ctx, IDENTIFIER) is None:
             return await call_next(ctx)
         principal = principal_of(ctx)
         command = self._as_task(params.name, principal)
         if command is None:
             return await call_next(ctx)
-        arguments = as_run(command, params.arguments or {}, self._limits)
-        work = partial(self._carried, command, arguments, Asker(ctx, self._asking))
-        task = self._tasks.start(principal, work)
+        asker = Asker(ctx, self._interviews.in_rounds(ctx, params))
+        task = self._tasks.start(principal, partial(self._carried, command, params.arguments or {}, asker))
         try:
             with anyio.move_on_after(self._tasks.limits.answer_seconds):
-                await task.stirred.wait()
+                await task.ended.wait()
+            if not task.ended.is_set() and not task.give_out():
+                await task.ended.wait()
         except anyio.get_cancelled_exc_class():
             self._tasks.forget(task)  # nobody knows its id
             raise
@@ -116,7 +118,10 @@ class TaskExtension(Extension):
         return command if command.declaration.long_running and self._tasks.has_room(principal) else None
 
     async def _carried(self, command: Command, arguments: Mapping[str, Any], asker: Asker, task: Task) -> Answer:
-        outcome = await self._dispatcher.dispatch(command, arguments, TaskCall(task, asker))
+        defaults = run_defaults(command, arguments, self._limits)
+        outcome = await self._dispatcher.dispatch(command, arguments, TaskCall(task, asker), defaults=defaults)
+        if isinstance(outcome.error, InputNeeded):
+            return Answer(result=as_questions(outcome.error).model_dump(by_alias=True, mode="json", exclude_none=True))
         if isinstance(outcome.error, RequestRefused):
             refused = outcome.error
             said: dict[str, Any] = {"code": refused.code, "message": str(refused)}
@@ -168,17 +173,17 @@ class TaskExtension(Extension):
         }
 
 
-def as_run(command: Command, arguments: Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
-    """Arguments with which a command of `run_command` is a run while its task works.
+def run_defaults(command: Command, arguments: Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+    """Values for what the caller left out, with which a command of `run_command` is a run while its task works.
 
-    Its output is then in the store of runs, where every call can read it, and nowhere else. Only what the caller left
-    open is filled in; a command with an input stays as it is, for the input of a run would stay open.
+    Its output is then in the store of runs, where every call can read it, and nowhere else. A command with an input
+    stays as it is, for the input of a run would stay open.
     """
     is_plain = (command.tool_set, command.name) == ("commands", "run_command")
     if not is_plain or any(arguments.get(name) for name in ("stdin", "terminal")) or "wait_seconds" in arguments:
-        return arguments
+        return NO_DEFAULTS
     seconds = max(1, math.floor(limits.run_seconds_most * RUN_SHARE))
-    return {"timeout_seconds": seconds, **arguments, "wait_seconds": limits.run_seconds_most}
+    return {"timeout_seconds": seconds, "wait_seconds": limits.run_seconds_most}
 
 
 def _answered(answer: Answer) -> dict[str, Any]:

@@ -97,8 +97,8 @@ class Task:
         self.answer: Answer | None = None
         self.kept_bytes = 0
         self.ended = anyio.Event()
-        self.stirred = anyio.Event()
-        """Set once it has ended or asked something."""
+        self._is_given_out = False
+        self._asks_in_result = False
         self._open: dict[str, Asked] = {}
         self._used: set[str] = set()
 
@@ -116,6 +116,19 @@ class Task:
         """What the client is asked and has not answered."""
         return {key: asked.request for key, asked in self._open.items()}
 
+    def give_out(self) -> bool:
+        """Whether its id may go to the client; from then on its questions wait in it.
+
+        False: it is about to end, with a question that is the answer to the request itself.
+        """
+        self._is_given_out = not self._asks_in_result
+        return self._is_given_out
+
+    def ask_in_result(self) -> bool:
+        """Whether a question can still be the answer to the request: nobody has the id of this task, nor gets it."""
+        self._asks_in_result = not self._is_given_out
+        return self._asks_in_result
+
     def tell(self, message: str) -> None:
         """Say how the work goes; the last word counts."""
         if not self.ended.is_set():
@@ -128,7 +141,6 @@ class Task:
         self._used.add(asked.key)
         self._open[asked.key] = asked
         self.updated = _now()
-        self.stirred.set()
         return asked
 
     def withdraw(self, asked: Asked) -> None:
@@ -155,7 +167,6 @@ class Task:
         self.message = _last_word(answer)
         self.updated = _now()
         self.ended.set()
-        self.stirred.set()
 
 
 Work = Callable[[Task], Awaitable[Answer]]
@@ -189,6 +200,11 @@ class Tasks:
                 await asyncio.wait(self._working, timeout=self.limits.end_seconds)
         for working in self._working:
             working.cancel()
+
+    @property
+    def count(self) -> int:
+        """Tasks that can be asked for."""
+        return len(self._tasks)
 
     def has_room(self, principal: str) -> bool:
         """Whether the principal may have one more."""

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from coretools.serving.assembly import assembled
+from coretools.serving.rounds import Interviews
 from coretools.serving.server import build_server
 from coretools.settings import Asking, Limits, Settings
 from tests.clients.conftest import NODE_FOLDER, git, without
@@ -107,7 +108,7 @@ async def results(folder: Path) -> dict[str, dict[str, Any]]:
     }
     settings = Settings(roots=(str(folder),), limits=Limits(output_bytes=4096))
     async with assembled(settings, dict(os.environ)) as assembly:
-        extensions = assembly.extensions(Asking())
+        extensions = assembly.extensions(Interviews(Asking()))
         server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, extensions=extensions)
         async with Client(server) as connected:
             made = {name: await connected.call_tool(tool, given) for name, (tool, given) in calls.items()}

@@ -71,6 +71,16 @@ class Jobs:
         )
         return f"{first.name} and {second.name}"
 
+    @asks("user_name")
+    @tool(Effect.READ, long_running=True)
+    async def test_tool_with_task(self, call: Call) -> str:
+        """Ask at once, then take some time."""
+        if not call.offers(TASKS):
+            raise CapabilityMissing(TASKS)
+        answer = await call.ask(AskForm(key="user_name", message="What is your name?", model=Name))
+        await anyio.sleep(LEAST_SECONDS)
+        return f"Hello, {answer.name}!"
+
 
 JOBS = Registry()
 JOBS.add_set("jobs", Jobs())

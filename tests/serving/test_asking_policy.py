@@ -16,10 +16,12 @@ from coretools.errors import BadSetting
 from coretools.operator_policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy, ToolPolicy
 from coretools.serving.assembly import assembled
 from coretools.serving.blocks import ERROR_KEY, FACTS_KEY
-from coretools.serving.server import build_server
+from coretools.serving.rounds import Interviews
+from coretools.serving.server import Beside, build_server, build_shared
 from coretools.settings import Limits, Settings
 from tests.serving import task_client
 from tests.serving.peer import ENVELOPE, Peer, peer
+from tests.serving.unasked import unasked
 
 ERAS = ("legacy", "auto")
 RULES = CommandPolicy(
@@ -108,18 +110,18 @@ async def test_a_command_is_refused_where_nobody_can_be_asked(tmp_path: Path, er
     """asking-8, policy-12: an agent can't say yes for the person; the refusal has the lines for the operator."""
     async with serving(tmp_path, era, None) as client:
         for more in ({}, {"answers": {"confirm": True}}):
-            result = await client.call_tool("run_command", {"command": "touch made", **more})
-            assert (kind(result), result.meta[FACTS_KEY]["verdict"]) == ("denied-command", "ask")
-            assert 'program = "touch"\narguments = ["made"]' in text(result)
-            assert "does not count" in text(result)
+            call = client.call_tool("run_command", {"command": "touch made", **more})
+            said = await unasked(era, call, kind="denied-command")
+            assert 'program = "touch"\narguments = ["made"]' in said
+            assert "does not count" in said
     assert os.listdir(tmp_path) == []
 
 
 async def test_the_operator_may_trust_the_arguments(tmp_path: Path) -> None:
     """asking-8: then the refusal says what to send, and it counts."""
     async with serving(tmp_path, "auto", None, tools=ToolPolicy(trusts_answers=True)) as client:
-        result = await client.call_tool("run_command", {"command": "touch made"})
-        assert 'send answers={"confirm": true}' in text(result)
+        said = await unasked("auto", client.call_tool("run_command", {"command": "touch made"}))
+        assert 'send answers={"confirm": true}' in said
         result = await client.call_tool("run_command", {"command": "touch made", "answers": {"confirm": True}})
         assert kind(result) is None
     assert os.listdir(tmp_path) == ["made"]
@@ -141,25 +143,20 @@ async def test_a_run_is_asked_about_once_and_started_once(tmp_path: Path) -> Non
 
 
 async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path) -> None:
-    """asking-8, asking-16: the question waits in the task; a yes in the arguments is none."""
+    """asking-8, asking-16: the question comes before the task; a yes in the arguments is none."""
     policy = OperatorPolicy(commands=RULES, confinement=ConfinementPolicy(allow_unconfined=True))
     settings = Settings(roots=(str(tmp_path),), policy=policy, limits=Limits(grace_seconds=0.3))
+    someone = Someone(tmp_path)
     with anyio.fail_after(60):
         async with assembled(settings, dict(os.environ)) as built:
-            extensions = built.extensions(settings.asking)
-            server = build_server(
-                built.graph, built.dispatcher, built.identity, extensions=extensions, asking=settings.asking
-            )
-            async with task_client.client(server, elicitation_callback=Someone(tmp_path)) as client:
-                arguments = {"command": "touch made", "answers": {"confirm": True}}
-                handle = await task_client.begin(client, "run_command", **arguments)
-                asking = await task_client.until(client.session, handle.task_id, "input_required")
-                ((key, request),) = asking["inputRequests"].items()
-                assert request["params"]["message"].startswith("Run touch made?")
-                assert os.listdir(tmp_path) == []
-                yes = {key: {"action": "accept", "content": {"answer": True}}}
-                await task_client.ask(client.session, "tasks/update", handle.task_id, inputResponses=yes)
-                await task_client.until(client.session, handle.task_id, "completed")
+            interviews = Interviews(settings.asking)
+            beside = Beside(extensions=built.extensions(interviews), interviews=interviews)
+            server = build_shared(built.graph, built.dispatcher, built.identity, beside)
+            async with task_client.client(server, elicitation_callback=someone) as client:
+                result = await client.call_tool("run_command", {"command": "touch made", "answers": {"confirm": True}})
+    assert kind(result) is None
+    assert [message.partition("\n")[0] for message in someone.seen] == ["Run touch made?"]
+    assert someone.made == [[]]
     assert os.listdir(tmp_path) == ["made"]
 
 
@@ -183,8 +180,8 @@ async def test_a_tool_waits_for_a_yes(tmp_path: Path, era: str) -> None:
     async with serving(tmp_path, era, no, tools=tools) as client:
         assert kind(await client.call_tool("delete_file", {"path": "x"})) == "declined"
     async with serving(tmp_path, era, None, tools=tools) as client:
-        assert kind(await client.call_tool("delete_file", {"path": "x"})) == "answer-needed"
-        assert kind(await client.call_tool("git_status", {})) == "answer-needed"
+        await unasked(era, client.call_tool("delete_file", {"path": "x"}))
+        await unasked(era, client.call_tool("git_status", {}))
         assert kind(await client.call_tool("read_file", {"path": "x"})) is None
     assert os.listdir(tmp_path) == ["x"]
     async with serving(tmp_path, era, yes, tools=tools) as client:
@@ -281,7 +278,7 @@ def test_over_stdio_a_person_is_asked_in_both_eras(tmp_path: Path) -> None:
         meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
         params = {"name": "delete_file", "arguments": {"path": "x"}, "_meta": meta}
         by_link = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}}
-        assert client.ask("tools/call", params | {"_meta": by_link})["result"]["isError"]
+        assert client.ask("tools/call", params | {"_meta": by_link})["error"]["code"] == -32021
         result = client.ask("tools/call", params)["result"]
         assert result["resultType"] == "input_required"
         assert (root / "x").exists()

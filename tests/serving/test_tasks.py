@@ -27,13 +27,14 @@ from coretools.offer import Selection
 from coretools.operator_policy import OperatorPolicy, ToolPolicy
 from coretools.registry import Registry
 from coretools.serving.assembly import Assembly, assembled
-from coretools.serving.server import Identity, build_server
+from coretools.serving.rounds import Interviews
+from coretools.serving.server import Beside, Identity, build_shared
 from coretools.serving.task_extension import IDENTIFIER, TaskExtension
 from coretools.serving.tasks import Answer, Task, TaskLimits, Tasks
 from coretools.serving.views import IDENTIFIER as VIEWS
 from coretools.settings import Asking, AskMode, Limits, Settings
 from tests.serving.peer import ENVELOPE, peer, wait_until_none, wait_until_some
-from tests.serving.task_client import ENDED, SECONDS, ask, begin, client, until
+from tests.serving.task_client import ENDED, SECONDS, Handle, ask, begin, client, until
 
 NOW = TaskLimits(answer_seconds=0.001)
 """Nothing is answered at once but what needs no wait."""
@@ -91,14 +92,16 @@ class Work:
     @asks("confirm")
     @tool(Effect.CHANGE, long_running=True)
     async def remove(self, name: str, call: Call) -> str:
-        """Remove, if a person says so."""
+        """Remove, if a person says so, later."""
+        await self.go_on.wait()
         await confirmed(call, AskConfirmation(key="confirm", message=f"remove {name}?"))
         return f"removed {name}"
 
     @asks("name", "colour")
     @tool(Effect.READ, long_running=True)
     async def meet(self, call: Call) -> str:
-        """Ask for two things at once, and then for the first again."""
+        """Ask for two things at once, and then for the first again, later."""
+        await self.go_on.wait()
         name, colour = await call.ask_all(
             AskText(key="name", message="your name"), AskChoice(key="colour", message="which", choices=("red", "blue"))
         )
@@ -108,9 +111,19 @@ class Work:
     @asks("poem", "roots")
     @tool(Effect.READ, long_running=True)
     async def look_around(self, call: Call) -> str:
-        """Ask a model and for the directories."""
+        """Ask a model and for the directories, later."""
+        await self.go_on.wait()
         said, roots = await call.ask_all(AskModel(key="poem", message="a poem"), AskRoots(key="roots"))
         return f"{said} in {', '.join(roots)}"
+
+    @asks("name", "more")
+    @tool(Effect.READ, long_running=True)
+    async def order(self, call: Call) -> str:
+        """Ask at once, and again later."""
+        name = await call.ask(AskText(key="name", message="your name"))
+        await self.go_on.wait()
+        more = await call.ask(AskText(key="more", message="what else"))
+        return f"{name} {more}"
 
     @asks("token")
     @tool(Effect.READ, long_running=True)
@@ -128,8 +141,10 @@ async def served(
     graph = Graph(registry, lambda _: Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
     async with Tasks(limits) as tasks:
-        extension = TaskExtension(graph, dispatcher, tasks, limits=Limits(), asking=Asking(mode=mode))
-        yield build_server(graph, dispatcher, Identity(), extensions=[extension]), tasks
+        interviews = Interviews(Asking(mode=mode))
+        extension = TaskExtension(graph, dispatcher, tasks, limits=Limits(), interviews=interviews)
+        beside = Beside(extensions=[extension], interviews=interviews)
+        yield build_shared(graph, dispatcher, Identity(), beside), tasks
 
 
 async def nobody(*_: object) -> types.ElicitResult:
@@ -354,9 +369,11 @@ async def test_beyond_the_most_tasks_a_call_is_answered_without_one() -> None:
         work.go_on.set()
         assert isinstance(await connected.session.call_tool("work", {}, allow_claimed=True), types.CallToolResult)
         await until(connected.session, first.task_id, *ENDED)
+        work.go_on = anyio.Event()
         second = await begin(connected, "remove", name="x")
         await ask(connected.session, "tasks/cancel", second.task_id)
         await until(connected.session, second.task_id, "cancelled")
+        work.go_on.set()
         assert isinstance(await connected.session.call_tool("work", {}, allow_claimed=True), types.CallToolResult)
 
 
@@ -375,8 +392,10 @@ async def test_results_that_are_kept_are_bounded() -> None:
 
 async def test_a_question_waits_in_the_task() -> None:
     """tasks-10: `input_required`, the request as the client knows it, and the answer by `tasks/update`."""
-    async with served(Work()) as (server, _), client(server, elicitation_callback=nobody) as connected:
+    work = Work()
+    async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="old.txt")
+        work.go_on.set()
         asking = await until(connected.session, handle.task_id, "input_required", *ENDED)
         assert asking["inputRequests"] == {
             "confirm": {
@@ -401,8 +420,10 @@ async def test_a_question_waits_in_the_task() -> None:
 
 async def test_an_answer_beside_the_question_is_asked_for_again() -> None:
     """tasks-10: under another key, with what was wrong; in the end the call fails."""
-    async with served(Work()) as (server, _), client(server, elicitation_callback=nobody) as connected:
+    work = Work()
+    async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="x")
+        work.go_on.set()
         for key in ("confirm", "confirm-2", "confirm-3"):
             while key not in (asking := await until(connected.session, handle.task_id, "input_required", *ENDED)).get(
                 "inputRequests", {}
@@ -453,8 +474,10 @@ def _get(task_id: str) -> dict[str, Any]:
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_no_ends_the_task_as_it_ends_a_call(action: str) -> None:
     """tasks-10: an error of the tool, by name."""
-    async with served(Work()) as (server, _), client(server, elicitation_callback=nobody) as connected:
+    work = Work()
+    async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="old.txt")
+        work.go_on.set()
         await until(connected.session, handle.task_id, "input_required")
         await ask(connected.session, "tasks/update", handle.task_id, inputResponses={"confirm": {"action": action}})
         after = await until(connected.session, handle.task_id, *ENDED)
@@ -464,8 +487,10 @@ async def test_a_no_ends_the_task_as_it_ends_a_call(action: str) -> None:
 
 async def test_several_questions_may_be_answered_one_by_one() -> None:
     """tasks-10: what is answered is not asked again, no key is used twice, and a broken response changes nothing."""
-    async with served(Work()) as (server, _), client(server, elicitation_callback=nobody) as connected:
+    work = Work()
+    async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "meet")
+        work.go_on.set()
         both = await until(connected.session, handle.task_id, "input_required")
         assert set(both["inputRequests"]) == {"name", "colour"}
 
@@ -494,11 +519,13 @@ async def test_a_model_and_the_roots_are_asked_through_the_task_too() -> None:
     async def unasked(*_: object) -> Any:
         raise AssertionError("asked on the request's own stream")
 
+    work = Work()
     async with (
-        served(Work(), mode="sampling") as (server, _),
+        served(work, mode="sampling") as (server, _),
         client(server, sampling_callback=unasked, list_roots_callback=unasked) as connected,
     ):
         handle = await begin(connected, "look_around")
+        work.go_on.set()
         asking = await until(connected.session, handle.task_id, "input_required", *ENDED)
         assert asking["inputRequests"]["roots"] == {"method": "roots/list"}
         poem = asking["inputRequests"]["poem"]
@@ -514,23 +541,29 @@ async def test_a_model_and_the_roots_are_asked_through_the_task_too() -> None:
 
 async def test_what_nobody_can_be_asked_is_refused_in_a_task_as_in_a_call() -> None:
     """tasks-10: a client that can't be asked, and a secret; what was given beforehand counts."""
-    async with served(Work(), PATIENT) as (server, _):
+    work = Work()
+    work.go_on.set()
+    async with served(work, PATIENT) as (server, _):
         async with client(server) as connected:
-            refused = await connected.session.call_tool("remove", {"name": "x"}, allow_claimed=True)
+            with pytest.raises(MCPError, match="send answers=") as refused:
+                await connected.session.call_tool("remove", {"name": "x"}, allow_claimed=True)
         async with client(server, elicitation_callback=nobody) as connected:
             secret = await connected.session.call_tool("log_in", {}, allow_claimed=True)
             given = await connected.session.call_tool("log_in", {"answers": {"token": "abc"}}, allow_claimed=True)
-    for one in (refused, secret):
-        assert isinstance(one, types.CallToolResult)
-        assert (one.meta or {})["coretools/error"] == "answer-needed"
+    assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert refused.value.data == {"requiredCapabilities": {"elicitation": {}}}
+    assert isinstance(secret, types.CallToolResult)
+    assert (secret.meta or {})["coretools/error"] == "answer-needed"
     assert isinstance(given, types.CallToolResult)
     assert given.content[0].text == "3"  # type: ignore[union-attr]  # a text block
 
 
 async def test_a_cancelled_task_asks_no_more() -> None:
     """tasks-7, tasks-10: also when it waits for an answer."""
-    async with served(Work()) as (server, _), client(server, elicitation_callback=nobody) as connected:
+    work = Work()
+    async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="x")
+        work.go_on.set()
         await until(connected.session, handle.task_id, "input_required")
         await ask(connected.session, "tasks/cancel", handle.task_id)
         after = await until(connected.session, handle.task_id, *ENDED)
@@ -566,24 +599,78 @@ async def real(
 ) -> AsyncIterator[tuple[Assembly, Client]]:
     settings = Settings(roots=(str(tmp_path),), limits=Limits(grace_seconds=0.3), policy=policy)
     async with assembled(settings, dict(os.environ)) as assembly:
-        extensions = assembly.extensions(settings.asking)
-        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, extensions=extensions)
+        interviews = Interviews(settings.asking)
+        beside = Beside(extensions=assembly.extensions(interviews), interviews=interviews)
+        server = build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
         async with client(server, **callbacks) as connected:
             yield assembly, connected
 
 
-async def test_the_operators_question_waits_in_the_task(tmp_path: Path) -> None:
-    """tasks-10: a tool of which a person is to know does nothing before the yes, which no argument can give."""
+YES = {"confirm": types.ElicitResult(action="accept", content={"answer": True})}
+
+
+async def test_the_operators_question_comes_before_the_task(tmp_path: Path) -> None:
+    """tasks-10, asking-9: nothing is done before the yes, which no argument can give; sent values alone are shown."""
     policy = OperatorPolicy(tools=ToolPolicy(ask=("run_command",)))
+    arguments = {"command": "sh -c 'touch made; exec tail -f /dev/null'", "answers": {"confirm": True}}
     async with real(tmp_path, policy, elicitation_callback=nobody) as (_, connected):
-        handle = await begin(connected, "run_command", command="touch made", answers={"confirm": True})
-        asking = await until(connected.session, handle.task_id, "input_required", *ENDED)
-        assert "touch made" in asking["inputRequests"]["confirm"]["params"]["message"]
+        call = partial(connected.session.call_tool, "run_command", arguments, allow_claimed=True)
+        first = await call(allow_input_required=True)
+        assert isinstance(first, types.InputRequiredResult)
+        request = (first.input_requests or {})["confirm"]
+        assert isinstance(request, types.ElicitRequest)
+        assert request.params.message == "Run run_command?\ncommand: \"sh -c 'touch made; exec tail -f /dev/null'\""
         assert not (tmp_path / "made").exists()
-        response = {"confirm": {"action": "accept", "content": {"answer": True}}}
-        await ask(connected.session, "tasks/update", handle.task_id, inputResponses=response)
-        assert (await until(connected.session, handle.task_id, *ENDED))["result"]["isError"] is False
-        assert (tmp_path / "made").exists()
+        handle = await call(input_responses=YES, request_state=first.request_state)
+        assert isinstance(handle, Handle)
+        with anyio.fail_after(SECONDS):
+            while not (tmp_path / "made").exists():
+                await anyio.lowlevel.checkpoint()
+        again = await call(input_responses=YES, request_state=first.request_state)
+        await ask(connected.session, "tasks/cancel", handle.task_id)
+        assert (await until(connected.session, handle.task_id, *ENDED))["status"] == "cancelled"
+    assert isinstance(again, types.CallToolResult)
+    assert (again.meta or {})["coretools/error"] == "conflict"
+
+
+NAMED = {"name": types.ElicitResult(action="accept", content={"answer": "Ada"})}
+
+
+async def test_a_question_may_come_before_the_task_and_another_in_it() -> None:
+    """tasks-10: the first is the answer to the request, and no task is left of it; the later one waits in the task."""
+    work = Work()
+    limits = TaskLimits(answer_seconds=1.0)
+    async with served(work, limits) as (server, tasks), client(server, elicitation_callback=nobody) as connected:
+        call = partial(connected.session.call_tool, "order", allow_claimed=True)
+        first = await call(allow_input_required=True)
+        assert isinstance(first, types.InputRequiredResult)
+        assert set(first.input_requests or {}) == {"name"}
+        assert tasks.count == 0
+        handle = await call(input_responses=NAMED, request_state=first.request_state)
+        assert isinstance(handle, Handle)
+        assert handle.status == "working"
+        work.go_on.set()
+        asking = await until(connected.session, handle.task_id, "input_required", *ENDED)
+        assert set(asking["inputRequests"]) == {"more"}
+        responses = {"more": {"action": "accept", "content": {"answer": "tea"}}}
+        await ask(connected.session, "tasks/update", handle.task_id, inputResponses=responses)
+        assert text(await until(connected.session, handle.task_id, *ENDED)) == "Ada tea"
+
+
+async def test_an_answer_that_came_with_the_request_counts_in_its_task_too() -> None:
+    """tasks-10: however late its question is reached the second time."""
+    work = Work()
+    work.go_on.set()
+    limits = TaskLimits(answer_seconds=1.0)
+    async with served(work, limits) as (server, _), client(server, elicitation_callback=nobody) as connected:
+        call = partial(connected.session.call_tool, "remove", {"name": "x"}, allow_claimed=True)
+        first = await call(allow_input_required=True)
+        assert isinstance(first, types.InputRequiredResult)
+        work.go_on = anyio.Event()
+        handle = await call(input_responses=YES, request_state=first.request_state)
+        assert isinstance(handle, Handle)
+        work.go_on.set()
+        assert text(await until(connected.session, handle.task_id, "input_required", *ENDED)) == "removed x"
 
 
 async def test_a_command_of_a_task_is_a_run(tmp_path: Path) -> None:

@@ -26,9 +26,10 @@ from coretools.offer import Selection
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.extending import Wrapping
+from coretools.serving.rounds import Interviews
 from coretools.serving.server import Identity, build_server
 from coretools.serving.views import IDENTIFIER, MIME_TYPE, OWN_VIEWS, View, Views
-from coretools.settings import Settings
+from coretools.settings import Asking, Settings
 
 ERAS = ("legacy", "auto")
 DECLARED = {"mimeTypes": [MIME_TYPE]}
@@ -69,7 +70,7 @@ def client(
 @asynccontextmanager
 async def workstation(root: Path, mode: str, settings: Mapping[str, Any] | None) -> AsyncIterator[Client]:
     async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
-        extensions = assembly.extensions(Settings(roots=()).asking)
+        extensions = assembly.extensions(Interviews(Asking()))
         server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, extensions=extensions)
         declared: list[ClientExtension] = [] if settings is None else [advertise(IDENTIFIER, dict(settings))]
         async with Client(server, mode=mode, extensions=declared) as connected:

@@ -16,6 +16,7 @@ from coretools.sandbox.roots import Root
 from coretools.serving.assembly import Assembly, assembled
 from coretools.serving.draining import Draining
 from coretools.serving.preparing import announce, prepare
+from coretools.serving.rounds import Interviews
 from coretools.serving.server import Beside, build_shared
 from coretools.serving.web.endpoint import Endpoint
 from coretools.serving.web.principals import Role
@@ -90,11 +91,11 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
         is_same_for_all=around.is_same_for_all,
         handles=Handles(around.stores.replica, around.stores.is_alive),
     ) as assembly:
+        interviews = Interviews(settings.asking, around.stores.used_states)
         beside = Beside(
             runs=assembly.resources,
-            extensions=assembly.extensions(settings.asking),
-            asking=settings.asking,
-            used_states=around.stores.used_states,
+            extensions=assembly.extensions(interviews),
+            interviews=interviews,
             sealing_keys=around.stores.sealing_keys,
             bus=around.stores.bus(role.name),
             draining=around.draining,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from coretools.asking import AskConfirmation
 from coretools.call import Call, confirmed
 from coretools.confirmation import CONFIRM
-from coretools.errors import AnswerNeeded, InvalidArguments
+from coretools.errors import AnswerNeeded, CapabilityMissing, InvalidArguments
 from coretools.sandbox.programs.policy import Decision, ProgramPolicy
 
 MOST_CHARACTERS = 8_000
@@ -18,7 +18,8 @@ async def approved(
     """Whether a person said yes. False: the policy wants none, or refuses anyhow.
 
     Raises:
-        Declined: he said no. DeniedCommand: nobody can be asked. InvalidArguments: too much to be read.
+        Declined: he said no. DeniedCommand, CapabilityMissing: nobody can be asked. InvalidArguments: too much to be
+            read.
     """
     decision = programs.decide(argv) if programs is not None else None
     if programs is None or decision is None or decision.verdict != "ask":
@@ -27,6 +28,8 @@ async def approved(
         await confirmed(call, question(decision, directory, stdin))
     except AnswerNeeded as error:
         raise programs.refusal(decision, error.hint) from error
+    except CapabilityMissing as error:
+        raise CapabilityMissing(error.capability, str(programs.refusal(decision, error.hint))) from error
     return True
 
 
