@@ -371,10 +371,14 @@ async def test_a_revision_that_is_not_known_is_refused_with_those_that_are(serve
 
 
 async def test_a_command_that_needs_what_the_client_lacks_says_what(server: HttpServer) -> None:
-    """http-1: an error of the request, -32021 with status 400; with the capability it is called."""
-    body = call("need_model")
+    """http-1, asking-17: an error of the request, -32021 with status 400; with the capability it is called."""
+    body, asking = call("need_model"), call("think")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         peer = Peer(http, server.url)
+        unasked = await peer.post(enveloped(asking), routing(asking))
+        assert error_of(unasked) == (400, CAPABILITY_MISSING)
+        assert len(unasked.json()["error"]["data"]["requiredCapabilities"]) == 1
+        assert "send answers=" in unasked.json()["error"]["message"]
         lacking = await peer.post(enveloped(body), routing(body))
         assert error_of(lacking) == (400, CAPABILITY_MISSING)
         assert lacking.json()["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
