@@ -7,8 +7,10 @@ extended attributes of files outside; UDP; Unix sockets by path) others have to 
 import os
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
+from typing import NamedTuple
 
 from coretools.confinement import kernel
 
@@ -51,6 +53,16 @@ Rule = tuple[str | int, int]
 """A path or a handle, and the rights beneath it."""
 
 
+class Entries(NamedTuple):
+    """Entries of a directory, each granted for itself; links among them, and what they lead to, are not."""
+
+    path: str
+    rights: int
+    names: Sequence[str]
+    identity: tuple[int, int]
+    """Device and inode that the directory must have."""
+
+
 @cache
 def abi() -> int:
     """Version of Landlock in force; 0 when the kernel has none or does not let it be used."""
@@ -62,7 +74,7 @@ def abi() -> int:
         return 0
 
 
-def ruleset(rules: Iterable[Rule], *, tcp: bool, binds: bool = False) -> int:
+def ruleset(rules: Iterable[Rule | Entries], *, tcp: bool, binds: bool = False) -> int:
     """Descriptor of a set of rules, to be used by any number of threads and processes. The caller closes it.
 
     Paths that are not there, or not ours to look at, are left out: what is not granted is refused. `tcp` False refuses
@@ -84,8 +96,11 @@ def ruleset(rules: Iterable[Rule], *, tcp: bool, binds: bool = False) -> int:
     made = kernel.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
     try:
         os.set_inheritable(made, False)
-        for where, rights in rules:
-            _add(made, where, rights & handled)
+        for rule in rules:
+            if isinstance(rule, Entries):
+                _add_entries(made, rule, handled)
+            else:
+                _add(made, rule[0], rule[1] & handled)
     except OSError:
         os.close(made)
         raise
@@ -138,6 +153,27 @@ def _signals_ruleset() -> int:
         os.close(made)
         raise
     return made
+
+
+def _add_entries(made: int, entries: Entries, handled: int) -> None:
+    try:
+        directory = os.open(entries.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        found = os.fstat(directory)
+        if (found.st_dev, found.st_ino) != tuple(entries.identity):
+            return
+        for name in entries.names:
+            with suppress(FileNotFoundError, PermissionError):
+                handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+                try:
+                    if not stat.S_ISLNK(os.fstat(handle).st_mode):
+                        _add(made, handle, entries.rights & handled)
+                finally:
+                    os.close(handle)
+    finally:
+        os.close(directory)
 
 
 def _add(made: int, where: str | int, rights: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coretools.confinement import cargo_home, grants, landlock, machine, seccomp, view
+from coretools.confinement import cargo_home, grants, landlock, machine, read_only, seccomp, view
 from coretools.confinement.grants import Grant
 from coretools.confinement.masks import Masks
 from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
@@ -83,11 +83,13 @@ class Commands:
         """What every command may read or run beside the roots, as it stands now."""
         return (*self.programs, *grants.configuration_grants())
 
-    def state(self) -> grants.Identities:
+    def state(self, scratch: Scratch, *, in_view: bool) -> tuple[object, ...]:
         """What stands at the granted paths now. When that changes, what was granted before is not what is there."""
+        by_name = () if in_view or all(root.writable for root in self.roots) else self.rules(scratch, in_view=False)
         return (
             *self.configuration.state(),
             *grants.identities(grant.path for grant in (*self.programs, *self._more())),
+            *read_only.state_of(by_name),
         )
 
     def view_plan(self, scratch: Scratch, masks: Masks) -> view.Plan:
@@ -115,7 +117,7 @@ class Commands:
             tasks=self.tasks,
         )
 
-    def rules(self, scratch: Scratch, *, in_view: bool) -> list[landlock.Rule]:
+    def rules(self, scratch: Scratch, *, in_view: bool) -> list[landlock.Rule | landlock.Entries]:
         """Landlock's rules: by path in the view, which is nobody else's; elsewhere the roots are given by handle."""
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._more()]
@@ -123,7 +125,7 @@ class Commands:
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in view.DEVICES]
         if not in_view:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
-            return [*found, *self._own_container(scratch)]
+            return read_only.granted_around([*found, *self._own_container(scratch)], self.roots)
         # What the machine's own would let out is, in the view, the command's own.
         own = ("/tmp", "/var/tmp", "/dev/shm", *((self.home,) if self.hides_home else ()))  # noqa: S108
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]

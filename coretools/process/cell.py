@@ -111,7 +111,7 @@ class Cell:
                     stderr=subprocess.DEVNULL,
                     env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
                     cwd="/",
-                    pass_fds=(file.fileno(), *(where for where, _ in orders.rules or () if isinstance(where, int))),
+                    pass_fds=(file.fileno(), *(rule[0] for rule in orders.rules or () if isinstance(rule[0], int))),
                     start_new_session=True,
                 )
             if group is not None:

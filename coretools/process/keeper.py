@@ -24,7 +24,6 @@ import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement import landlock
-from coretools.confinement.grants import Identities
 from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import MaskFinder, Masks
 from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
@@ -88,7 +87,7 @@ class Keeper:
         """When the last look began."""
         self.looks = 0
         """How many looks for hidden files there were."""
-        self._granted: Identities = ()
+        self._granted: tuple[object, ...] = ()
         self._old: list[Cell] = []
         self._is_closed = False
         self.has_spawner = sys.platform == "linux"
@@ -264,7 +263,7 @@ class Keeper:
         for cell in self._old[-1:]:
             cell.wait()
 
-    async def _replace(self, masks: Masks | None, granted: Identities) -> None:
+    async def _replace(self, masks: Masks | None, granted: tuple[object, ...]) -> None:
         """The next cell; the old one stays for the commands that run in it."""
         cell = await self._ready_cell(self.tier or "none", masks)
         if self._cell is not None:
@@ -272,8 +271,10 @@ class Keeper:
             self._old.append(self._cell)
         self._cell, self._state, self._granted = cell, masks, granted
 
-    def _granted_now(self, tier: str | None) -> Identities:
-        return () if tier in (None, "none") or self._commands is None else self._commands.state()
+    def _granted_now(self, tier: str | None) -> tuple[object, ...]:
+        if tier in (None, "none") or self._commands is None:
+            return ()
+        return self._commands.state(self._scratch, in_view=tier == "full")
 
     async def _ready_cell(self, tier: str, masks: Masks | None) -> Cell:
         group = self._new_group()

@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp, view
 from coretools.process import descendants, supervisor, survivors
@@ -37,7 +37,7 @@ class Orders(NamedTuple):
 
     view: view.Plan | None
     """None for no namespaces."""
-    rules: Sequence[landlock.Rule] | None
+    rules: Sequence[landlock.Rule | landlock.Entries] | None
     """Landlock; None for none. Handles in it are inherited."""
     tcp: bool
     families: Sequence[int] | None
@@ -83,11 +83,18 @@ def _orders(handle: int) -> Orders:
     with open(handle, "rb") as file:
         file.seek(0)
         orders = Orders(*marshal.load(file))  # noqa: S302  # the server's own file
-    orders = orders._replace(watch=None if orders.watch is None else Watch(*orders.watch))
+    orders = orders._replace(
+        watch=None if orders.watch is None else Watch(*orders.watch),
+        rules=None if orders.rules is None else [_rule(rule) for rule in orders.rules],
+    )
     if orders.view is None:
         return orders
     plan = view.Plan(*orders.view)
     return orders._replace(view=plan._replace(binds=[view.Bind(*bind) for bind in plan.binds]))
+
+
+def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.Entries:
+    return (rule[0], rule[1]) if len(rule) == 2 else landlock.Entries(*rule)
 
 
 def _entered(orders: Orders, control: socket.socket) -> supervisor.Hold:

@@ -152,7 +152,7 @@ async def assembled(
                 graph.offer(LOCAL)  # what can't be offered ends the start
                 dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
                 confinement = settings.policy.confinement
-                states = Network(confinement.network), Closed(confinement)
+                states = Network(confinement.network), Closed.of(confinement, roots)
                 yield Assembly(
                     roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks, *states
                 )
@@ -179,7 +179,7 @@ def registry_of(
     registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
     registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
     network = Network(settings.policy.confinement.network)
-    closed = Closed(settings.policy.confinement)
+    closed = Closed.of(settings.policy.confinement, roots)
     hidden = HiddenFiles(roots, runner.hidden)
     explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
     ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)

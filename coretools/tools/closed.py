@@ -6,8 +6,12 @@ report that as a permission that is missing; the explanations here name the caus
 
 import re
 from dataclasses import dataclass
+from typing import Self
 
+from coretools.confinement.read_only import directories_around
 from coretools.operator_policy import ConfinementPolicy
+from coretools.sandbox.names import printable
+from coretools.sandbox.roots import Roots
 from coretools.tools.explanations import Ending, Explanation
 
 OPTION = (
@@ -15,6 +19,9 @@ OPTION = (
     " own_container = true in [confinement] of the policy file)"
 )
 """How these places are opened, for people and models."""
+
+MOST_NAMED = 5
+"""Directories that are named; the rest is counted."""
 
 _DENIED = r"(?:Permission denied|EACCES|Errno 13)"
 _ON_THE_LINE = r"[^\n]{0,160}"
@@ -28,6 +35,7 @@ def _beside(what: str) -> re.Pattern[str]:
 _SOCKETS = re.compile(
     r"Address family not supported|Protocol not supported|\b(?:EAFNOSUPPORT|EPROTONOSUPPORT)\b", re.IGNORECASE
 )
+_REFUSED = re.compile(_DENIED, re.IGNORECASE)
 _UNIX_SOCKET = _beside(r"\.sock(?:et)?\b")
 _SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
 _TEMPORARY = _beside(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
@@ -46,6 +54,13 @@ class Closed:
     """What is closed in a tier, by the operator's policy."""
 
     policy: ConfinementPolicy
+    around: tuple[str, ...] = ()
+    """Directories in which commands can create nothing, since a read-only root lies beneath them."""
+
+    @classmethod
+    def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
+        """For commands in these roots."""
+        return cls(policy, directories_around(roots, policy))
 
     def state(self, tier: str | None) -> str:
         """What is closed, in one line; empty where nothing is."""
@@ -53,6 +68,9 @@ class Closed:
             return ""
         parts = [] if self.policy.network == "allow" else ["UDP and IPv6"]
         parts += ["abstract and datagram Unix sockets", "Unix sockets outside the roots and $TMPDIR"]
+        parts += (
+            [f"new entries directly in {_listed(self.around)} (a read-only root lies beneath)"] if self.around else []
+        )
         if self.policy.own_container:
             return ", ".join(parts)
         return ", ".join([*parts, "semaphores and shared memory (/dev/shm), /tmp, terminals that programs make"])
@@ -93,6 +111,7 @@ class Closed:
                 "a command can't signal processes of another run: stop_run ends a run",
                 tiers=("full", "landlock"),
             ),
+            *self._around_explanations(),
             # git ends some of these with exit code 0 (branch -u, checkout --track).
             _explained(
                 _CONTROL_FILES,
@@ -102,6 +121,22 @@ class Closed:
                 failed_only=False,
             ),
         )
+
+    def _around_explanations(self) -> tuple[Explanation, ...]:
+        if not self.around:
+            return ()
+        return (
+            _explained(
+                _REFUSED,
+                f"in tier landlock commands can't create, delete or rename entries directly in {_listed(self.around)},"
+                " since a read-only root lies beneath: change what is there, work elsewhere, or use the file tools",
+            ),
+        )
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(map(printable, paths[:MOST_NAMED])) + more
 
 
 def _explained(
