@@ -11,10 +11,8 @@ A git directory is told by its name, `.git` in any spelling that some file syste
 import os
 import re
 import stat
-import threading
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from coretools.call import check_cancelled
 from coretools.errors import DeniedPath, TooLarge
@@ -40,30 +38,27 @@ _DOT_GIT = re.compile(r"\.git|git~[0-9]+|gi[0-9a-f]{4}~[0-9]+")
 
 _WAY_OUT = "use the git tools, or git in run_command"
 
-_completing = threading.RLock()
-"""Held from the look whether a part would complete a git directory until it is there: two calls with one part each
-must not complete it together."""
-
 
 def is_git_name(name: str) -> bool:
     """Whether some file system takes this name for `.git`."""
     return _DOT_GIT.fullmatch(_folded(name)) is not None
 
 
-@contextmanager
-def outside_git(spot: Spot) -> Iterator[None]:
-    """For the time of a change: it is made in no git directory and makes none.
+def is_part(name: str) -> bool:
+    """Whether some file system takes this name for one of `PARTS`: of them one at a time may be made in a directory."""
+    return _part(name) is not None
+
+
+def require_outside_git(spot: Spot) -> None:
+    """Refuse a change that is made in a git directory, or makes one.
 
     Raises:
         DeniedPath: the spot lies in a git directory, has the name of one, or would complete one.
     """
     _require_outside(spot)
-    if spot.found is not None or _part(spot) is None:
-        yield
-        return
-    with _completing:
-        _require_incomplete(spot)
-        yield
+    part = _part((*spot.missing, spot.name)[0])
+    if spot.found is None and part is not None:
+        _require_incomplete(spot, part)
 
 
 def require_no_repository(roots: Roots, spot: Spot, *, most: int = MOST_DIRECTORIES) -> None:
@@ -135,14 +130,14 @@ def _require_outside(spot: Spot) -> None:
         above = above.rpartition("/")[0] or "."
 
 
-def _part(spot: Spot) -> str | None:
-    """The part of a git directory that the first new name is."""
-    folded = _folded((*spot.missing, spot.name)[0])
+def _part(name: str) -> str | None:
+    """The part of a git directory that a name is."""
+    folded = _folded(name)
     return next((part for part in PARTS if part.lower() == folded), None)
 
 
-def _require_incomplete(spot: Spot) -> None:
-    if _is_git_directory(spot.fd, ".", more=_part(spot)):
+def _require_incomplete(spot: Spot, part: str) -> None:
+    if _is_git_directory(spot.fd, ".", more=part):
         raise DeniedPath(
             f"{spot.shown}: would make a git directory of the one it lies in, and file tools make none: "
             "use git init or git clone in run_command",

@@ -7,7 +7,6 @@ import errno
 import os
 import secrets
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -27,9 +26,6 @@ _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 _SECOND_NS = 1_000_000_000
 """A file from further in the future was dated so on purpose, or by another clock."""
-
-_last_look = threading.Lock()
-"""Held between the last look at a file's version and the rename, so that of two calls one sees the other's content."""
 
 
 @contextmanager
@@ -80,10 +76,9 @@ def commit(spot: Spot, name: str, *, overwrite: bool, expected: Version | None =
     if not overwrite:
         rename_to_free(spot.fd, name, spot.fd, spot.name)
         return
-    with _last_look:
-        if expected is not None:
-            require_version(spot, expected)
-        os.rename(name, spot.name, src_dir_fd=spot.fd, dst_dir_fd=spot.fd)
+    if expected is not None:
+        require_version(spot, expected)
+    os.rename(name, spot.name, src_dir_fd=spot.fd, dst_dir_fd=spot.fd)
 
 
 def require_version(spot: Spot, expected: Version) -> None:

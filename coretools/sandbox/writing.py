@@ -23,12 +23,13 @@ from coretools.errors import (
     WrongType,
 )
 from coretools.sandbox.failures import translated
-from coretools.sandbox.git_directories import outside_git, require_no_repository
+from coretools.sandbox.git_directories import is_part, require_no_repository, require_outside_git
 from coretools.sandbox.kinds import Version, kind_of, version_of
 from coretools.sandbox.locate import Spot, locate, reopened
+from coretools.sandbox.path_locks import LOCKS, Claim
 from coretools.sandbox.reading import READ, require_file
 from coretools.sandbox.replacing import commit, make_later, rename_to_free, require_version, temporary, write_all
-from coretools.sandbox.roots import Roots, denied
+from coretools.sandbox.roots import Roots, denied, identity_of, joined
 from coretools.sandbox.walk import HANDLE
 
 _BLOCK_BYTES = 1024 * 1024
@@ -62,7 +63,7 @@ def write_bytes(
         NotFound: a directory on the way is missing and `parents` is False.
         ReadOnly, WrongType, InputOutput (disk full), and what `locate` raises.
     """
-    with change(roots, path) as spot:
+    with alone(roots, path), change(roots, path) as spot:
         found = _replaceable(roots, spot, overwrite=overwrite, expected=expected)
         with missing_made(roots, spot, parents=parents), temporary(spot, found) as (fd, name):
             write_all(fd, data)
@@ -80,7 +81,7 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
         AlreadyExists: something else stands there. NotFound: a directory on the way is missing and `parents` is False.
         ReadOnly, and what `locate` raises.
     """
-    with change(roots, path) as spot:
+    with alone(roots, path), change(roots, path) as spot:
         if spot.found is None:
             with missing_made(roots, spot, parents=parents):
                 try:
@@ -100,7 +101,7 @@ def delete_file(roots: Roots, path: str) -> str:
     Raises:
         WrongType: a directory. ReadOnly, NotFound, and what `locate` raises.
     """
-    with change(roots, path, follow=False) as spot:
+    with alone(roots, path, follow=False), change(roots, path, follow=False) as spot:
         if stat.S_ISDIR(spot.require_found().st_mode):
             raise WrongType(f"{spot.shown}: a directory; only files are deleted", path=spot.shown)
         os.unlink(spot.name, dir_fd=spot.fd)
@@ -119,7 +120,11 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         Conflict: the file changed while it was copied to another file system; nothing was moved.
         ReadOnly, NotFound, InvalidPath (a root, or something that holds one), and what `locate` raises.
     """
-    with change(roots, source, follow=False) as origin, change(roots, destination, follow=False) as target:
+    with (
+        alone(roots, source, destination, follow=False),
+        change(roots, source, follow=False) as origin,
+        change(roots, destination, follow=False) as target,
+    ):
         origin.require_found()
         for spot in (origin, target):
             _require_movable(roots, spot)
@@ -148,8 +153,32 @@ def change(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Spot]:
     """
     with locate(roots, path, follow=follow) as spot, translated(spot.shown):
         roots.require_writable(spot.root, spot.shown)
-        with outside_git(spot):
-            yield spot
+        require_outside_git(spot)
+        yield spot
+
+
+@contextmanager
+def alone(roots: Roots, *paths: str, follow: bool = True) -> Iterator[None]:
+    """For the time of a change no other call of this process changes what these paths end in, by whatever name.
+
+    Raises:
+        Conflict: the paths lead elsewhere each time they are looked up. What `locate` raises.
+    """
+    with LOCKS.hold(lambda: frozenset(claim for path in paths for claim in _claims(roots, path, follow=follow))):
+        yield
+
+
+def _claims(roots: Roots, path: str, *, follow: bool) -> Iterator[Claim]:
+    """The first name on the way that may be new, in the directory that is there; and parts of git directories."""
+    with locate(roots, path, follow=follow) as spot:
+        names = (*spot.missing, spot.name)
+        # The directory by what it is, and the name without case: bind mounts and some file systems have two for one.
+        yield (*identity_of(os.fstat(spot.fd)), names[0].casefold())
+        above = joined(spot.root.path, spot.above)
+        for name in names:
+            if is_part(name):
+                yield ("part", above)
+            above = joined(above, name)
 
 
 def require_name(spot: Spot) -> None:

@@ -7,7 +7,7 @@ stand beside it: which lines an answer shows, what an edit changes, how a change
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Annotated
 
@@ -26,17 +26,13 @@ from coretools.sandbox.names import printable
 from coretools.sandbox.reading import OpenFile, exists, open_file, read_bytes, status
 from coretools.sandbox.roots import Roots
 from coretools.sandbox.text import binary, decode, newline_of, utf8_by_start
-from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
+from coretools.sandbox.writing import alone, create_directory, delete_file, move, write_bytes
 from coretools.settings import Limits
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
 from coretools.tools.filesystem.line_window import Lines, count_lines, window
 from coretools.tools.filesystem.results import Done, FileEdit, FileText, Listed
 from coretools.tools.filesystem.seek_window import Cursor, seek_window
-
-_CHANGES = threading.Lock()
-"""One for the process, whatever the number of roots and callers: two edits of one file both land, also when they name
-it differently. Other processes are noticed by the file's version."""
 
 WHOLE_BYTES = 256 * 1024
 """A file up to here is read whole, and its lines are counted; of a larger one only what is shown, where it is UTF-8."""
@@ -176,8 +172,7 @@ class Filesystem:
             raise InvalidArguments("content: must be valid Unicode text (no lone surrogates)") from None
         if len(data) > self._limits.write_bytes:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
-        with _alone():
-            written = write_bytes(self._roots, path, data, parents=create_parents)
+        written = write_bytes(self._roots, path, data, parents=create_parents)
         did = "created" if written.created else "replaced"
         return Done(said=f"{did} {written.shown}, {written.size} bytes", details={"created": written.created})
 
@@ -190,7 +185,7 @@ class Filesystem:
         dry_run: bool = False,
     ) -> FileEdit:
         """Replace exact text, all edits or none. Each `old` must match once, unless `all` is set."""
-        with nullcontext() if dry_run else _alone():
+        with nullcontext() if dry_run else alone(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
             text = decode(content.data, content.shown)
             most = self._limits.file_bytes
@@ -211,8 +206,7 @@ class Filesystem:
     @tool(Effect.CHANGE)
     def delete_file(self, path: AnyPath) -> Done:
         """Delete a file or a link."""
-        with _alone():
-            return Done(said=f"deleted {delete_file(self._roots, path)}")
+        return Done(said=f"deleted {delete_file(self._roots, path)}")
 
     @asked_as("delete_file")
     @tool(Effect.CHANGE)
@@ -245,14 +239,8 @@ class Filesystem:
     @tool(Effect.CHANGE)
     def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> Done:
         """Move or rename. Replaces only with `overwrite`."""
-        with _alone():
-            old, new = move(self._roots, source, destination, overwrite=overwrite)
+        old, new = move(self._roots, source, destination, overwrite=overwrite)
         return Done(said=f"moved {old} to {new}")
-
-
-def _alone() -> AbstractContextManager[None]:
-    """One change at a time."""
-    return _turn(_CHANGES)
 
 
 def _lines(
@@ -268,7 +256,7 @@ def _lines(
 
 
 @contextmanager
-def _turn(turns: "threading.Lock | threading.Semaphore") -> Iterator[None]:
+def _turn(turns: threading.Semaphore) -> Iterator[None]:
     """Wait for one; a call that was cancelled stops waiting."""
     while not turns.acquire(timeout=_LOOK_SECONDS):
         check_cancelled()
