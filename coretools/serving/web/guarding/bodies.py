@@ -86,10 +86,10 @@ class Bodies:
             part = message.get("body", b"")
             if holding.count + len(part) > self._limits.body_bytes:
                 said = f"the body is over {self._limits.body_bytes} bytes"
-                return refusal(413, said, kind="body-too-large", headers=_CLOSE)
+                return refusal(413, said, kind="body-too-large")
             if not holding.add(len(part)):
                 said = "too much is being sent at once; try again later"
-                return refusal(503, said, kind="busy", headers={**_CLOSE, "Retry-After": RETRY_SECONDS})
+                return refusal(503, said, kind="busy", headers={"Retry-After": RETRY_SECONDS})
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)
@@ -135,6 +135,3 @@ def _replaying(body: bytes, receive: Receive) -> Receive:
         return first.pop() if first else await receive()
 
     return hear
-
-
-_CLOSE = {"Connection": "close"}

@@ -2,7 +2,8 @@
 
 Stands on the protocol class of uvicorn 0.54 and on the names of it that `test_deadlines.py` lists.
 It also makes sure that of everything on a connection only whole requests, one at a time, are acted on: what comes
-behind a request before its answer is dropped, and the answer is the last one there.
+behind a request before its answer is dropped, and the answer is the last one there. An answer that comes before the
+end of its request leaves the connection open where little of the body is still to come, and says so where it does not.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import h11
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -31,6 +33,10 @@ MOST_ENDS = 1024
 LEAST_GAP = 16
 """A chunked body may have so many ends of lines; with more, they must be so many bytes apart. Chunks of one byte cost a
 hundred times what they carry: 256 KB of them stop everybody for half a second."""
+
+MOST_DISCARDED = 65_536
+"""Bytes of a body that nobody will read, which are taken so that its connection can go on. Beyond it to connect anew
+costs less, and the answer says `Connection: close`."""
 
 LATE = Fault(408, "too-late", "the request did not come in time")
 MALFORMED = Fault(400, "bad-request", "this is no request of HTTP that can be served")
@@ -53,6 +59,8 @@ _logger.addFilter(_is_fault)
 """uvicorn warns of each connection that brings what is no request, or an upgrade: strangers would fill the disk of the
 log. What it finds wrong with the application are errors, and are said."""
 
+_LAST = (b"connection", b"close")
+_ENDLESS = sys.maxsize
 _CODING_FAULT = 501
 _HEADER_FAULT = 431
 
@@ -79,6 +87,8 @@ class TimedProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self.conn = h11.Connection(h11.SERVER, self.limits.header_bytes)
         self.ws_protocol_class = None
+        self._served = self.app
+        self.app = self._serve
         self.logger = _logger
         # uvicorn says a whole number, and hands it to `call_later`, which takes any.
         self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
@@ -90,6 +100,10 @@ class TimedProtocol(H11Protocol):
         self._ends = 0
         self._wire_bytes = 0
         self._is_lingering = False
+        self._unread = 0
+        """Bytes of the body that are still to come."""
+        self._is_discarding = False
+        """Whether they are of a request that is answered."""
         self._shaking: asyncio.Task[None] | None = None
         self._early = b""
 
@@ -122,15 +136,23 @@ class TimedProtocol(H11Protocol):
         if self._outgoing is None:  # TLS gives what came with its handshake before it says that it is through
             self._early += data
             return
+        if self._is_discarding and not self._is_lingering:
+            data = self._discard(data)
+        if data:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         state = self.conn.their_state
         if self._is_lingering or state not in (h11.IDLE, h11.SEND_BODY):
             self._drop(len(data))
             return
-        fault = self._fault_in_head(data) if state is h11.IDLE else self._fault_in_body(data)
+        received = self.conn.trailing_data[0] + data if state is h11.IDLE else data
+        fault = self._fault_in_head(received, data) if state is h11.IDLE else self._fault_in_body(data)
         if fault is not None:
             self._refuse(fault)
             return
         super().data_received(data)
+        self._count_body(state, received)
         behind = len(self.conn.trailing_data[0])
         if behind and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._drop(behind)
@@ -148,17 +170,61 @@ class TimedProtocol(H11Protocol):
             self._refuse(UNKNOWN_CODING if hint == _CODING_FAULT else MALFORMED)
 
     def on_response_complete(self) -> None:
-        """An answer is out. One that came before the end of its request is the last."""
+        """An answer is out. If its request has not come to its end, what is still sent of it is dropped."""
         super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY:
-            self._close()
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._is_discarding = True
+            self._unset_keepalive_if_required()  # until then the deadline is that of the body
 
     def shutdown(self) -> None:
         """The server ends."""
-        if self._is_lingering:
+        if self._is_lingering or self._is_discarding:
             self._abort()
         else:
             super().shutdown()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request served. An answer with which the connection ends says so (RFC 9112, 9.6)."""
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._ends_with_answer():
+                headers = [*message.get("headers", ())]
+                message = message if _LAST in headers else {**message, "headers": [*headers, _LAST]}
+            await send(message)
+
+        await self._served(scope, receive, answer)
+
+    def _ends_with_answer(self) -> bool:
+        if not self.cycle.keep_alive:
+            return True
+        if self.conn.their_state is not h11.SEND_BODY:
+            return False
+        # Who waits for `100 Continue` may send the body or not (RFC 9110, 10.1.1).
+        return self.cycle.waiting_for_100_continue or self._unread > MOST_DISCARDED
+
+    def _count_body(self, state: object, received: bytes) -> None:
+        """Count what of the body came with some bytes, before which the client was in a state."""
+        if self.conn.their_state is not h11.SEND_BODY:
+            return
+        if state is h11.IDLE:
+            lengths = [int(value) for name, value in self.headers if name == b"content-length"]
+            self._unread = lengths[0] if lengths and not self._is_chunked() else _ENDLESS
+            received = received.partition(b"\r\n\r\n")[2]
+        self._unread -= len(received)
+
+    def _discard(self, data: bytes) -> bytes:
+        """Drop what is left of the body of a request that is answered; the result is what comes behind it."""
+        body, behind = data[: self._unread], data[self._unread :]
+        self._unread -= len(body)
+        super().data_received(body)
+        if self.conn.their_state is h11.IDLE:
+            self._is_discarding = False
+            self._phase = None
+            self._disarm()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        return behind
 
     async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
         """Speak TLS from here on. uvicorn would have asyncio do it, with a minute for each and without a place."""
@@ -182,8 +248,7 @@ class TimedProtocol(H11Protocol):
         super().connection_made(self._outgoing)
         self._watch()
 
-    def _fault_in_head(self, data: bytes) -> Fault | None:
-        received = self.conn.trailing_data[0] + data
+    def _fault_in_head(self, received: bytes, data: bytes) -> Fault | None:
         most = self.limits.header_bytes
         fault = fault_in(received, most_bytes=most, most_fields=self.limits.headers)
         if fault is None and len(received) > most and b"\ntransfer-encoding" in received[:most].lower():
@@ -191,8 +256,10 @@ class TimedProtocol(H11Protocol):
         return fault
 
     def _fault_in_body(self, data: bytes) -> Fault | None:
-        is_chunked = any(name == b"transfer-encoding" for name, _ in self.headers)
-        return SMALL_CHUNKS if is_chunked and self._is_dense(data) else None
+        return SMALL_CHUNKS if self._is_chunked() and self._is_dense(data) else None
+
+    def _is_chunked(self) -> bool:
+        return any(name == b"transfer-encoding" for name, _ in self.headers)
 
     def _is_dense(self, data: bytes) -> bool:
         self._ends += data.count(b"\n")

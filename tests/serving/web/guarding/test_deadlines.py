@@ -1,8 +1,6 @@
 """Time and room for connections, and which bytes on them are a request (docs/specs/guard.md), on raw sockets."""
 
 import asyncio
-import datetime as dt
-import ipaddress
 import random
 import ssl
 from pathlib import Path
@@ -10,18 +8,16 @@ from pathlib import Path
 import anyio
 import h11
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from coretools.errors import BadSetting
 from coretools.serving.web.config import LimitsSection, ServerSection
-from coretools.serving.web.guarding.deadlines import TimedProtocol, protocol_of
+from coretools.serving.web.guarding.deadlines import MOST_DISCARDED, TimedProtocol, protocol_of
 from coretools.serving.web.guarding.request_head import fault_in
 from coretools.serving.web.guarding.seats import Seats
 from coretools.serving.web.guarding.tls import tls_context
+from tests.serving.web.certificates import write_certificate
 from tests.serving.web.guarding.raw_peer import Recorder, asked, connected, respond, served, serves, until
 
 QUICK = LimitsSection(header_seconds=0.4, body_seconds=0.4, write_seconds=0.4, keep_alive_seconds=0.4)
@@ -34,7 +30,7 @@ def test_what_is_leant_on_in_uvicorn_is_there() -> None:
     """guard-20: the names of uvicorn that are not public and are used here."""
     for name in (
         "connection_made", "connection_lost", "data_received", "eof_received", "send_400_response", "shutdown",
-        "on_response_complete", "_unset_keepalive_if_required",
+        "on_response_complete", "_unset_keepalive_if_required", "timeout_keep_alive_handler",
     ):  # fmt: skip
         assert callable(getattr(H11Protocol, name)), name
     assert "keep_alive" in RequestResponseCycle.__init__.__code__.co_names
@@ -53,11 +49,12 @@ async def test_the_state_of_uvicorn_that_is_used_is_there() -> None:
         await raw.send(GET % b"x")
         await raw.answer()
     (one,) = found
-    for name in ("conn", "cycle", "flow", "headers", "loop", "scope", "timeout_keep_alive", "transport"):
+    for name in ("app", "conn", "cycle", "flow", "headers", "loop", "scope", "timeout_keep_alive", "transport"):
         assert getattr(one, name) is not None, name
-    for name in ("disconnected", "keep_alive", "message_event", "response_complete"):
+    for name in ("disconnected", "keep_alive", "message_event", "response_complete", "waiting_for_100_continue"):
         assert hasattr(one.cycle, name), name
     assert one.ws_protocol_class is None
+    assert hasattr(one, "timeout_keep_alive_task")
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX: y"], ids=["none", "line", "half"])
@@ -406,22 +403,61 @@ async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_clien
     assert ends == ["http.disconnect"] * 2
 
 
-async def test_an_answer_before_the_end_of_a_request_arrives_and_is_the_last() -> None:
+async def test_an_answer_before_the_end_of_a_large_request_arrives_and_says_that_it_is_the_last() -> None:
     """guard-9: the client gets it although it goes on sending; what it sends is dropped, and bounded."""
     app = _Early()
-    async with served(app, LimitsSection(body_bytes=100_000)) as running:
-        async with connected(running.port) as raw:
-            await raw.send(POST % b"x" + b"Content-Length: 50000\r\n\r\n" + b"a" * 100)
-            assert (await raw.answer()).status == 413
-            await raw.push(b"a" * 49_900 + SMUGGLED)
-            assert await raw.rest() == b""
+    async with served(app, LimitsSection(body_bytes=200_000)) as running:
+        for framing in (b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 9\r\n" + EXPECT):
+            async with connected(running.port) as raw:
+                await raw.send(POST % b"x" + framing + b"\r\n\r\n" + b"5\r\na")
+                answer = await raw.answer()
+                assert (answer.status, answer.headers["connection"]) == (413, "close")
+                await raw.push(b"a" * 99_900 + SMUGGLED)
+                assert await raw.rest() == b""
         async with connected(running.port) as raw:
             await raw.send(POST % b"x" + b"Content-Length: 100000000\r\n\r\n")
             assert (await raw.answer()).status == 413
             await raw.push(b"a" * 10_000_000)
             await raw.rest()
         await until(lambda: running.connections == 0)
-    assert app.count == 2
+    assert app.count == 4
+
+
+EXPECT = b"Expect: 100-continue"
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_connection_goes_on_after_an_answer_before_the_end_of_a_small_request(seed: int) -> None:
+    """guard-9: what is left of a body is no request, what comes behind it is one, however the bytes are cut."""
+    chance = random.Random(seed)
+    app = _Early()
+    async with served(app) as running, connected(running.port) as raw:
+        rest = b""
+        for count in range(1, 6):
+            size = chance.choice([1, 30, 5_000, MOST_DISCARDED])
+            body = (SMUGGLED * (size // len(SMUGGLED) + 1))[:size]
+            sent = rest + POST % b"x" + b"Content-Length: %d\r\n\r\n" % size
+            cut = chance.randrange(1, len(sent))
+            await raw.send(sent[:cut])
+            await raw.send(sent[cut:])
+            answer = await raw.answer()
+            assert (answer.status, app.count, "connection" in answer.headers) == (413, count, False)
+            cut = chance.randrange(size)
+            await raw.send(body[:cut])
+            rest = body[cut:]  # in one piece with the next request
+        assert running.connections == 1
+
+
+async def test_a_small_body_that_does_not_come_has_the_time_of_any_and_a_connection_without_a_request_too() -> None:
+    """guard-9, guard-2: a client that was answered holds its place no longer than others."""
+    async with served(_Early(), QUICK) as running:
+        for behind in (b"", b"abc"):
+            async with connected(running.port) as raw:
+                await raw.send(POST % b"x" + b"Content-Length: 3\r\n\r\n")
+                assert (await raw.answer()).status == 413
+                await raw.send(behind)
+                assert await raw.rest() == b""
+        await until(lambda: running.connections == 0)
 
 
 class _Early:
@@ -526,25 +562,8 @@ async def test_the_server_ends_although_a_client_lingers() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> ServerSection:
     """A certificate for this machine, signed by itself."""
-    directory = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    today = dt.datetime.now(dt.UTC)
-    built = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(today - dt.timedelta(days=1))
-        .not_valid_after(today + dt.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
-    (directory / "key").write_bytes(key.private_bytes(*form, plain))
-    (directory / "key").chmod(0o600)
-    locked = serialization.BestAvailableEncryption(b"secret")
-    (directory / "locked").write_bytes(key.private_bytes(*form, locked))
-    (directory / "certificate").write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    return ServerSection(tls_certificate=str(directory / "certificate"), tls_key=str(directory / "key"))
+    made = write_certificate(tmp_path_factory.mktemp("tls"))
+    return ServerSection(tls_certificate=str(made.path), tls_key=str(made.key))
 
 
 async def test_tls_is_spoken_and_its_handshake_has_the_time_of_a_header(certificate: ServerSection) -> None:
@@ -582,16 +601,16 @@ async def test_beyond_the_most_connections_none_begins_with_tls(certificate: Ser
         await until(lambda: running.connections == 0)
 
 
-def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSection) -> None:
+def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSection, tmp_path: Path) -> None:
     """guard-4: no file, no certificate, another key, a key with a password."""
     assert tls_context(ServerSection()) is None
     path, key = certificate.tls_certificate, certificate.tls_key
-    locked = key.removesuffix("key") + "locked"
+    locked = write_certificate(tmp_path, password=b"secret")
     for section in (
         ServerSection(tls_certificate="/nowhere", tls_key=key),
         ServerSection(tls_certificate=key, tls_key=path),
         ServerSection(tls_certificate=path, tls_key=""),
-        ServerSection(tls_certificate=path, tls_key=locked),
+        ServerSection(tls_certificate=str(locked.path), tls_key=str(locked.key)),
     ):
         with pytest.raises(BadSetting, match=r"server\.tls_certificate"):
             tls_context(section)
