@@ -6,7 +6,9 @@ Deleted from outside, it loses its cover a moment before it loses its name, whic
 """
 
 import os
+import posixpath
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from coretools.call import check_cancelled
@@ -19,6 +21,9 @@ from coretools.sandbox.writing import change, require_name
 
 MOST_DEPTH = 200
 """Directories in each other; each holds a descriptor meanwhile."""
+
+_PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Waits for nobody: a FIFO may stand there by then."""
 
 
 @dataclass(slots=True)
@@ -37,15 +42,27 @@ def delete_directory(roots: Roots, path: str) -> Deleted:
 
     Raises:
         WrongType: no directory. DeniedPath: it is or lies in a git directory, or is closed itself.
-        InvalidPath: a root, or it holds one. Unsupported: another file system is mounted in it.
+        InvalidPath: a root, or it holds one. Unsupported: something is mounted in it.
         Conflict: a hidden file in it has another name. TooLarge: too deep.
         ReadOnly, NotFound, and what `locate` raises.
     """
     with change(roots, path, follow=False) as spot:
         _require_deletable(roots, spot)
-        deleted = Deleted(spot.shown)
-        _Tree(roots, spot.place, deleted).delete(spot.fd, spot.name)
-        return deleted
+        return delete_tree(roots, spot.place, spot.fd, shown=spot.shown)
+
+
+def delete_tree(roots: Roots, place: Place, above: int, *, shown: str, spares_links: bool = True) -> Deleted:
+    """Delete a directory that holds no root, from the open directory above it.
+
+    `spares_links`: a hidden file with another name ends it; else it is deleted under this name and keeps its content.
+
+    Raises:
+        Unsupported, Conflict, TooLarge, and what the system refuses: as `delete_directory`.
+    """
+    deleted = Deleted(shown)
+    tree = _Tree(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
+    tree.delete(above, posixpath.basename(place.relative))
+    return deleted
 
 
 def _require_deletable(roots: Roots, spot: Spot) -> None:
@@ -59,11 +76,15 @@ def _require_deletable(roots: Roots, spot: Spot) -> None:
 class _Tree:
     """One deletion: depth first, each directory by its handle."""
 
-    def __init__(self, roots: Roots, place: Place, deleted: Deleted) -> None:
+    def __init__(
+        self, roots: Roots, place: Place, deleted: Deleted, *, mount: tuple[int, int], spares_links: bool
+    ) -> None:
+        """`mount` is that of the directory above."""
         self._roots = roots
         self._place = place
         self._deleted = deleted
-        self._device = -1
+        self._mount = mount
+        self._spares_links = spares_links
 
     def delete(self, above: int, name: str, beneath: str = "", depth: int = 0) -> None:
         """Delete the directory of this name; `beneath` is its path from where the deletion began."""
@@ -73,7 +94,8 @@ class _Tree:
         with translated(shown):
             here = os.open(name, DIRECTORY, dir_fd=above)
             try:
-                self._require_same_device(here, shown)
+                if _mount_of(here) != self._mount:
+                    raise Unsupported(f"{shown}: something is mounted here; it is not deleted")
                 with os.scandir(here) as scan:
                     entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
                 for inner, is_directory in entries:
@@ -88,40 +110,49 @@ class _Tree:
                 os.close(here)
             os.rmdir(name, dir_fd=above)
 
-    def _require_same_device(self, here: int, shown: str) -> None:
-        device = os.fstat(here).st_dev
-        if self._device < 0:
-            self._device = device
-        if device != self._device:
-            raise Unsupported(f"{shown}: another file system is mounted here; it is not deleted")
-
     def _delete_file(self, here: int, name: str, beneath: str) -> None:
         place = Place(self._place.root, joined(self._place.relative, beneath))
         shown = f"{self._deleted.shown}/{beneath}"
         with translated(shown):
-            if self._roots.hidden(place) and _emptied(here, name, shown):
+            if self._roots.hidden(place) and _emptied(here, name, shown, spares_links=self._spares_links):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
 
 
-def _emptied(here: int, name: str, shown: str) -> bool:
-    """Leave a regular file without content; False for anything else."""
+def _mount_of(fd: int) -> tuple[int, int]:
+    """Device and mount of an open directory: a bind mount has the device of what lies around it (proc(5), fdinfo)."""
+    number = 0
+    with suppress(OSError), open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        number = next((int(line.split()[1]) for line in file if line.startswith("mnt_id:")), 0)
+    return os.fstat(fd).st_dev, number
+
+
+def _emptied(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
+    """Leave a regular file without content; False for anything else. A command may exchange it at any moment."""
     found = os.stat(name, dir_fd=here, follow_symlinks=False)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):
         return False
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True):
         raise PermissionRefused(f"{shown}: the directory it lies in is write-protected", path=shown)
     if found.st_nlink > 1:
         raise Conflict(f"{shown}: this hidden file has another name too; it has to be deleted by a person", path=shown)
     if not found.st_mode & stat.S_IWUSR:  # what may be deleted may be write-protected
-        reading = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+        reading = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=here)
         try:
+            _require_same(reading, found, shown)
             os.fchmod(reading, stat.S_IRUSR | stat.S_IWUSR)
         finally:
             os.close(reading)
-    writing = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+    writing = os.open(name, os.O_WRONLY | _PLAIN, dir_fd=here)
     try:
+        _require_same(writing, found, shown)
         os.ftruncate(writing, 0)
     finally:
         os.close(writing)
     return True
+
+
+def _require_same(fd: int, found: os.stat_result, shown: str) -> None:
+    now = os.fstat(fd)
+    if not os.path.samestat(now, found) or now.st_nlink > 1:
+        raise Conflict(f"{shown}: was exchanged meanwhile; call again", path=shown)

@@ -9,15 +9,16 @@ to finish, and puts everything back.
 import errno
 import fcntl
 import os
-import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from coretools.errors import Conflict
+from coretools.errors import Conflict, CoreError, InvalidPath
+from coretools.sandbox.deleting import delete_tree
 from coretools.sandbox.failures import translated
 from coretools.sandbox.reading import Directory
+from coretools.sandbox.roots import Place, Roots, joined
 
 BESIDE = ".coretools-restore"
 """Name of the directory that holds what was there."""
@@ -28,6 +29,8 @@ _DROPPED = ".coretools-restored"
 _ABSENT = "absent-"
 _PART = "part-"
 """Before the name of a copy that is not whole yet."""
+_OURS = "begun"
+"""An empty directory in it: git can't hold one, so what a repository has under this name is not taken for ours."""
 _COPY_BYTES = 32 * 1024 * 1024
 """Largest file that is copied; a lock file beyond it is not put back."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -53,19 +56,20 @@ class Entries:
 class Undo:
     """The former state of some entries of one directory. Call `begin`, run the program, then `keep` or `put_back`."""
 
-    def __init__(self, directory: Directory, entries: Entries) -> None:
+    def __init__(self, roots: Roots, directory: Directory, entries: Entries) -> None:
+        self._roots = roots
         self._directory = directory
         self._entries = entries
         self._fd = -1
 
     @classmethod
-    def recovered(cls, directory: Directory, entries: Entries) -> Self:
+    def recovered(cls, roots: Roots, directory: Directory, entries: Entries) -> Self:
         """For this directory, after a state that was left by a killed server is put back. Blocking, as everything here.
 
         Raises:
             Conflict: another call is changing these entries now.
         """
-        undo = cls(directory, entries)
+        undo = cls(roots, directory, entries)
         with translated(directory.shown):
             if directory.place.root.writable and undo._opens():
                 undo.put_back()
@@ -75,27 +79,43 @@ class Undo:
         """Keep the state of now.
 
         Raises:
-            Conflict: another call is changing these entries now.
+            Conflict: another call is changing these entries now, or a directory of the name holds something else.
+            InvalidPath: an entry that is to be made anew is or holds a root.
         """
         if not self._directory.place.root.writable:
             return
+        root = next(filter(self._holds_root, self._entries.moved), None)
+        if root is not None:
+            shown = f"{self._directory.shown}/{root}"
+            raise InvalidPath(f"{shown}: is or holds a root, which a restore would make anew; give `command`")
         with translated(self._directory.shown):
-            while not self._opens():
-                with suppress(FileExistsError):
-                    os.mkdir(BESIDE, dir_fd=self._directory.fd)
+            self._make()
             for name in self._entries.moved:
                 self._set_aside(name)
             for name in (*self._entries.made, *self._entries.copied):
                 if not self._is_there(name):
                     os.mkdir(f"{_ABSENT}{name}", dir_fd=self._fd)
-                elif name in self._entries.copied:
+                elif name in self._entries.copied and not self._roots.hidden(self._place(name)):
                     self._copy(name)
+
+    def _make(self) -> None:
+        """The directory for what is kept, which is ours then."""
+        while not self._opens():
+            with suppress(FileExistsError):
+                os.mkdir(BESIDE, dir_fd=self._directory.fd)
+        if os.listdir(self._fd):
+            self._let_go()
+            raise Conflict(
+                f"{self._directory.shown}/{BESIDE}: holds something that no restore left, or that could not be put"
+                " back; move or delete it"
+            )
+        os.mkdir(_OURS, dir_fd=self._fd)
 
     def keep(self) -> None:
         """The program has succeeded: drop the former state."""
         if self._fd < 0:
             return
-        with suppress(OSError):
+        with suppress(OSError, CoreError):
             self._remove(_DROPPED)
             os.rename(BESIDE, _DROPPED, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
             self._remove(_DROPPED)
@@ -104,14 +124,22 @@ class Undo:
     def put_back(self) -> None:
         """The program has failed: bring the former state back. What can't be brought back now is tried again later."""
         with suppress(OSError):
-            for kept in os.listdir(self._fd):
-                name = kept.removeprefix(_ABSENT)
-                if name in self._entries.names:
-                    self._put_back(kept, name)
-                elif kept.startswith(_PART):
-                    os.unlink(kept, dir_fd=self._fd)
+            found = os.listdir(self._fd)
+            if _OURS in found:
+                for kept in found:
+                    with suppress(OSError, CoreError):
+                        self._put_back(kept)
+                if os.listdir(self._fd) == [_OURS]:
+                    os.rmdir(_OURS, dir_fd=self._fd)
             os.rmdir(BESIDE, dir_fd=self._directory.fd)
         self._let_go()
+
+    def _holds_root(self, name: str) -> bool:
+        return self._roots.holds_root(self._place(name))
+
+    def _place(self, name: str) -> Place:
+        place = self._directory.place
+        return Place(place.root, joined(place.relative, name))
 
     def _opens(self) -> bool:
         """Whether there is a kept state, which is ours then."""
@@ -147,6 +175,10 @@ class Undo:
             os.rename(name, name, src_dir_fd=self._directory.fd, dst_dir_fd=self._fd)
         except FileNotFoundError:
             os.mkdir(f"{_ABSENT}{name}", dir_fd=self._fd)
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.EXDEV):
+                raise
+            # Something is mounted there, a volume of a container: it is left to the program.
 
     def _copy(self, name: str) -> None:
         """A copy of a small regular file; of anything else nothing is kept."""
@@ -158,15 +190,22 @@ class Undo:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             copy = os.open(f"{_PART}{name}", flags, stat.S_IMODE(found.st_mode), dir_fd=self._fd)
             with open(copy, "wb") as kept:
-                shutil.copyfileobj(file, kept)
+                kept.write(file.read(found.st_size))  # and not more, which a command may be writing now
                 kept.flush()
                 os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
         os.rename(f"{_PART}{name}", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
-    def _put_back(self, kept: str, name: str) -> None:
+    def _put_back(self, kept: str) -> None:
+        name = kept.removeprefix(_ABSENT)
+        if kept.startswith(_PART):
+            os.unlink(kept, dir_fd=self._fd)
+            return
+        if name not in self._entries.names or self._holds_root(name):
+            return
         if name != kept:
-            os.rmdir(kept, dir_fd=self._fd)  # only what is empty is ours: git can't hold an empty directory
-            self._remove(name)
+            if self._is_empty(kept):  # as we made it
+                self._remove(name)
+                os.rmdir(kept, dir_fd=self._fd)  # last: who is killed before does it again
             return
         if stat.S_ISREG(os.stat(kept, dir_fd=self._fd, follow_symlinks=False).st_mode):
             if self._is_changed(name):
@@ -176,6 +215,13 @@ class Undo:
             return
         self._remove(name)
         os.rename(kept, name, src_dir_fd=self._fd, dst_dir_fd=self._directory.fd)
+
+    def _is_empty(self, kept: str) -> bool:
+        fd = os.open(kept, _DIRECTORY, dir_fd=self._fd)
+        try:
+            return not os.listdir(fd)
+        finally:
+            os.close(fd)
 
     def _is_changed(self, name: str) -> bool:
         kept = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
@@ -192,7 +238,8 @@ class Undo:
         except FileNotFoundError:
             return
         if stat.S_ISDIR(found.st_mode):
-            shutil.rmtree(name, dir_fd=self._directory.fd)
+            shown = f"{self._directory.shown}/{name}"
+            delete_tree(self._roots, self._place(name), self._directory.fd, shown=shown, spares_links=False)
         else:
             os.unlink(name, dir_fd=self._directory.fd)
 

@@ -107,7 +107,7 @@ class Ci:
             plan = await self._plan("restore", directory, named, command=command)
             order = self._order(timeout_seconds)
             order = replace(order, environment={**order.environment, **RESTORE_ENVIRONMENT})
-            undo = Undo(directory, entries_of(plan.alternatives))
+            undo = Undo(self._roots, directory, entries_of(plan.alternatives))
             is_done = False
             try:
                 await self._in_thread(undo.begin)
@@ -137,7 +137,7 @@ class Ci:
         """
         directory, named = await self._in_thread(partial(self._opened, path))
         with directory:
-            await self._in_thread(partial(Undo.recovered, directory, ALL))
+            await self._in_thread(partial(Undo.recovered, self._roots, directory, ALL))
             yield directory, named
 
     def _opened(self, path: str) -> tuple[Directory, str]:
