@@ -80,7 +80,8 @@ class Declaration:
     unlisted_asks: tuple[str, ...] = ()
     """Those of them that its schema does not name."""
     asked_as: tuple[str, ...] = ()
-    """Tools that do the same: a question that the operator wants before one of them stands before this too."""
+    """Tools that do the same: a question that the operator wants before one of them stands before this too, and without
+    one of them this is left out."""
     asks_first: bool = False
     """The operator wants a person's yes before each call; never declared, but read from his file."""
     input_schema: Mapping[str, Any] | None = None
@@ -187,7 +188,10 @@ def at_once(found: Callable[..., object] | str) -> Decorator:
 
 
 def asked_as(*tools: str) -> Decorator:
-    """Have the operator's question before one of these tools stand before this command too: it does the same."""
+    """Have what the operator says of one of these tools hold for this command too, because it does the same.
+
+    A question that he wants before one of them, and that he leaves one out.
+    """
     return _amend(asked_as=tools)
 
 

@@ -208,9 +208,15 @@ def withheld_because(command: Command, selection: Selection) -> str | None:
         return f"profile {selection.profile} does not include it"
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
+    return _left_out(command, selection)
+
+
+def _left_out(command: Command, selection: Selection) -> str | None:
+    """Whether the operator left it out by its name, or a tool that does the same."""
     if not _matches(command.name, selection.only) or _matches(command.name, selection.without):
         return "the operator left it out"
-    return None
+    same = next((name for name in command.declaration.asked_as if _matches(name, selection.without)), None)
+    return f"the operator left out {same}, which does the same" if same else None
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -68,6 +68,28 @@ async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
         assert promoted not in [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
 
 
+@ERAS
+@pytest.mark.parametrize("pattern", ["read_file", "read_*"])
+async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mode: str, pattern: str) -> None:
+    """policy-19: without read_file no other surface has a file's content, and no completion its name."""
+    (tmp_path / "a.txt").write_text("hello\n")
+    offer = OfferPolicy(without=(pattern, "delete_file"), promote_read_only=True, resources_as_tools=True)
+    async with serving(tmp_path, mode, offer) as client:
+        assert not {"file", "read_file", "delete_file", "delete_directory"} & set(await names(client))
+        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+        assert [one for one in templates if one.startswith("coretools://file")] == ["coretools://file_exists/{path}"], (
+            templates
+        )
+        for address in ("coretools://files/a.txt", "coretools://file/a.txt", "coretools://read_file/a.txt"):
+            with pytest.raises(MCPError):
+                await client.read_resource(address)
+        reference = types.ResourceTemplateReference(type="ref/resource", uri="coretools://files/{+path}")
+        with pytest.raises(MCPError):
+            await client.complete(reference, {"name": "path", "value": "a"})
+        with pytest.raises(MCPError, match="left out read_file, which does the same"):
+            await client.call_tool("file", {"path": "a.txt"})
+
+
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
