@@ -15,6 +15,7 @@ import anyio
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from coretools.annotations import RETURN, hints_of
 from coretools.asking import Question
 from coretools.call import Call
 from coretools.declare import Effect, raw_schema, tool
@@ -103,6 +104,7 @@ def agent_tool(
     made.__name__, made.__qualname__ = name, name
     made.__module__ = getattr(agent, "__module__", __name__)
     made.__doc__ = description
+    made.__annotations__ = _returning(agent, made.__annotations__)
     return tool(effect, long_running=True, open_world=True)(made)
 
 
@@ -127,7 +129,7 @@ def _of_model(agent: Agent, name: str, model: type | None) -> Callable[..., Awai
     signature = inspect.Signature([*taken, *injected])
     _run.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect.signature (PEP 362)
     hints: dict[str, Any] = {field: hint for field, (hint, _) in fields.items()}
-    _run.__annotations__ = {**hints, "_call": Call, "_services": Services, "return": _hints(agent).get("return", Any)}
+    _run.__annotations__ = {**hints, "_call": Call, "_services": Services}
     return _run
 
 
@@ -176,4 +178,10 @@ def _first_parameter(agent: Agent) -> str:
 
 def _hints(agent: Agent) -> dict[str, Any]:
     """The annotations of a function, or of what an object does when it is called."""
-    return get_type_hints(agent if inspect.isroutine(agent) else type(agent).__call__)
+    return hints_of(agent if inspect.isroutine(agent) else type(agent).__call__)
+
+
+def _returning(agent: Agent, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations with the agent's own for the result; none where it has none, and then it is refused."""
+    returned = {name: hint for name, hint in _hints(agent).items() if name == RETURN}
+    return {**{name: hint for name, hint in hints.items() if name != RETURN}, **returned}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from coretools.errors import InvalidArguments
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 YES = ("yes", "y", "true")
@@ -29,12 +29,12 @@ MISSING = Missing()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(ABC, Generic[T]):
+class Question(ABC, Generic[T_co]):
     """One question. `key` is its name in `answers`, in the protocol's requests and on the command line."""
 
     key: str
     message: str
-    default: T | Missing = MISSING
+    default: T_co | Missing = MISSING
 
     @property
     def is_secret(self) -> bool:
@@ -50,8 +50,13 @@ class Question(ABC, Generic[T]):
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the answer as forms know it: one property named `answer`, or those of a model."""
 
+    def answer_schema(self) -> dict[str, Any]:
+        """JSON Schema of an answer that is given beforehand, for the argument `answers`."""
+        shape: dict[str, Any] = self.schema()["properties"]["answer"]
+        return {**shape, "description": self.message}
+
     @abstractmethod
-    def accept(self, raw: Any) -> T:
+    def accept(self, raw: Any) -> T_co:
         """The answer, from what was prefilled, typed or sent back by a form.
 
         Raises:
@@ -185,6 +190,10 @@ class AskForm(Question[ModelT]):
     def schema(self) -> dict[str, Any]:
         """The model's schema."""
         return self.model.model_json_schema()
+
+    def answer_schema(self) -> dict[str, Any]:
+        """The same: a form is answered by an object."""
+        return {**self.schema(), "description": self.message}
 
     def accept(self, raw: Any) -> ModelT:
         """The model."""

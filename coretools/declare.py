@@ -2,13 +2,16 @@
 
 The function's name is the command's name, its signature the schema, its docstring what people and models read. `tool`,
 `resource` and `prompt` ask for a surface, and may stand together; `at`, `details`, `metadata`, `asks`, `hidden` and
-`automation_hidden` say more. Their order does not matter. Imports neither `mcp` nor pydantic: a declaration is data.
+`automation_hidden` say more. Their order does not matter, but nothing can be said of a function that a registry has
+already: `@registry.tool` stands above all of them. Imports neither `mcp` nor pydantic: a declaration is data.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+
+from coretools.errors import BadSetting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -16,7 +19,11 @@ READING = ("read", "dev", "ci")
 CHANGING = ("dev", "ci")
 """Profiles that show a command by default: all of them what only reads, all but `read` the rest."""
 
+_EFFECTS = "Effect.READ is read-only, Effect.ADD changes and never destroys, Effect.CHANGE may destroy"
+
 _ATTRIBUTE = "__coretools_declaration__"
+_REGISTERED = "__coretools_registered__"
+"""Attribute of a function that a registry has; its value is that function, for `functools.wraps` copies attributes."""
 
 
 class Decorator(Protocol):
@@ -46,11 +53,43 @@ class Surface(Enum):
     PROMPT = "prompt"
 
 
+class Hints(TypedDict, total=False):
+    """What may be said of a tool beside its effect."""
+
+    title: str
+    """A name for people; clients show it in place of the function's."""
+    idempotent: bool
+    """Calling again with the same arguments changes nothing more. By default what only reads is."""
+    open_world: bool
+    """Reaches things outside the server: the network, programs."""
+    long_running: bool
+    """May take longer than a client likes to wait."""
+    structured: bool
+    """Whether the result goes out as structured content too. By default it does unless it is a `Result` or content."""
+    profiles: tuple[str, ...]
+    """Profiles that show it: by default `read`, `dev` and `ci` for what only reads, `dev` and `ci` for the rest. An
+    empty tuple hides the tool from automation."""
+
+
+class DeclaredQuestion(Protocol):
+    """What a question (`coretools.asking`) says of itself before it is asked."""
+
+    @property
+    def key(self) -> str:
+        """Its name in `answers`."""
+        ...
+
+    def answer_schema(self) -> dict[str, Any]:
+        """JSON Schema of an answer that is given beforehand."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """What the decorators say of a command."""
 
     surfaces: frozenset[Surface] = frozenset()
+    title: str = ""
     effect: Effect = Effect.READ
     idempotent: bool = True
     """Calling again with the same arguments changes nothing more."""
@@ -58,10 +97,11 @@ class Declaration:
     """Reaches things that the roots don't bound: programs of the project, the network."""
     long_running: bool = False
     """May take longer than a client likes to wait."""
-    at_once: Callable[..., object] | str | None = None
-    """Gives the result where that takes no waiting, or names the method that does."""
-    structured: bool = False
-    """The result goes out as structured content with an output schema, beside its text."""
+    nonblocking: bool = False
+    """A plain function that is tried on the event loop first (`coretools.blocking`)."""
+    structured: bool | None = None
+    """Whether the result goes out as structured content with an output schema, beside its text; None: as its type
+    has it."""
     profiles: frozenset[str] = frozenset(READING)
     """Profiles that show it; `all` does too, unless there is none."""
     route: tuple[str, ...] = ()
@@ -72,11 +112,14 @@ class Declaration:
     """Sent as `_meta`; keys in reverse-DNS form."""
     uri: str = ""
     """Address of the resource, or its template (RFC 6570)."""
-    mime_type: str = "text/plain"
+    mime_type: str = ""
+    """Empty: what goes with the type of the result."""
     version: Callable[..., object] | str | None = None
     """Says which version the resource has, or names the method that does."""
     asks: tuple[str, ...] = ()
     """Keys of the questions it may ask; each can be answered beforehand in the argument `answers`."""
+    questions: Mapping[str, DeclaredQuestion] = field(default_factory=dict)
+    """Those of them that were declared as questions, by key."""
     unlisted_asks: tuple[str, ...] = ()
     """Those of them that its schema does not name."""
     asked_as: tuple[str, ...] = ()
@@ -107,48 +150,47 @@ class Declaration:
         return self.effect is Effect.CHANGE
 
 
-def tool(
-    effect: Effect,
-    *,
-    idempotent: bool | None = None,
-    open_world: bool = False,
-    long_running: bool = False,
-    structured: bool = False,
-    profiles: tuple[str, ...] | None = None,
-) -> Decorator:
+def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
     """Declare a function or method as a tool.
 
-    `idempotent` defaults to True for what only reads. `profiles` defaults to `read`, `dev` and `ci` for what only
-    reads and to `dev` and `ci` for the rest; an empty one hides the tool from automation.
+    Raises:
+        BadSetting: the first argument is no `Effect`, or a hint has no such name.
     """
-    if profiles is None:
-        profiles = READING if effect is Effect.READ else CHANGING
+    if not isinstance(effect, Effect):
+        raise BadSetting(f"a tool says what it does to the world: write tool(Effect.READ), not tool({effect!r:.60})")
+    unknown = sorted(hints.keys() - Hints.__annotations__.keys())
+    if unknown:
+        known = ", ".join(Hints.__annotations__)
+        raise BadSetting(f"tool(...): {', '.join(unknown)}: no such hint; there are {known}. {_EFFECTS}")
     return _amend(
+        "tool",
         Surface.TOOL,
         effect=effect,
-        idempotent=effect is Effect.READ if idempotent is None else idempotent,
-        open_world=open_world,
-        long_running=long_running,
-        structured=structured,
-        profiles=frozenset(profiles),
+        idempotent=hints.get("idempotent", effect is Effect.READ),
+        open_world=hints.get("open_world", False),
+        long_running=hints.get("long_running", False),
+        structured=hints.get("structured"),
+        profiles=frozenset(hints.get("profiles", READING if effect is Effect.READ else CHANGING)),
+        **_titled(hints.get("title", "")),
     )
 
 
 def resource(
-    uri: str, *, mime_type: str = "text/plain", version: Callable[..., object] | str | None = None
+    uri: str, *, title: str = "", mime_type: str = "", version: Callable[..., object] | str | None = None
 ) -> Decorator:
     """Declare a function as a resource, alone or beside `tool`. It only reads.
 
-    `uri` is an address, or a template each of whose variables is a parameter: `config://{name}{?section}`. `version`
-    is a plain function of the same arguments, or the name of a method beside this one: while somebody is subscribed it
-    is called each second, and what it gives is compared. Others tell of a change by `Registry.announce`.
+    `uri` is an address, or a template each of whose variables is a parameter: `config://{name}{?section}`. `mime_type`
+    is by default text/plain for text and application/json for what is structured. `version` is a plain function of the
+    same arguments, or the name of a method beside this one: while somebody is subscribed it is called each second, and
+    what it gives is compared. Others tell of a change by `Registry.announce`.
     """
-    return _amend(Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version)
+    return _amend("resource", Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version, **_titled(title))
 
 
-def prompt() -> Decorator:
+def prompt(*, title: str = "") -> Decorator:
     """Declare a function as a prompt: its arguments are the parameters, its result the text or messages."""
-    return _amend(Surface.PROMPT)
+    return _amend("prompt", Surface.PROMPT, **_titled(title))
 
 
 def at(*route: str) -> Decorator:
@@ -156,35 +198,28 @@ def at(*route: str) -> Decorator:
 
     A word `{name}` takes the value of that parameter on a command line; names of tools leave it out.
     """
-    return _amend(route=route)
+    return _amend("at", route=route)
 
 
 def details(text: str) -> Decorator:
     """Say more to agents and in the reference than the docstring does."""
-    return _amend(details=text)
+    return _amend("details", details=text)
 
 
 def metadata(values: Mapping[str, Any]) -> Decorator:
     """Send these values as `_meta` wherever the command is listed."""
-    return _amend(metadata=dict(values))
+    return _amend("metadata", metadata=dict(values))
 
 
-def asks(*keys: str, is_listed: bool = True) -> Decorator:
-    """Name the questions that the command may ask (`coretools.asking`).
+def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorator:
+    """Name the questions that the command may ask (`coretools.asking`): each as itself, or by its key.
 
-    The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then.
+    The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then. What an
+    answer looks like is in the schema for those that are given as themselves.
     """
-    return _amend(asks=keys, unlisted_asks=() if is_listed else keys)
-
-
-def at_once(found: Callable[..., object] | str) -> Decorator:
-    """Say what may give the result of a plain function without waiting, for what is called often and is quick.
-
-    `found` is a plain function of the same arguments, or the name of a method beside this one. It is called first, on
-    the event loop, and gives the result, or None where it would have to wait for anything; then the function itself is
-    called, in a worker thread.
-    """
-    return _amend(at_once=found)
+    known = {question.key: question for question in questions if not isinstance(question, str)}
+    keys = tuple(question if isinstance(question, str) else question.key for question in questions)
+    return _amend("asks", asks=keys, questions=known, unlisted_asks=() if is_listed else keys)
 
 
 def asked_as(*tools: str) -> Decorator:
@@ -192,22 +227,31 @@ def asked_as(*tools: str) -> Decorator:
 
     A question that he wants before one of them, and that he leaves one out.
     """
-    return _amend(asked_as=tools)
+    return _amend("asked_as", asked_as=tools)
 
 
 def raw_schema(schema: Mapping[str, Any]) -> Decorator:
     """Publish this JSON Schema (2020-12) as it stands. The function takes the checked arguments as one mapping."""
-    return _amend(input_schema=dict(schema))
+    return _amend("raw_schema", input_schema=dict(schema))
+
+
+def nonblocking(function: Function) -> Function:
+    """Try a plain function on the event loop first: for what is called often and is quick.
+
+    Where it would have to wait for anything it calls `coretools.blocking.require_thread()` before that; then it is
+    called again, in a worker thread.
+    """
+    return _amend("nonblocking", nonblocking=True)(function)
 
 
 def automation_hidden(function: Function) -> Function:
     """Keep the command from agents: it is for the command line and the REPL."""
-    return _amend(is_automation_hidden=True)(function)
+    return _amend("automation_hidden", is_automation_hidden=True)(function)
 
 
 def hidden(function: Function) -> Function:
     """Keep the command out of every list and help."""
-    return _amend(is_hidden=True)(function)
+    return _amend("hidden", is_hidden=True)(function)
 
 
 def declaration_of(function: object) -> Declaration | None:
@@ -216,10 +260,33 @@ def declaration_of(function: object) -> Declaration | None:
     return found if isinstance(found, Declaration) and found.surfaces else None
 
 
-def _amend(*surfaces: Surface, **said: Any) -> Decorator:
+def source_of(function: Callable[..., Any]) -> str:
+    """Where a function stands, for messages."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or '?'}.{name}"
+
+
+def note_registered(function: Callable[..., Any]) -> None:
+    """Say that a registry has the function: what is declared of it later would be lost."""
+    plain = getattr(function, "__func__", function)
+    setattr(plain, _REGISTERED, plain)
+
+
+def _titled(title: str) -> dict[str, str]:
+    """The title, where one is given: a command that is tool and resource may say it with either."""
+    return {"title": title} if title else {}
+
+
+def _amend(by: str, *surfaces: Surface, **said: Any) -> Decorator:
     def declared(function: Function) -> Function:
         before = getattr(function, _ATTRIBUTE, None) or Declaration()
-        setattr(function, _ATTRIBUTE, replace(before, surfaces=before.surfaces | frozenset(surfaces), **said))
+        amended = replace(before, surfaces=before.surfaces | frozenset(surfaces), **said)
+        if amended != before and getattr(function, _REGISTERED, None) is function:
+            raise BadSetting(
+                f"{source_of(function)}: @{by} comes after the registry has the command, and would change nothing; "
+                f"write @{by} below @registry.tool or @registry.add"
+            )
+        setattr(function, _ATTRIBUTE, amended)
         return function
 
     return declared

@@ -4,7 +4,9 @@ Here, and only here, an exception that we did not foresee is caught: it is logge
 and the caller gets the id. Knows nothing of any protocol.
 """
 
+import contextlib
 import functools
+import inspect
 import itertools
 import logging
 import secrets
@@ -17,12 +19,14 @@ import anyio
 import anyio.to_thread
 
 from coretools.author import acting
+from coretools.blocking import WouldBlock, attempted
 from coretools.call import Call, check_cancelled, confirmed
 from coretools.completion import completions
 from coretools.confirmation import before_call
 from coretools.content import Content, Embedded, Message, Text, text_of
 from coretools.errors import CoreError, InputNeeded
 from coretools.memory_services import MemoryServices
+from coretools.output import json_text
 from coretools.registry import Command
 from coretools.result import Result
 from coretools.services import Services
@@ -31,6 +35,9 @@ NO_DEFAULTS: Mapping[str, Any] = {}
 
 _PREFIX = secrets.token_hex(4)
 _NUMBERS = itertools.count()
+
+OCTETS = "application/octet-stream"
+"""Type of bytes of which nothing is said."""
 
 logger = logging.getLogger(__name__)
 
@@ -123,18 +130,19 @@ class Dispatcher:
         return outcome
 
     async def _outcome(self, command: Command, call: Call, call_id: str, run: Awaitable[object]) -> Outcome:
+        what = "failed inside the server"
         try:
             with acting(call.author):
-                return _shaped(command, await run)
+                result = await run
+                what = "ran, but its result is not what it is declared to return and can't be sent"
+                return _shaped(command, result)
         except CoreError as error:
             return _failed(error)
         except Exception as error:
             foreseen = _foreseen(error)
             if foreseen is None:
-                logger.exception("call %s: %s failed inside", call_id, command.name)
-                foreseen = InternalFailure(
-                    f"{command.name} failed inside the server; its log has the reason (call {call_id})"
-                )
+                logger.exception("call %s: %s %s", call_id, command.name, what)
+                foreseen = InternalFailure(f"{command.name} {what}; the server's log has the reason (call {call_id})")
             return _failed(foreseen)
 
     async def complete(self, command: Command, parameter: str, text: str, given: Mapping[str, str]) -> list[str]:
@@ -161,11 +169,14 @@ class Dispatcher:
             arguments[name] = call if kind is Call else self._services
         if command.is_async:
             return await command.function(**arguments)
-        if command.at_once is not None and (result := command.at_once(**arguments)) is not None:
-            return result
+        if command.declaration.nonblocking:
+            with contextlib.suppress(WouldBlock):
+                return attempted(command.function, arguments)
         work = functools.partial(command.function, **arguments)
         # Not abandoned on cancel: the thread sees it through check_cancelled() and leaves nothing half done.
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        result = await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        # A plain wrapper around an async function gives its coroutine.
+        return await result if inspect.iscoroutine(result) else result
 
 
 def _seen(look: Callable[[], object]) -> object:
@@ -197,26 +208,38 @@ def _foreseen(error: Exception) -> CoreError | None:
 
 
 def _shaped(command: Command, result: object) -> Outcome:
+    output = command.output
+    if output.kind == "content":
+        return _of_parts(command, result)
+    value = output.value(result) if output.kind == "json" or output.is_structured else None
+    data = output.data(value) if output.is_structured else None
     if isinstance(result, Result):
-        data = result.model_dump(mode="json") if command.declaration.structured else None
         return Outcome(text=result.text(), data=data, facts=result.facts(), failed=result.failed)
-    if isinstance(result, str):
-        return Outcome(text=result)
-    if isinstance(result, bytes):
-        result = Embedded(uri="", content=result, mime_type=command.declaration.mime_type)
+    if output.kind == "json":
+        return Outcome(text=json_text(value), data=data)
     return _of_parts(command, result)
 
 
 def _of_parts(command: Command, result: object) -> Outcome:
-    parts = tuple(result) if isinstance(result, list | tuple) else (result,)
+    parts = _parts(result, command.declaration.mime_type or OCTETS)
+    if not parts:
+        return Outcome(text="")
     if _are(parts, Message):
         return Outcome(text=text_of([message.content for message in parts]), messages=parts)
-    if _are(parts, Text):
-        return Outcome(text=text_of(parts))
     if _are(parts, Content):
-        return Outcome(text=text_of(parts), content=parts)
-    raise TypeError(f"{command.source} returned {type(result).__name__}; a tool returns a Result, text or content")
+        return Outcome(text=text_of(parts), content=() if _are(parts, Text) else parts)
+    raise TypeError(f"{command.source} returned {type(result).__name__}, no {command.output.shown}")
+
+
+def _parts(result: object, mime_type: str) -> tuple[Any, ...]:
+    if isinstance(result, list | tuple):
+        return tuple(result)
+    if result is None:
+        return ()
+    if isinstance(result, bytes):
+        return (Embedded(uri="", content=result, mime_type=mime_type),)
+    return (Text(result) if isinstance(result, str) else result,)
 
 
 def _are(parts: tuple[Any, ...], kind: Any) -> bool:
-    return bool(parts) and all(isinstance(part, kind) for part in parts)
+    return all(isinstance(part, kind) for part in parts)

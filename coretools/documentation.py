@@ -132,13 +132,13 @@ def page_of(command: Command) -> CommandPage:
         hints=_hints(declared),
         surfaces=tuple(surface.value for surface in Surface if command.is_a(surface)),
         uri=declared.uri,
-        mime_type=declared.mime_type if declared.uri else "",
+        mime_type=command.mime_type if declared.uri else "",
         parameters=_parameters(command),
         asks=declared.asks,
         profiles=tuple(sorted(declared.profiles)),
         for_agents=declared.for_agents,
         is_hidden=declared.is_hidden,
-        is_structured=declared.structured,
+        is_structured=command.output.is_structured,
         metadata=declared.metadata,
     )
 

@@ -8,6 +8,21 @@ sysexits.h where one fits.
 from collections.abc import Mapping
 from typing import ClassVar
 
+AUTHOR_FAULTS = (
+    ImportError,
+    SyntaxError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What somebody else's code raises when it is wrong: a module that is imported, an annotation, a type's schema."""
+
 
 class CoreError(Exception):
     """What coretools foresees. `facts` are shown to programs beside the sentence and must be JSON values."""

@@ -16,12 +16,14 @@ def join(target: Registry, sources: Sequence[Registry]) -> Registry:
     What a source adds later and can't be had (a name that is taken) is said in the log; the rest goes on.
 
     Raises:
-        BadSetting: two commands have one name; says both sources.
+        BadSetting: two commands have one name, or what came from a source can't be served; says the sources.
     """
+    own = tuple(target)
     # A registry may be changed in any thread, and whoever is told of a change may make another.
     lock = threading.RLock()
     for source in sources:
         _join(target, source, lock)
+    target.prove(but=own)
     return target
 
 

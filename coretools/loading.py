@@ -11,27 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from coretools.errors import BadSetting
+from coretools.errors import AUTHOR_FAULTS, BadSetting
 from coretools.standard_streams import put_aside
 
 if TYPE_CHECKING:  # pydantic, which `coretools --help` should not cost
     from coretools.registry import Registry
-
-_BROKEN = (
-    ImportError,
-    SyntaxError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SystemExit,
-    TypeError,
-    ValueError,
-)
-"""What a module that is wrong raises when it is imported."""
 
 
 def load(text: str) -> "Registry":
@@ -47,17 +31,25 @@ def load(text: str) -> "Registry":
         raise BadSetting(f"--with {text}: write MODULE:NAME or FILE.py:NAME, such as mytools.server:registry")
     try:
         module = _module(place)
-    except _BROKEN as error:
+    except (*AUTHOR_FAULTS, SystemExit) as error:
         why = f"{place} can't be imported: {type(error).__name__}: {error}{_hint(error, place, name)}"
         raise BadSetting(f"--with {text}: {why}") from error
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if isinstance(found, Registry):
-        return found
+        return _proved(found, text)
     there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
     what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}, not a coretools Registry"
     raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(there) or 'none'}")
+
+
+def _proved(found: "Registry", text: str) -> "Registry":
+    try:
+        found.prove()
+    except BadSetting as error:
+        raise BadSetting(f"--with {text}: {error}") from error
+    return found
 
 
 def _module(place: str) -> ModuleType:

@@ -7,23 +7,32 @@ are built on first use: a server that is only started pays for none.
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from typing import Any, get_type_hints
+from typing import Any, Unpack
 
-from pydantic.errors import PydanticUserError
-
-from coretools import address
 from coretools.call import Call
+from coretools.command_checks import check_function, prove
 from coretools.confirmation import CONFIRM
-from coretools.declare import Declaration, Decorator, Effect, Function, Surface, declaration_of, tool
+from coretools.declare import (
+    Declaration,
+    Decorator,
+    Effect,
+    Function,
+    Hints,
+    Surface,
+    declaration_of,
+    note_registered,
+    source_of,
+    tool,
+)
 from coretools.errors import BadSetting
 from coretools.operator_policy import ToolPolicy
-from coretools.result import Result
-from coretools.route import SEPARATORS, Context, below, checked, flattened, parameters
-from coretools.schema import Arguments, output_schema, parameters_of
+from coretools.output import Output
+from coretools.route import SEPARATORS, Context, below, checked, flattened
+from coretools.schema import Arguments
 
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
 """Names of the protocol (SEP-986), in lower case. With the separator `_` they are what every client takes."""
@@ -49,7 +58,7 @@ class Command:
     @property
     def source(self) -> str:
         """Where the function stands, for messages."""
-        return f"{self.function.__module__}.{self.function.__qualname__}"
+        return source_of(self.function)
 
     @property
     def summary(self) -> str:
@@ -76,6 +85,7 @@ class Command:
             self.function,
             asks=declared.asks,
             unlisted=declared.unlisted_asks,
+            questions=declared.questions,
             raw=declared.input_schema,
         )
 
@@ -87,14 +97,20 @@ class Command:
         return not (self.is_async or has_call or declared.asks or declared.asks_first)
 
     @cached_property
+    def output(self) -> Output:
+        """What its function returns."""
+        return Output(self.function, structured=self.declaration.structured)
+
+    @property
     def output_schema(self) -> dict[str, Any] | None:
         """Schema of the structured result, or None when the result goes out as text."""
-        if not self.declaration.structured:
-            return None
-        returned = get_type_hints(self.function)["return"]
-        if not (isinstance(returned, type) and issubclass(returned, Result)):
-            raise BadSetting(f"{self.source}: a structured tool returns a Result, not {returned}")
-        return output_schema(returned)
+        return self.output.schema
+
+    @property
+    def mime_type(self) -> str:
+        """Of what it gives as a resource."""
+        is_json = not self.declaration.mime_type and self.output.is_json
+        return self.declaration.mime_type or ("application/json" if is_json else "text/plain")
 
     def version_of(self, given: Mapping[str, Any]) -> Callable[[], object] | None:
         """What says the version of this resource with these arguments; None when nothing does.
@@ -105,11 +121,6 @@ class Command:
         version = self._beside(self.declaration.version)
         return None if version is None else partial(version, **self.arguments.accept(given))
 
-    @cached_property
-    def at_once(self) -> Callable[..., Any] | None:
-        """What gives the result on the event loop, where that takes no waiting, and None elsewhere."""
-        return self._beside(self.declaration.at_once)
-
     def _beside(self, declared: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
         """A function that stands in the declaration, or the method that it names."""
         if isinstance(declared, str):
@@ -118,17 +129,12 @@ class Command:
         return declared
 
     def prove(self) -> None:
-        """Build its schemas, as the first list of it would.
+        """Build everything that a list of it, a call and its result need.
 
         Raises:
-            BadSetting: its signature gives none.
+            BadSetting: what can't be served, with its source.
         """
-        try:
-            self.arguments.schema()
-            _ = self.output_schema
-        except (PydanticUserError, NameError, TypeError) as error:
-            said = str(error).partition("\n")[0]
-            raise BadSetting(f"{self.source}: its signature gives no schema: {said}") from error
+        prove(self.source, self.description, self.declaration, lambda: (self.arguments, self.output))
 
     def is_a(self, surface: Surface) -> bool:
         """Whether its declaration asks for the surface."""
@@ -173,19 +179,24 @@ class Registry:
         """Every context that was described."""
         return tuple(self._contexts.values())
 
-    def tool(self, effect: Effect, *, tool_set: str = "", context: Sequence[str] = ()) -> Decorator:
-        """Declare a function as a tool (`coretools.declare.tool`) and add it."""
+    def tool(
+        self, effect: Effect, *, tool_set: str = "", context: Sequence[str] = (), **hints: Unpack[Hints]
+    ) -> Decorator:
+        """Declare a function as a tool (`coretools.declare.tool`) and add it. Stands above every other decorator."""
+        declared = tool(effect, **hints)
 
         def added(function: Function) -> Function:
-            self.add(tool(effect)(function), tool_set, context=context)
-            return function
+            return self.add(declared(function), tool_set, context=context)
 
         return added
 
     def add(
-        self, function: Callable[..., Any], tool_set: str = "", *, context: Sequence[str] = (), overrides: bool = False
-    ) -> Command:
+        self, function: Function, tool_set: str = "", *, context: Sequence[str] = (), overrides: bool = False
+    ) -> Function:
         """Add one declared function; the same one again changes nothing. `overrides` is for a prompt only.
+
+        Returns:
+            The function, so that `@registry.add` may stand above it.
 
         Raises:
             BadSetting: not declared, a name that clients refuse, no docstring, or a name that is taken.
@@ -194,12 +205,35 @@ class Registry:
         key = key_of(command)
         with self._lock:
             self._refuse_another(key, command)
+            note_registered(function)
             if key in self._commands:
-                return self._commands[key]
+                return function
             self._commands[key] = command
             self.version += 1
         self._tell()
-        return command
+        return function
+
+    def command_of(self, function: Callable[..., Any]) -> Command:
+        """The command of a function that was added.
+
+        Raises:
+            KeyError: it was not.
+        """
+        for command in self:
+            if command.function == function:
+                return command
+        raise KeyError(source_of(function))
+
+    def prove(self, *, but: Collection[Command] = ()) -> None:
+        """Build what every command needs to be listed and called, other than those that are known to have it.
+
+        Raises:
+            BadSetting: the first that can't be served, with its source.
+        """
+        known = set(map(id, but))
+        for command in self:
+            if id(command) not in known:
+                command.prove()
 
     def add_set(self, tool_set: str, holder: object, *, context: Sequence[str] = ()) -> None:
         """Add every declared method of an object, in the order in which its class defines them."""
@@ -327,11 +361,11 @@ class Group:
         """A context within this one."""
         return self._registry.context(*self._words, *words, summary=summary, details=details)
 
-    def tool(self, effect: Effect) -> Decorator:
+    def tool(self, effect: Effect, **hints: Unpack[Hints]) -> Decorator:
         """Declare a function as a tool and add it here."""
-        return self._registry.tool(effect, tool_set=self._words[0], context=self._words)
+        return self._registry.tool(effect, tool_set=self._words[0], context=self._words, **hints)
 
-    def add(self, function: Callable[..., Any]) -> Command:
+    def add(self, function: Function) -> Function:
         """Add one declared function here."""
         return self._registry.add(function, self._words[0], context=self._words)
 
@@ -354,36 +388,6 @@ def _check(command: Command) -> None:
         raise BadSetting(f"{command.source}: {command.name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
     if not command.description:
         raise BadSetting(f"{command.source}: a command needs a docstring, it is what the model reads")
-    _check_at_once(command)
     if command.overrides and not command.is_a(Surface.PROMPT):
         raise BadSetting(f"{command.source}: only a prompt overrides another")
-    _check_parameters(command)
-
-
-def _check_at_once(command: Command) -> None:
-    found = command.declaration.at_once
-    if isinstance(found, str):
-        found = getattr(getattr(command.function, "__self__", None), found, None)
-        if found is None:
-            raise BadSetting(f"{command.source}: at_once names {command.declaration.at_once!r}, no method beside it")
-    if found is not None and (command.is_async or inspect.iscoroutinefunction(found)):
-        raise BadSetting(f"{command.source}: at_once is a plain function, beside one that runs in a worker thread")
-
-
-def _check_parameters(command: Command) -> None:
-    """The signature is read for those that need it only: a start waits for all of this."""
-    in_route = parameters(command.route)
-    if not (in_route or command.is_a(Surface.RESOURCE)):
-        return
-    known, required = parameters_of(command.function)
-    unknown = [name for name in in_route if name not in known]
-    if unknown:
-        raise BadSetting(f"{command.source}: the route has a word that is no parameter: {', '.join(unknown)}")
-    if command.is_a(Surface.RESOURCE):
-        if not command.declaration.read_only:
-            raise BadSetting(f"{command.source}: a resource only reads; declare it with Effect.READ")
-        uri = command.declaration.uri
-        address.check_template(uri, required=required, known=known, source=command.source)
-        version = command.declaration.version
-        if isinstance(version, str) and not hasattr(getattr(command.function, "__self__", None), version):
-            raise BadSetting(f"{command.source}: its version is {version!r}, which is no method beside it")
+    check_function(command.function, command.declaration, command.route)

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Result(BaseModel):
-    """Base of every tool result. Subclasses are frozen and say themselves through `text`."""
+    """Base of every tool result. Subclasses are frozen and say themselves through `text`; without it as JSON."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     def text(self) -> str:
-        """The result for a reader, without decoration."""
-        raise NotImplementedError
+        """The result for a reader, without decoration: its fields as JSON, unless a subclass knows better."""
+        return self.model_dump_json()
 
     @property
     def failed(self) -> bool:

@@ -10,13 +10,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from coretools import raw_schema
+from coretools.annotations import first_sentence, hints_of, place_of, shown
 from coretools.call import Call
-from coretools.errors import BadSetting, InvalidArguments
+from coretools.compact_schema import compact
+from coretools.declare import DeclaredQuestion, source_of
+from coretools.errors import AUTHOR_FAULTS, BadSetting, InvalidArguments
 from coretools.native import is_native
 from coretools.services import Services
 
@@ -27,6 +30,16 @@ _SCALARS = ("string", "integer", "number", "boolean")
 
 _INJECTED = (Call, Services)
 """Types of parameters that no caller gives."""
+
+ANY_ANSWER = MappingProxyType({"type": ["string", "boolean", "array", "object"]})
+"""Shape of an answer to a question of which only the key was declared: all that a question takes."""
+
+_UNNAMED = {
+    inspect.Parameter.VAR_POSITIONAL: "*{}",
+    inspect.Parameter.VAR_KEYWORD: "**{}",
+    inspect.Parameter.POSITIONAL_ONLY: "{}, /",
+}
+"""Parameters that can't be given by one name each."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -105,14 +118,18 @@ class Arguments:
         *,
         asks: Sequence[str] = (),
         unlisted: Sequence[str] = (),
+        questions: Mapping[str, DeclaredQuestion] = MappingProxyType({}),
         raw: Mapping[str, Any] | None = None,
     ) -> None:
         self._name = name
+        self._source = source_of(function)
         self._asks = asks
-        self._listed = [key for key in asks if key not in unlisted]
+        self._questions = questions
+        self.answer_keys = tuple(key for key in asks if key not in unlisted)
+        """Questions whose answers the schema has."""
         self._raw = raw
         self._schema: dict[str, Any] | None = None
-        hints = get_type_hints(function, include_extras=True)
+        hints = hints_of(function)
         self.injected: dict[str, type] = {}
         parameters: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
@@ -125,25 +142,72 @@ class Arguments:
         self.names: tuple[str, ...] = tuple(parameters)
         self.required: tuple[str, ...] = tuple(name for name, (_, default) in parameters.items() if default is ...)
         if ANSWERS in parameters and asks:
-            raise BadSetting(f"{name}: {ANSWERS!r} is taken by the answers to its questions; rename the parameter")
+            raise BadSetting(
+                f"{self._source}: {ANSWERS!r} is taken by the answers to its questions; rename the parameter"
+            )
         self._is_native = all(is_native(hint) for hint, _ in parameters.values())
-        self._model: type[BaseModel] = create_model(f"{name}_arguments", __config__=_STRICT, **parameters)
+        self._model = self._modelled(parameters)
+
+    def _modelled(self, parameters: Mapping[str, Any]) -> type[BaseModel]:
+        """The model of the parameters.
+
+        Raises:
+            BadSetting: pydantic makes none of them; says of which.
+        """
+        try:
+            model: type[BaseModel] = create_model(f"{self._name}_arguments", __config__=_STRICT, **parameters)
+        except AUTHOR_FAULTS as error:
+            raise self._faulty(parameters, error) from error
+        lost = [name for name in parameters if name not in model.model_fields]
+        if lost:
+            raise BadSetting(
+                f"{self._source}: {place_of(lost[0])} has a name that can't be served; begin it with a letter"
+            )
+        return model
+
+    def _faulty(self, parameters: Mapping[str, Any], error: BaseException) -> BadSetting:
+        """The refusal of the first parameter that has no schema by itself."""
+        for name, parameter in parameters.items():
+            try:
+                create_model("one", __config__=_STRICT, **{name: parameter}).model_json_schema()
+            except AUTHOR_FAULTS as one:
+                where, reason = f"{place_of(name)} ({shown(parameter[0])})", first_sentence(one)
+                break
+        else:
+            where, reason = "its signature", first_sentence(error)
+        return BadSetting(
+            f"{self._source}: {where} gives no JSON schema: {reason}. Take text, numbers, booleans, lists, dicts, "
+            "dataclasses or pydantic models, or Call and Services without more"
+        )
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model. Not to be changed."""
+        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model. Not to be changed.
+
+        Raises:
+            BadSetting: a parameter has none; says which.
+        """
         if self._schema is None:
             self._schema = self._built() if self._raw is None else dict(self._raw)
         return self._schema
 
     def _built(self) -> dict[str, Any]:
-        schema = compact(self._model.model_json_schema())
-        if self._listed:
+        try:
+            schema = compact(self._model.model_json_schema())
+            answers = {key: self._answer(key) for key in self.answer_keys}
+        except AUTHOR_FAULTS as error:
+            fields = self._model.model_fields
+            raise self._faulty({name: (one.annotation, one) for name, one in fields.items()}, error) from error
+        if answers:
             schema["properties"][ANSWERS] = {
                 "type": "object",
                 "description": "Answers given beforehand to what it may ask",
-                "properties": {key: {} for key in self._listed},
+                "properties": answers,
             }
         return schema
+
+    def _answer(self, key: str) -> dict[str, Any]:
+        question = self._questions.get(key)
+        return dict(ANY_ANSWER) if question is None else compact(question.answer_schema())
 
     @property
     def is_addressable(self) -> bool:
@@ -155,10 +219,13 @@ class Arguments:
         """Arguments that were written as text (an address, the arguments of a prompt), as JSON has them.
 
         Text stays text; a number, true or false is read where the schema says so. What does not fit stays as it is,
-        and `accept` refuses it.
+        and `accept` refuses it. Answers given beforehand are a JSON object.
         """
         properties = self.schema().get("properties", {})
-        return {name: _read(value, properties.get(name, {})) for name, value in given.items()}
+        read = {name: _read(value, properties.get(name, {})) for name, value in given.items()}
+        if self._asks and isinstance(read.get(ANSWERS), str):
+            read[ANSWERS] = _parsed_object(read[ANSWERS])
+        return read
 
     def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of the function, and the answers given beforehand.
@@ -257,10 +324,29 @@ def _meant(name: str, names: Sequence[str]) -> str:
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the parameters that a caller gives, and of those that he must give; without building a model."""
-    hints = get_type_hints(function)
+    """Names of the parameters that a caller gives, and of those that he must give; without building a model.
+
+    Raises:
+        BadSetting: an annotation can't be resolved.
+    """
+    hints = hints_of(function)
     given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) not in _INJECTED]
     return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
+
+
+def require_named(function: Callable[..., Any]) -> None:
+    """Refuse parameters that can't be given by name: a call gives each argument by its own.
+
+    Raises:
+        BadSetting: says which.
+    """
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in _UNNAMED:
+            written = _UNNAMED[parameter.kind].format(parameter.name)
+            raise BadSetting(
+                f"{source_of(function)}: parameter {written} can't be given by name; name each parameter, "
+                "or take one list or dict"
+            )
 
 
 def _read(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
@@ -276,101 +362,18 @@ def _read(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
     return value
 
 
+def _parsed_object(text: str) -> Any:
+    with suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        return found if isinstance(found, dict) else text
+    return text
+
+
 def _json(name: str, given: Mapping[str, Any]) -> str:
     try:
         return json.dumps(given)
     except (TypeError, ValueError) as error:
         raise InvalidArguments(f"{name}: the arguments are no JSON: {error}") from None
-
-
-def output_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """JSON Schema (2020-12) of a structured result: the shape of what comes, not a check of it.
-
-    Fields are always all there and no other ever is, so neither is said: half the bytes of a schema went into that.
-    """
-    schema = compact(TypeAdapter(model).json_schema(mode="serialization"))
-    _drop(schema, ("required", "additionalProperties"))
-    return schema
-
-
-def compact(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without the words that say nothing to a model: half the size of a tool list.
-
-    Titles, descriptions of whole models, null arms (an optional argument is left out; null is accepted all the same),
-    lower bounds of 0 and 1, defaults that go without saying (null, false, 0, "", [], and "." for a path), and that no
-    other name is taken. Models are written where they are used, not by reference. What is left out of the schema is
-    checked all the same.
-
-    Raises:
-        BadSetting: a model that holds itself, which can't be written out.
-    """
-    whole: dict[str, Any] = _shortened(_inlined(schema, schema.get("$defs", {})))
-    whole.pop("$defs", None)
-    return whole
-
-
-def _inlined(node: Any, models: dict[str, Any]) -> Any:
-    if isinstance(node, list):
-        return [_inlined(item, models) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        name = node["$ref"].removeprefix("#/$defs/")
-        if name not in models:
-            raise BadSetting(f"{name}: a model that holds itself can't be an argument or a result")
-        others = {other: model for other, model in models.items() if other != name}
-        return {**_inlined(models[name], others), **{key: value for key, value in node.items() if key != "$ref"}}
-    return {key: value if key == "$defs" else _inlined(value, models) for key, value in node.items()}
-
-
-def _shortened(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_shortened(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    node = _without_null_arm(node)
-    return {key: _shortened_value(key, value) for key, value in node.items() if not _says_nothing(key, value, node)}
-
-
-def _shortened_value(key: str, value: Any) -> Any:
-    # Below it the keys are names of arguments, not words of JSON Schema.
-    if key == "properties":
-        return {name: _shortened(item) for name, item in value.items()}
-    return _shortened(value)
-
-
-def _says_nothing(key: str, value: Any, node: dict[str, Any]) -> bool:
-    if key == "title":
-        return isinstance(value, str)
-    if key == "default":
-        return not value or value == "."
-    if key in ("minimum", "minItems"):
-        return value in (0, 1)
-    if key == "additionalProperties":
-        return value is False
-    return key == "description" and "properties" in node
-
-
-def _without_null_arm(node: dict[str, Any]) -> dict[str, Any]:
-    arms = node.get("anyOf", ())
-    others = [arm for arm in arms if arm != {"type": "null"}]
-    if len(arms) != 2 or len(others) != 1:
-        return node
-    return {**others[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-
-
-def _drop(node: Any, words: tuple[str, ...]) -> None:
-    """Take words out of a schema, except where they are the names of fields."""
-    if isinstance(node, list):
-        for item in node:
-            _drop(item, words)
-    if isinstance(node, dict):
-        for word in words:
-            if not isinstance(node.get(word), dict) or word == "required":
-                node.pop(word, None)
-        for key, value in node.items():
-            for inner in value.values() if key == "properties" else (value,):
-                _drop(inner, words)
 
 
 def _shown(value: object) -> str:

@@ -59,7 +59,8 @@ async def plan(trip: Trip, context: AgentContext) -> str:
 
 
 def command_of(function: Any) -> Command:
-    return Registry().add(function)
+    registry = Registry()
+    return registry.command_of(registry.add(function))
 
 
 async def run(function: Any, given: dict[str, Any]) -> Outcome:

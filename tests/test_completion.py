@@ -78,7 +78,8 @@ class Travel:
 
 
 def command_of(function: Any) -> Command:
-    return Registry().add(function)
+    registry = Registry()
+    return registry.command_of(registry.add(function))
 
 
 @pytest.fixture

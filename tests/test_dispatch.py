@@ -6,8 +6,9 @@ import threading
 import anyio
 import pytest
 
+from coretools.blocking import require_thread
 from coretools.call import SilentCall, check_cancelled
-from coretools.declare import Effect, at_once, tool
+from coretools.declare import Effect, nonblocking, tool
 from coretools.dispatch import Dispatcher, Outcome
 from coretools.errors import BadSetting, InputNeeded, NotFound
 from coretools.offer import Selection, offered
@@ -98,7 +99,7 @@ async def test_a_thing_that_failed_is_a_result_and_no_error() -> None:
 
 async def test_text_is_a_result_too() -> None:
     """declarations-5: a tool may return plain text."""
-    assert await run("say_text") == Outcome(text="said")
+    assert await run("say_text") == Outcome(text="said", data={"result": "said"})
 
 
 async def test_a_foreseen_error_keeps_its_kind_sentence_and_facts() -> None:
@@ -136,7 +137,7 @@ async def test_a_tool_that_returns_something_else_is_a_bug(caplog: pytest.LogCap
     outcome = await run("wrong_return")
     assert outcome.error is not None
     assert outcome.error.kind == "internal"
-    assert "wrong_return returned int" in caplog.text
+    assert "returned int, no str" in caplog.text
 
 
 async def test_wrong_arguments_are_an_error_of_the_call() -> None:
@@ -166,70 +167,45 @@ def test_check_cancelled_is_silent_outside_a_worker_thread() -> None:
     assert check_cancelled() is None  # type: ignore[func-returns-value]  # that it returns is what is tested
 
 
-class AtOnce:
-    """A tool that knows some results without waiting, and where each of its functions ran."""
+class Nonblocking:
+    """A tool that knows some results without waiting, and where it ran."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, bool]] = []
 
-    @at_once("double_at_once")
-    @tool(Effect.READ)
+    @nonblocking
+    @tool(Effect.READ, structured=False)
     def double(self, number: int) -> str:
         """Double."""
-        self._note("double")
-        return f"{2 * number} in a thread"
-
-    def double_at_once(self, number: int) -> str | None:
-        self._note("at once")
+        self._note("began")
         if number < 0:
             raise NotFound("x: not found", path="x")
-        return "2 at once" if number == 1 else None
+        if number > 1:
+            require_thread()
+            self._note("waited")
+        return str(2 * number)
 
     def _note(self, name: str) -> None:
         self.ran.append((name, threading.current_thread() is threading.main_thread()))
 
 
 async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_thread() -> None:
-    """declarations-13: arguments are checked before, and errors are told as ever."""
-    sample, registry = AtOnce(), Registry()
+    """declarations-13: one function; arguments are checked before, and errors are told as ever."""
+    sample, registry = Nonblocking(), Registry()
     registry.add_set("sample", sample)
     double, dispatcher = offered(registry, Selection(profile="all")).get("double"), Dispatcher(threads=2)
-    assert await dispatcher.dispatch(double, {"number": 1}, SilentCall()) == Outcome(text="2 at once")
-    assert sample.ran == [("at once", True)]
-    assert await dispatcher.dispatch(double, {"number": 2}, SilentCall()) == Outcome(text="4 in a thread")
-    assert sample.ran == [("at once", True), ("at once", True), ("double", False)]
+    assert await dispatcher.dispatch(double, {"number": 1}, SilentCall()) == Outcome(text="2")
+    assert sample.ran == [("began", True)]
+    assert await dispatcher.dispatch(double, {"number": 2}, SilentCall()) == Outcome(text="4")
+    assert sample.ran == [("began", True), ("began", True), ("began", False), ("waited", False)]
     refused = await dispatcher.dispatch(double, {"number": -1}, SilentCall())
     assert refused.facts == {"path": "x"}
     assert (await dispatcher.dispatch(double, {"number": "1"}, SilentCall())).error is not None
-    assert len(sample.ran) == 4
+    assert len(sample.ran) == 5
+    assert sample.double(2) == "4"  # called directly it may wait wherever it is
 
 
-def test_what_is_not_there_can_not_be_had_at_once() -> None:
-    """declarations-13: it is told at start, not at a call."""
-
-    class Holder:
-        @at_once("missing")
-        @tool(Effect.READ)
-        def one(self) -> str:
-            """One."""
-            return "one"
-
-        @at_once("wait")
-        @tool(Effect.READ)
-        def two(self) -> str:
-            """Two."""
-            return "two"
-
-        async def wait(self) -> None:
-            """A coroutine."""
-
-    with pytest.raises(BadSetting, match="'missing', no method"):
-        Registry().add(Holder().one)
-    with pytest.raises(BadSetting, match="plain function"):
-        Registry().add(Holder().two)
-
-
-def test_a_coroutine_can_not_be_had_at_once() -> None:
+def test_a_coroutine_is_on_the_event_loop_already() -> None:
     """declarations-13: it is on the event loop already."""
 
     async def double(number: int) -> str:
@@ -237,4 +213,4 @@ def test_a_coroutine_can_not_be_had_at_once() -> None:
         return str(2 * number)
 
     with pytest.raises(BadSetting, match="plain function"):
-        Registry().add(at_once(str)(tool(Effect.READ)(double)))
+        Registry().add(nonblocking(tool(Effect.READ)(double)))

@@ -176,7 +176,8 @@ async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_i
     """graph-9: the list is the same; the command behind it is the new one."""
     async with served() as one:
         one.registry.remove("first")
-        again = one.registry.add(first)
+        one.registry.add(first)
+        again = one.registry.command_of(first)
         await one.clock.until_asleep()
         one.clock.pass_time()
         one.registry.add(notes)
@@ -227,7 +228,7 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
             await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first"]
         assert one.heard.kinds == []
-        assert "gives no schema" in caplog.text
+        assert "gives no JSON schema" in caplog.text
 
 
 async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:

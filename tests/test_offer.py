@@ -163,7 +163,7 @@ def test_one_declaration_asks_for_several_surfaces() -> None:
 def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
     """graph-2: details and metadata are part of the declaration, whatever the surface."""
     one = made("one", tool(Effect.READ), details("At length."), metadata({"org.example/x": 1}))
-    command = registry_with(one).add(one)
+    command = registry_with(one).command_of(one)
     assert command.summary == "Do it."
     assert "At length." in command.description
     assert command.declaration.metadata == {"org.example/x": 1}
@@ -368,7 +368,7 @@ def test_one_route_is_one_command() -> None:
     """graph-6: refused when it is added; the same function again changes nothing."""
     registry = registry_with(A_TOOL)
     before = registry.version
-    assert registry.add(A_TOOL) is next(iter(registry))
+    assert registry.add(A_TOOL) is A_TOOL
     assert registry.version == before
     with pytest.raises(BadSetting) as caught:
         registry.add(made("a_b", tool(Effect.READ), doc="Another."))
@@ -509,8 +509,9 @@ def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
         return str(value)
 
     takes_odd.__annotations__ = {"value": Odd, "return": str}
-    command = registry_with().add(tool(Effect.READ)(takes_odd))
-    with pytest.raises(BadSetting, match="takes_odd: its signature gives no schema"):
+    registry = registry_with()
+    command = registry.command_of(registry.add(tool(Effect.READ)(takes_odd)))
+    with pytest.raises(BadSetting, match=r"takes_odd: parameter 'value' \(Odd\) gives no JSON schema"):
         command.prove()
 
 

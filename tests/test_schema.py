@@ -6,9 +6,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.call import Call
+from coretools.compact_schema import output_schema
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.result import Result
-from coretools.schema import Arguments, output_schema
+from coretools.schema import Arguments
 
 
 class Item(BaseModel):

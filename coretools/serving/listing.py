@@ -6,6 +6,7 @@ A list is built when it is first asked for and kept as long as its offer: a star
 import base64
 import binascii
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from mcp.shared.inbound import X_MCP_HEADER_KEY
 
 from coretools.offer import Offer, Resource
 from coretools.registry import Command
+from coretools.schema import ANSWERS
 
 Item = TypeVar("Item")
 
@@ -154,6 +156,7 @@ def as_tool(command: Command, *, shows_output: bool) -> types.Tool:
     meta = {**declared.metadata, **({LONG_RUNNING_KEY: True} if declared.long_running else {})}
     return types.Tool(
         name=command.name,
+        title=declared.title or None,
         description=command.description,
         input_schema=command.arguments.schema(),
         output_schema=command.output_schema if shows_output else None,
@@ -172,8 +175,9 @@ def _as_resource(resource: Resource) -> types.Resource:
     return types.Resource(
         uri=resource.uri,
         name=command.name,
+        title=command.declaration.title or None,
         description=command.description,
-        mime_type=command.declaration.mime_type,
+        mime_type=command.mime_type,
         _meta=dict(command.declaration.metadata) or None,
     )
 
@@ -183,8 +187,9 @@ def _as_template(resource: Resource) -> types.ResourceTemplate:
     return types.ResourceTemplate(
         uri_template=resource.uri,
         name=command.name,
+        title=command.declaration.title or None,
         description=command.description,
-        mime_type=command.declaration.mime_type,
+        mime_type=command.mime_type,
         _meta=dict(command.declaration.metadata) or None,
     )
 
@@ -192,16 +197,22 @@ def _as_template(resource: Resource) -> types.ResourceTemplate:
 def _as_prompt(name: str, command: Command) -> types.Prompt:
     arguments = command.arguments
     properties = arguments.schema().get("properties", {})
+    listed = [
+        types.PromptArgument(
+            name=argument,
+            description=properties.get(argument, {}).get("description"),
+            required=argument in arguments.required,
+        )
+        for argument in arguments.names
+    ]
+    if arguments.answer_keys:  # text, as every argument of a prompt
+        shapes = json.dumps(properties[ANSWERS]["properties"])
+        said = f"Answers given beforehand to what it may ask: a JSON object, as text, of {shapes}"
+        listed.append(types.PromptArgument(name=ANSWERS, description=said, required=False))
     return types.Prompt(
         name=name,
+        title=command.declaration.title or None,
         description=command.description,
-        arguments=[
-            types.PromptArgument(
-                name=argument,
-                description=properties.get(argument, {}).get("description"),
-                required=argument in arguments.required,
-            )
-            for argument in arguments.names
-        ],
+        arguments=listed,
         _meta=dict(command.declaration.metadata) or None,
     )

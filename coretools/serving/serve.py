@@ -87,6 +87,7 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
         BadSetting: the commands can't be offered; says why, with both sources of a collision.
     """
     options = options or ServeOptions()
+    registry.prove()
     graph = Graph(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
     graph.offer(LOCAL)  # what can't be offered ends the start
     dispatcher = Dispatcher(threads=options.threads, services=options.services)

@@ -238,7 +238,7 @@ class _Handlers:
         outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri[:SHOWN])
         if isinstance(outcome.error, InputNeeded):
             return as_questions(outcome.error)
-        contents = as_contents(outcome, params.uri, command.declaration.mime_type)
+        contents = as_contents(outcome, params.uri, command.mime_type)
         return types.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope="private")
 
     async def list_prompts(

@@ -64,7 +64,7 @@ def test_a_context_page_says_how_to_go_on(routes: Routes) -> None:
 def test_a_command_page_has_texts_effect_and_options() -> None:
     """client-12: details are wrapped, what is true by default is switched off."""
     found = Registry()
-    page = command_page(page_of(found.add(rebuild)))
+    page = command_page(page_of(found.command_of(found.add(rebuild))))
     assert page.startswith("usage: coretools rebuild [options]\n\nBuild it again.\n\nEverything that was built before")
     assert "\n\nA second paragraph.\n\nIt changes, may take long, is for people only.\n\n" in page
     assert re.search(r'^  --target STRING +\["all"\]$', page, re.MULTILINE)

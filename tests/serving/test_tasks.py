@@ -380,7 +380,7 @@ async def test_beyond_the_most_tasks_a_call_is_answered_without_one() -> None:
 async def test_results_that_are_kept_are_bounded() -> None:
     """tasks-9: one that does not fit is an error that says so; the task before it is as it was."""
     work = Work()
-    limits = TaskLimits(answer_seconds=0.001, result_bytes=1000)
+    limits = TaskLimits(answer_seconds=0.001, result_bytes=2000)
     async with served(work, limits) as (server, _), client(server) as connected:
         small = await begin(connected, "work", size=600)
         large = await begin(connected, "work", size=600)

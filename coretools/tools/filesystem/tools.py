@@ -13,10 +13,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from coretools.blocking import WouldBlock, may_block
 from coretools.call import check_cancelled
 from coretools.completion import MOST_COUNTED, Completes
 from coretools.content import Embedded
-from coretools.declare import Effect, asked_as, at_once, resource, tool
+from coretools.declare import Effect, asked_as, nonblocking, resource, tool
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.sandbox.at_once import read_at_once
 from coretools.sandbox.deleting import delete_directory
@@ -88,7 +89,7 @@ class Filesystem:
         """Paths that go on from what was typed."""
         return beginning_with(self._roots, typed, most=MOST_COUNTED)
 
-    @at_once("read_file_at_once")
+    @nonblocking
     @tool(Effect.READ)
     def read_file(
         self,
@@ -102,6 +103,8 @@ class Filesystem:
     ) -> FileText:
         """Read a text file, or `head` or `tail` lines, or `limit` from `offset` (from 1; or LINE@BYTE of an answer)."""
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
+        if not may_block():
+            return self._in_memory(path, lines)
         with open_file(self._roots, path) as file:
             is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
             found = self._sought(file, lines) if is_sought else None
@@ -111,22 +114,16 @@ class Filesystem:
                 data = file.read(self._limits.file_bytes)
             return self._text(data, file.shown, lines)
 
-    def read_file_at_once(
-        self,
-        path: str,
-        *,
-        offset: int | str | None = None,
-        limit: int | None = None,
-        head: int | None = None,
-        tail: int | None = None,
-        line_numbers: bool = False,
-    ) -> FileText | None:
-        """The same of a small file that the kernel has in memory; None for every other."""
-        lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
-        if lines.cursor is not None:
-            return None
-        content = read_at_once(self._roots, path, limit_bytes=self._limits.file_bytes)
-        return None if content is None else self._text(content.data, content.shown, lines)
+    def _in_memory(self, path: str, lines: Lines) -> FileText:
+        """The same of a small file that the kernel has in memory.
+
+        Raises:
+            WouldBlock: it is none, or anything about it is not plain.
+        """
+        content = None if lines.cursor else read_at_once(self._roots, path, limit_bytes=self._limits.file_bytes)
+        if content is None:
+            raise WouldBlock
+        return self._text(content.data, content.shown, lines)
 
     def _sought(self, file: OpenFile, lines: Lines) -> FileText | None:
         """The lines, without the rest of the file; None where all of it must be read to tell its encoding."""
@@ -226,12 +223,12 @@ class Filesystem:
         created = create_directory(self._roots, path)
         return Done(said=f"created {path}" if created else f"{path} was there already", details={"created": created})
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, structured=False)
     def file_exists(self, path: AnyPath) -> str:
         """Is it a file?"""
         return "true" if exists(self._roots, path) == "file" else "false"
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, structured=False)
     def directory_exists(self, path: AnyPath) -> str:
         """Is it a directory?"""
         return "true" if exists(self._roots, path) == "directory" else "false"

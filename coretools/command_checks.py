@@ -1,0 +1,76 @@
+"""What is refused of a declared function: when it is registered, and before it is served.
+
+The first is quick and needs no schema; the second builds everything that a list, a call and a result need.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from coretools import address, raw_schema
+from coretools.declare import Declaration, Surface, source_of
+from coretools.errors import BadSetting
+from coretools.output import Output
+from coretools.route import parameters
+from coretools.schema import ANSWERS, Arguments, parameters_of, require_named
+
+
+def check_function(function: Callable[..., Any], declared: Declaration, route: Sequence[str]) -> None:
+    """Refuse at registration what would fail at a call.
+
+    Raises:
+        BadSetting: says what, with the source.
+    """
+    source = source_of(function)
+    require_named(function)
+    if declared.nonblocking and inspect.iscoroutinefunction(function):
+        raise BadSetting(f"{source}: nonblocking is for a plain function; an async one is on the event loop already")
+    # The annotations are read for those that need it only: a start waits for all of this.
+    in_route = parameters(route)
+    is_resource = Surface.RESOURCE in declared.surfaces
+    if not (in_route or is_resource):
+        return
+    known, required = parameters_of(function)
+    unknown = [name for name in in_route if name not in known]
+    if unknown:
+        raise BadSetting(f"{source}: the route has a word that is no parameter: {', '.join(unknown)}")
+    if is_resource:
+        _check_resource(function, declared, known, required)
+
+
+def _check_resource(
+    function: Callable[..., Any], declared: Declaration, known: tuple[str, ...], required: tuple[str, ...]
+) -> None:
+    source = source_of(function)
+    if not declared.read_only:
+        raise BadSetting(f"{source}: a resource only reads; declare it with Effect.READ")
+    known = (*known, ANSWERS) if declared.asks else known
+    address.check_template(declared.uri, required=required, known=known, source=source)
+    version = declared.version
+    if isinstance(version, str) and not hasattr(getattr(function, "__self__", None), version):
+        raise BadSetting(f"{source}: its version is {version!r}, which is no method beside it")
+
+
+def prove(source: str, description: str, declared: Declaration, made: Callable[[], tuple[Arguments, Output]]) -> None:
+    """Build what is listed of a command and what its calls need; `made` gives its two ends.
+
+    Raises:
+        BadSetting: what can't be served, with the source.
+    """
+    try:
+        if declared.input_schema is not None:
+            raw_schema.require_schema(source, declared.input_schema)
+        arguments, output = made()
+        output.prove()
+        listed: list[Any] = [description, declared.title, declared.uri, declared.mime_type, declared.metadata]
+        listed += [arguments.schema(), output.schema]
+    except BadSetting as error:
+        said = str(error)
+        raise BadSetting(said if said.startswith(source) else f"{source}: {said}") from error
+    if declared.input_schema is not None and len(arguments.names) != 1:
+        raise BadSetting(f"{source}: with @raw_schema it takes one argument, the mapping of all of them")
+    try:
+        json.dumps(listed, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise BadSetting(f"{source}: what is listed of it is no JSON in UTF-8: {error}") from error

@@ -1,0 +1,101 @@
+"""JSON Schema as pydantic writes it, without the words that say nothing to a model. Pure."""
+
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from coretools.errors import BadSetting
+
+
+def output_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema (2020-12) of a structured result: the shape of what comes, not a check of it.
+
+    Fields are always all there and no other ever is, so neither is said: half the bytes of a schema went into that.
+    """
+    schema = compact(TypeAdapter(model).json_schema(mode="serialization"), keeps_null=True)
+    _drop(schema, ("required", "additionalProperties"))
+    return schema
+
+
+def compact(schema: dict[str, Any], *, keeps_null: bool = False) -> dict[str, Any]:
+    """A schema without the words that say nothing to a model: half the size of a tool list.
+
+    Titles, descriptions of whole models, null arms (an optional argument is left out; null is accepted all the same),
+    lower bounds of 0 and 1, defaults that go without saying (null, false, 0, "", [], and "." for a path), and that no
+    other name is taken. Models are written where they are used, not by reference. What is left out of the schema is
+    checked all the same. `keeps_null` is for results: null is one of their values.
+
+    Raises:
+        BadSetting: a model that holds itself, which can't be written out.
+    """
+    whole: dict[str, Any] = _shortened(_inlined(schema, schema.get("$defs", {})), keeps_null)
+    whole.pop("$defs", None)
+    return whole
+
+
+def _inlined(node: Any, models: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inlined(item, models) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = node["$ref"].removeprefix("#/$defs/")
+        if name not in models:
+            raise BadSetting(f"{name}: a model that holds itself can't be an argument or a result")
+        others = {other: model for other, model in models.items() if other != name}
+        return {**_inlined(models[name], others), **{key: value for key, value in node.items() if key != "$ref"}}
+    return {key: value if key == "$defs" else _inlined(value, models) for key, value in node.items()}
+
+
+def _shortened(node: Any, keeps_null: bool) -> Any:
+    if isinstance(node, list):
+        return [_shortened(item, keeps_null) for item in node]
+    if not isinstance(node, dict):
+        return node
+    node = node if keeps_null else _without_null_arm(node)
+    return {
+        key: _shortened_value(key, value, keeps_null)
+        for key, value in node.items()
+        if not _says_nothing(key, value, node)
+    }
+
+
+def _shortened_value(key: str, value: Any, keeps_null: bool) -> Any:
+    # Below it the keys are names of arguments, not words of JSON Schema.
+    if key == "properties":
+        return {name: _shortened(item, keeps_null) for name, item in value.items()}
+    return _shortened(value, keeps_null)
+
+
+def _says_nothing(key: str, value: Any, node: dict[str, Any]) -> bool:
+    if key == "title":
+        return isinstance(value, str)
+    if key == "default":
+        return not value or value == "."
+    if key in ("minimum", "minItems"):
+        return value in (0, 1)
+    if key == "additionalProperties":
+        return value is False
+    return key == "description" and "properties" in node
+
+
+def _without_null_arm(node: dict[str, Any]) -> dict[str, Any]:
+    arms = node.get("anyOf", ())
+    others = [arm for arm in arms if arm != {"type": "null"}]
+    if len(arms) != 2 or len(others) != 1:
+        return node
+    return {**others[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+
+
+def _drop(node: Any, words: tuple[str, ...]) -> None:
+    """Take words out of a schema, except where they are the names of fields."""
+    if isinstance(node, list):
+        for item in node:
+            _drop(item, words)
+    if isinstance(node, dict):
+        for word in words:
+            if not isinstance(node.get(word), dict) or word == "required":
+                node.pop(word, None)
+        for key, value in node.items():
+            for inner in value.values() if key == "properties" else (value,):
+                _drop(inner, words)

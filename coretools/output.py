@@ -1,0 +1,197 @@
+"""What a command returns: its kind, its JSON Schema, and its value as JSON (docs/specs/declarations.md).
+
+A return annotation is one of three kinds. A `Result` says itself in text. Content is text, bytes, pictures, links and
+messages. Everything else must be a type that JSON can carry, and goes out as structured content beside its text.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+
+from coretools.annotations import RETURN, first_sentence, hints_of, shown
+from coretools.compact_schema import compact, output_schema
+from coretools.content import Audio, Embedded, Image, Link, Message, Text
+from coretools.declare import source_of
+from coretools.errors import AUTHOR_FAULTS, BadSetting
+from coretools.result import Result
+
+WRAPPER = "result"
+"""Key of a value that is no object: structured content is an object in every revision up to 2025-11-25."""
+
+TAKEN = (
+    "Return text, a number, a boolean, None, a list, a dict, a dataclass, a TypedDict, a pydantic model, a Result or "
+    "content (coretools.content)"
+)
+
+Kind = Literal["result", "content", "json"]
+
+_CONTENT = (Text, Image, Audio, Embedded, Link)
+_LISTS = (list, tuple, Sequence)
+
+
+class Output:
+    """What one function returns."""
+
+    def __init__(self, function: Callable[..., Any], *, structured: bool | None) -> None:
+        """`structured` is what the declaration says; None leaves it to the type.
+
+        Raises:
+            BadSetting: the annotation is missing, can't be resolved, or means nothing that can be sent.
+        """
+        self._source = source_of(function)
+        hints = hints_of(function)
+        if RETURN not in hints:
+            raise BadSetting(f"{self._source}: has no annotation of what it returns, such as -> str. {TAKEN}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadSetting(f"{self._source}: is a generator; return a list, and tell progress by `Call.progress`")
+        self._hint = hints[RETURN]
+        self.kind: Kind = self._kind(tuple(map(_kind_of, _arms(self._hint))))
+        self._structured = structured
+        if structured and self.kind == "content":
+            raise BadSetting(f"{self._source}: content is never structured; leave structured=True out")
+        if structured and self.kind == "result" and not _is_a(self._hint, (Result,)):
+            raise BadSetting(f"{self._source}: a structured tool returns one Result or a JSON value, not {self.shown}")
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether results go out as structured content."""
+        return self.kind == "json" if self._structured is None else self._structured
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON that is more than text."""
+        return self.kind == "json" and str not in _arms(self._hint)
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the structured content; None where there is none."""
+        if not self.is_structured:
+            return None
+        if self.kind == "result":
+            return output_schema(self._hint)
+        if self._is_object:
+            return self._value_schema
+        return {"type": "object", "properties": {WRAPPER: self._value_schema}, "required": [WRAPPER]}
+
+    def prove(self) -> None:
+        """Build everything that a result needs.
+
+        Raises:
+            BadSetting: JSON can't carry what is returned.
+        """
+        if self.kind == "json":
+            _ = self._value_schema
+        elif self.kind == "result":
+            for arm in _arms(self._hint):
+                if _is_a(arm, (Result,)) and (self.is_structured or arm.text is Result.text):
+                    self._of(arm)
+
+    def value(self, result: object) -> Any:
+        """A result as JSON has it.
+
+        Raises:
+            TypeError: it is not of the annotated type. ValueError: JSON can't carry it.
+        """
+        try:
+            checked = self._adapter.validate_python(result)
+        except ValidationError as error:
+            raise TypeError(f"{self._source} returned {type(result).__name__}, no {self.shown}") from error
+        return self._adapter.dump_python(checked, mode="json", by_alias=True, warnings="none", fallback=str)
+
+    def data(self, value: Any) -> dict[str, Any]:
+        """A JSON value as structured content."""
+        return value if self._is_object else {WRAPPER: value}
+
+    @property
+    def shown(self) -> str:
+        """The annotation, for messages."""
+        return shown(self._hint)
+
+    @property
+    def _is_object(self) -> bool:
+        return self._value_schema.get("type") == "object"
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._hint)
+
+    @cached_property
+    def _value_schema(self) -> dict[str, Any]:
+        return self._of(self._hint)
+
+    def _of(self, hint: Any) -> dict[str, Any]:
+        """The schema of a type that JSON can carry."""
+        try:
+            schema = compact(TypeAdapter(hint).json_schema(mode="serialization"), keeps_null=True)
+        except AUTHOR_FAULTS as error:
+            raise self._refused(first_sentence(error)) from error
+        except BadSetting as error:
+            raise self._refused(str(error)) from error
+        if not schema:
+            raise self._refused("it may be anything")
+        if '"format": "binary"' in json.dumps(schema):
+            raise self._refused("bytes are no JSON; return them alone, or set ser_json_bytes='base64' in the model")
+        return schema
+
+    def _refused(self, why: str) -> BadSetting:
+        return BadSetting(f"{self._source}: its result ({self.shown}) can't be sent: {why}. {TAKEN}")
+
+    def _kind(self, kinds: Collection[str]) -> Kind:
+        if "content" in kinds or "mixed" in kinds:
+            if "mixed" in kinds or "json" in kinds:
+                raise self._refused("content and other values are mixed; use coretools.content.Text for text")
+            return "content"
+        if "result" in kinds and not {"json", "none"} & set(kinds):
+            return "result"
+        return "json"
+
+
+def json_text(value: Any) -> str:
+    """A JSON value for a reader: text as it is, the rest as JSON.
+
+    Raises:
+        ValueError: a number that JSON has not (NaN, an infinity).
+    """
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _arms(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, however it is written; of anything else itself."""
+    hint = getattr(hint, "__value__", hint)  # type X = ..., of Python 3.12
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _arms(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return tuple(arm for member in get_args(hint) for arm in _arms(member))
+    return (hint,)
+
+
+def _kind_of(arm: Any) -> str:
+    if _is_a(arm, (Result,)):
+        return "result"
+    if _is_a(arm, (*_CONTENT, bytes, Message)):
+        return "content"
+    if arm is str:
+        return "text"
+    if arm in (None, NoneType):
+        return "none"
+    if get_origin(arm) in _LISTS:
+        return _kind_of_items(get_args(arm))
+    return "json"
+
+
+def _kind_of_items(items: tuple[Any, ...]) -> str:
+    found = [arm for item in items if item is not ... for arm in _arms(item)]
+    content, messages = (any(_is_a(arm, kinds) for arm in found) for kinds in (_CONTENT, (Message,)))
+    if not (content or messages):
+        return "json"
+    return "content" if all(_is_a(arm, (Message,) if messages else _CONTENT) for arm in found) else "mixed"
+
+
+def _is_a(arm: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(arm, type) and get_origin(arm) is None and issubclass(arm, kinds)
