@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
 from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
+from coretools.sandbox.editor_settings import NAMES
 from coretools.sandbox.hidden_inodes import Inode, inode_of
 from coretools.sandbox.roots import Root, Roots
-
-CONTROL = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".mcp.json", ".devcontainer"})
-"""Settings at the top of a root that an editor or an agent acts on when it opens it."""
 
 REPOSITORY = ("config", "config.worktree", "hooks")
 """Entries of a git directory that decide what git runs."""
@@ -108,7 +106,7 @@ class MaskFinder:
             f"{root.path}/{name}"
             for root in self._roots
             if root.writable
-            for name in (*CONTROL, *LEADING)
+            for name in (*NAMES, *LEADING)
             if _is_there(root.fd, name)
         )
 
@@ -151,7 +149,7 @@ class MaskFinder:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
                 listing.children[entry.name] = Child(entry.inode(), _WORK)
-            if node.path == "." and entry.name in CONTROL:
+            if node.path == "." and entry.name in NAMES:
                 _keep(listing.fixed, node.root, path)
         return listing
 

@@ -22,6 +22,7 @@ from coretools.errors import (
     Unsupported,
     WrongType,
 )
+from coretools.sandbox.editor_settings import require_unset
 from coretools.sandbox.failures import translated
 from coretools.sandbox.git_directories import is_part, require_no_repository, require_outside_git
 from coretools.sandbox.kinds import Version, kind_of, version_of
@@ -149,11 +150,13 @@ def change(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Spot]:
     """The spot of something that is to be changed, where that is allowed; failures of the block are translated.
 
     Raises:
-        ReadOnly. DeniedPath: it lies in a git directory, or would come to be one. What `locate` raises.
+        ReadOnly. DeniedPath: it lies in a git directory, would come to be one, or belongs to the settings of an editor.
+        What `locate` raises.
     """
     with locate(roots, path, follow=follow) as spot, translated(spot.shown):
         roots.require_writable(spot.root, spot.shown)
         require_outside_git(spot)
+        require_unset(spot)
         yield spot
 
 

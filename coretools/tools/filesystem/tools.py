@@ -21,6 +21,7 @@ from coretools.declare import Effect, asked_as, nonblocking, resource, tool
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.sandbox.at_once import read_at_once
 from coretools.sandbox.deleting import delete_directory
+from coretools.sandbox.editor_settings import note
 from coretools.sandbox.kinds import Version
 from coretools.sandbox.listing import beginning_with, list_directory
 from coretools.sandbox.names import printable
@@ -171,7 +172,8 @@ class Filesystem:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
         written = write_bytes(self._roots, path, data, parents=create_parents)
         did = "created" if written.created else "replaced"
-        return Done(said=f"{did} {written.shown}, {written.size} bytes", details={"created": written.created})
+        said = f"{did} {written.shown}, {written.size} bytes{note(self._roots, path)}"
+        return Done(said=said, details={"created": written.created})
 
     @tool(Effect.CHANGE)
     def edit_file(
@@ -221,7 +223,8 @@ class Filesystem:
     def create_directory(self, path: AnyPath) -> Done:
         """Create a directory and its parents."""
         created = create_directory(self._roots, path)
-        return Done(said=f"created {path}" if created else f"{path} was there already", details={"created": created})
+        said = f"created {path}{note(self._roots, path)}" if created else f"{path} was there already"
+        return Done(said=said, details={"created": created})
 
     @tool(Effect.READ, structured=False)
     def file_exists(self, path: AnyPath) -> str:
@@ -237,7 +240,7 @@ class Filesystem:
     def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> Done:
         """Move or rename. Replaces only with `overwrite`."""
         old, new = move(self._roots, source, destination, overwrite=overwrite)
-        return Done(said=f"moved {old} to {new}")
+        return Done(said=f"moved {old} to {new}{note(self._roots, destination)}")
 
 
 def _lines(
