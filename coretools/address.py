@@ -23,6 +23,19 @@ def variables(template: str) -> tuple[str, ...]:
     return tuple(name[1] if name else "" for name in found)
 
 
+def query_keys(template: str) -> tuple[str, ...]:
+    """Keys that the query of an address of this template may have."""
+    in_variables = [
+        name[1]
+        for operator, inside in _EXPRESSION.findall(template)
+        if operator in ("?", "&")
+        for part in inside.split(",")
+        if (name := _NAME.fullmatch(part))
+    ]
+    written = _EXPRESSION.sub("", template).partition("?")[2]
+    return (*(part.partition("=")[0] for part in written.split("&") if part), *in_variables)
+
+
 def shape_of(template: str) -> str:
     """The template without the names of its variables, where the addresses that it matches don't have them."""
     return _EXPRESSION.sub(

@@ -49,6 +49,12 @@ class UnknownTool(CoreError):
     exit_code = 64  # EX_USAGE
 
 
+class UnknownPrompt(UnknownTool):
+    """No prompt of this name is offered to this caller."""
+
+    kind = "unknown-prompt"
+
+
 class BadSetting(CoreError):
     """A flag, an environment variable or a root that the operator gave can't be used. Raised at start only."""
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from coretools.address import shape_of, template_of, variables
 from coretools.declare import Surface
-from coretools.errors import BadSetting, UnknownTool
+from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.registry import Command, named_twice
 from coretools.route import Context
 from coretools.settings import PROFILES, Settings
@@ -143,7 +143,7 @@ class Offer:
         """The prompt of this name.
 
         Raises:
-            UnknownTool: not offered.
+            UnknownPrompt: not offered.
         """
         return self._named(self.prompts, name, "prompt")
 
@@ -151,11 +151,12 @@ class Offer:
         command = commands.get(name)
         if command is not None:
             return command
+        failure = UnknownPrompt if kind == "prompt" else UnknownTool
         if name in self._withheld:
-            raise UnknownTool(f"{name} is not offered here: {self._withheld[name]}")
+            raise failure(f"{name} is not offered here: {self._withheld[name]}")
         close = difflib.get_close_matches(name, commands, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
-        raise UnknownTool(f"unknown {kind}: {name[:80]!r}{meant}")
+        raise failure(f"unknown {kind}: {name[:80]!r}{meant}")
 
 
 def offered(

@@ -1,6 +1,7 @@
 """What commands return, as blocks of the protocol: text once, the structured form only where a command declares one."""
 
 import base64
+import json
 from typing import Any
 
 import mcp_types as types
@@ -30,11 +31,19 @@ def as_result(outcome: Outcome) -> types.CallToolResult:
     if outcome.error is not None:
         meta[ERROR_KEY] = outcome.error.kind
     return types.CallToolResult(
-        content=[as_block(part) for part in outcome.content] or [as_block(Text(outcome.text))],
+        content=[as_block(part) for part in _parts(outcome)],
         structured_content=on_the_wire(outcome.data),
         is_error=outcome.error is not None,
         _meta=meta or None,
     )
+
+
+def _parts(outcome: Outcome) -> tuple[Content, ...]:
+    """What a result shows: there is text with every structured form, for clients that read nothing else."""
+    parts = outcome.content or (Text(outcome.text),)
+    if outcome.data is None or any(isinstance(part, Text) and part.text.strip() for part in parts):
+        return parts
+    return (*outcome.content, Text(json.dumps(outcome.data, ensure_ascii=False)))
 
 
 def as_contents(outcome: Outcome, uri: str, mime_type: str) -> list[Contents]:

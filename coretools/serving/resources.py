@@ -9,9 +9,9 @@ import mcp_types as types
 from mcp import MCPError, UriTemplate
 
 from coretools.completion import beginning_with
-from coretools.errors import CoreError, InvalidArguments
+from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.process.runs import Run, Runs
-from coretools.serving.addresses import SHOWN
+from coretools.serving.addresses import SHOWN, NoResource, matched
 from coretools.settings import Limits
 from coretools.tools.commands.report import from_offset, line_of, resource_of
 
@@ -57,7 +57,7 @@ class RunResources:
         Raises:
             MCPError: no such run of this principal.
         """
-        variables = UriTemplate.parse(TEMPLATE).match(uri) or {}
+        variables = matched(TEMPLATE, uri) or {}
         try:
             return self._runs.get(str(variables.get("run", "")), principal)
         except CoreError as error:
@@ -74,7 +74,7 @@ class RunResources:
         Raises:
             MCPError: no such resource, as the protocol has it.
         """
-        variables = UriTemplate.parse(TEMPLATE).match(uri) or {}
+        variables = matched(TEMPLATE, uri) or {}
         try:
             run = self._runs.get(str(variables.get("run", "")), principal)
             shown = from_offset(run, _offset(str(variables.get("offset") or "0")), self._limits.read_bytes)
@@ -86,6 +86,8 @@ class RunResources:
 
 
 def _refused(uri: str, error: CoreError) -> MCPError:
+    if isinstance(error, NotFound):
+        return NoResource(uri, str(error))
     return MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": uri[:SHOWN]})
 
 

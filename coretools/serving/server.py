@@ -22,16 +22,17 @@ from opentelemetry import trace
 from coretools import __version__
 from coretools.call import LOCAL
 from coretools.dispatch import Dispatcher, Outcome
-from coretools.errors import CoreError, InputNeeded, RequestRefused, UnknownTool
+from coretools.errors import CoreError, InputNeeded, NotFound, RequestRefused, UnknownTool
 from coretools.graph import Graph
 from coretools.registry import Command
-from coretools.serving.addresses import SHOWN, found, no_resource
+from coretools.serving.addresses import SHOWN, NoResource, found, no_resource
 from coretools.serving.blocks import as_contents, as_messages, as_result
 from coretools.serving.changes import Changes
 from coretools.serving.client_call import ClientCall, principal_of
 from coretools.serving.completer import Completer
 from coretools.serving.draining import Draining
 from coretools.serving.extending import extend
+from coretools.serving.handshake_rules import HandshakeRules
 from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
 from coretools.serving.resources import RunResources
 from coretools.serving.rounds import STATE_SECONDS, Interviews, as_questions
@@ -125,6 +126,7 @@ def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, besid
     if not beside.is_traced:
         server.middleware.clear()  # the SDK's own, for OpenTelemetry, is all that is in it
     server.middleware.append(RequestStateBoundary(_security(beside), default_audience=identity.name))
+    server.middleware.append(HandshakeRules(server))
     # Not as `on_set_logging_level`, which would warn whoever runs this that the handshake era is on its way out.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, changes.handshakes.follow)
@@ -235,7 +237,7 @@ class _Handlers:
         if at is None:
             raise no_resource(params.uri)
         command, written = at
-        outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri[:SHOWN])
+        outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri)
         if isinstance(outcome.error, InputNeeded):
             return as_questions(outcome.error)
         contents = as_contents(outcome, params.uri, command.mime_type)
@@ -273,11 +275,11 @@ class _Handlers:
     def _listing(self, context: ServerRequestContext[Any]) -> Listing:
         return self.listings.of(principal_of(context))
 
-    async def _run(self, command: Command, arguments: dict[str, Any], call: ClientCall, **data: object) -> Outcome:
+    async def _run(self, command: Command, arguments: dict[str, Any], call: ClientCall, *, uri: str = "") -> Outcome:
         """Run what is no tool: its failure is the request's, unless it is a question."""
         outcome = await self._dispatched(self._present(command), arguments, call)
         if outcome.error is not None and not isinstance(outcome.error, InputNeeded):
-            raise _refused(outcome.error, **data)
+            raise _refused(outcome.error, uri)
         return outcome
 
     async def _dispatched(self, command: Command, arguments: Mapping[str, Any], call: ClientCall) -> Outcome:
@@ -293,9 +295,11 @@ class _Handlers:
             raise _refused(error) from error
 
 
-def _refused(error: CoreError, **data: object) -> MCPError:
-    """An error of the request: the command's own code where it has one."""
+def _refused(error: CoreError, uri: str = "") -> MCPError:
+    """An error of the request: the command's own code where it has one. `uri` is what was to be read."""
     if isinstance(error, RequestRefused):
         return MCPError(code=error.code, message=str(error), data=error.data)
+    if uri and isinstance(error, NotFound):
+        return NoResource(uri, str(error), kind=error.kind)
     code = types.INTERNAL_ERROR if error.kind == "internal" else types.INVALID_PARAMS
-    return MCPError(code=code, message=str(error), data={"kind": error.kind, **data})
+    return MCPError(code=code, message=str(error), data={"kind": error.kind, **({"uri": uri[:SHOWN]} if uri else {})})

@@ -305,8 +305,8 @@ async def test_nothing_is_kept_of_a_session_that_ended() -> None:
     async with raw_session(server, initialized=5) as ask:
         await ask("resources/subscribe", {"uri": "x://news"})
         assert kept() == before + 1
-        await ask("initialize", HANDSHAKE)
-        assert kept() == before
+        assert (await ask("initialize", HANDSHAKE)).error.code == types.INVALID_REQUEST
+        assert kept() == before + 1
     assert kept() == before
 
 
@@ -392,7 +392,7 @@ async def test_what_cannot_be_read_cannot_be_subscribed_to(uri: str) -> None:
     async with Client(server, mode="legacy") as client:
         with pytest.raises(MCPError, match="no resource") as caught:
             await client.subscribe_resource(uri)
-        assert caught.value.error.code == types.INVALID_PARAMS
+        assert caught.value.error.code == -32002
     async with (
         Client(server, mode="auto") as client,
         client.listen(resource_subscriptions=[uri, "shelf://a"]) as subscription,
@@ -460,14 +460,14 @@ async def test_a_file_is_a_resource_that_can_be_watched(files: Registry, tmp_pat
     "path", ["../outside", "..%2Foutside", "%2Fetc%2Fpasswd", "/etc/passwd", ".env", "missing", "."]
 )
 async def test_a_file_that_a_tool_would_refuse_is_no_resource(files: Registry, tmp_path: Path, path: str) -> None:
-    """changes-8: nothing beyond the root, nothing that a deny glob closes; neither read nor watched."""
+    """changes-8, interoperability-14: nothing beyond the root, nothing hidden; neither read nor watched."""
     (tmp_path.parent / "outside").write_text("secret")
     async with Client(server_of(files), mode="legacy") as client:
         with pytest.raises(MCPError) as read:
             await client.read_resource(f"coretools://files/{path}")
         with pytest.raises(MCPError):
             await client.subscribe_resource(f"coretools://files/{path}")
-    assert read.value.error.code == types.INVALID_PARAMS
+    assert read.value.error.code == (-32002 if path == "missing" else types.INVALID_PARAMS)
 
 
 @asynccontextmanager

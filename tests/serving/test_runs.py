@@ -92,7 +92,7 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
 
 
 def test_the_output_of_a_run_is_a_resource(client: Peer) -> None:
-    """runs-13: listed, readable from any byte on, and unknown when it is not there."""
+    """runs-13, interoperability-14: listed, readable from any byte on, and unknown when it is not there."""
     run = facts(
         client.call("run_command", command="sh -c 'echo first; echo second; exec tail -f /dev/null'", wait_seconds=0)
     )["run"]
@@ -110,11 +110,13 @@ def test_the_output_of_a_run_is_a_resource(client: Peer) -> None:
         "coretools://runs/run-00000000/output",
         f"{uri}?offset=-1",
         f"{uri}?offset=x",
+        f"{uri}?offset=0&limit=1",
+        f"{uri}?offset=0&offset=1",
         "coretools://other",
         "x",
     ):
         refused = client.ask("resources/read", {"uri": bad})["error"]
-        assert refused["code"] == -32602
+        assert refused["code"] == (-32602 if "offset" in bad else -32002)
         assert refused["data"] == {"uri": bad}
 
 

@@ -36,7 +36,21 @@ class Counted(Result):
         return {"count": self.count}
 
 
+class Bare(Result):
+    """A result that says nothing."""
+
+    count: int
+
+    def text(self) -> str:
+        return ""
+
+
 class Sample:
+    @tool(Effect.READ, structured=True)
+    def count_silently(self) -> Bare:
+        """Count, and say nothing."""
+        return Bare(count=1)
+
     @tool(Effect.READ, long_running=True)
     async def count_up(self, most: int, call: Call) -> str:
         """Count, and say so at every step."""
@@ -182,3 +196,15 @@ def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() ->
         assert found["properties"]["region"]["x-mcp-header"] == "Region"
         assert schema_of("headless") is None
         assert schema_of("nobody") is None
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_there_is_text_with_every_structured_result(mode: str) -> None:
+    """serving-19: that of the command, or else the data, for clients that read text only."""
+    async with client(mode) as connected:
+        bare = await connected.call_tool("count_silently", {})
+        said = await connected.call_tool("count_to", {"count": 3})
+    assert [(one.structured_content, one.content[0].text) for one in (bare, said)] == [  # type: ignore[union-attr]
+        ({"count": 1}, '{"count": 1}'),
+        ({"count": 3}, "counted to 3"),
+    ]

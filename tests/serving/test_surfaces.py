@@ -138,17 +138,22 @@ async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Regis
         pytest.param(lambda it: it.get_prompt("contact_show", {"number": "x"}), "whole number", id="prompt-argument"),
         pytest.param(lambda it: it.read_resource("contacts://none/x"), "no resource", id="no-address"),
         pytest.param(lambda it: it.read_resource("contacts://x"), "must be a whole number", id="bad-variable"),
+        pytest.param(lambda it: it.read_resource("contacts://7?ful=1"), "may have full, each once", id="unknown-key"),
+        pytest.param(lambda it: it.read_resource("contacts://7?full=1&full=0"), "each once", id="key-twice"),
         pytest.param(lambda it: it.read_resource("coretools://contact/7/show"), "no resource", id="not-promoted"),
     ],
 )
 async def test_what_is_not_on_a_surface_is_an_error_of_the_request(
     contacts: Registry, mode: str, ask: Any, said: str
 ) -> None:
-    """graph-2, graph-5, graph-8: with -32602, and in words that help."""
+    """graph-2, graph-5, graph-8, interoperability-14: with the code of the revision, and in words that help."""
     async with client(contacts, mode) as connected:
         with pytest.raises(MCPError, match=said) as caught:
             await ask(connected)
-    assert caught.value.error.code == types.INVALID_PARAMS
+    is_missing = mode == "legacy" and said == "no resource"
+    assert caught.value.error.code == (-32002 if is_missing else types.INVALID_PARAMS)
+    if said == "unknown prompt":
+        assert caught.value.error.data["kind"] == "unknown-prompt"
 
 
 @ERAS

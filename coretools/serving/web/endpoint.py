@@ -21,6 +21,7 @@ from coretools.serving.client_call import SESSION_KEY
 from coretools.serving.draining import Draining
 from coretools.serving.web.answer_form import AnswerForm
 from coretools.serving.web.answers import refusal
+from coretools.serving.web.envelope import header_mismatch, no_stream_here
 from coretools.serving.web.principals import name_in
 from coretools.serving.web.quiet import MESSAGE_KEY, IsQuiet, is_quiet_now, never
 from coretools.serving.web.session_manager import Admission, SessionManager, as_user
@@ -82,6 +83,10 @@ class Endpoint:
         if revision is not None and revision not in _HANDSHAKE:
             await self._stateless(scope, receive, send)
             return
+        mismatch = header_mismatch(scope, revision)
+        if mismatch is not None:
+            await mismatch(scope, receive, send)
+            return
         session = headers.get(_SESSION)
         if session is None:
             await self._open(scope, receive, send)
@@ -121,6 +126,9 @@ class Endpoint:
 
         The SDK sees to that where it may stream, and forgets it where it answers with JSON (mcp 2.3.0).
         """
+        if scope["method"] != "POST":
+            await no_stream_here()(scope, receive, send)
+            return
         if not self._has_nothing_to_tell(scope):
             await self.manager.handle_request(scope, receive, send)
             return

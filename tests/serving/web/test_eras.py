@@ -388,10 +388,65 @@ async def test_a_command_that_needs_what_the_client_lacks_says_what(server: Http
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_there_is_nothing_to_get_or_to_delete_without_sessions(server: HttpServer, method: str) -> None:
-    """http-1: 405, with what is allowed."""
+    """http-22: with what is allowed, and what to do instead."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         answer = await http.request(method, server.url, headers={**ACCEPT, "MCP-Protocol-Version": STATELESS})
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert "subscriptions/listen" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("named", [None, *HANDSHAKES, STATELESS])
+@pytest.mark.parametrize("said", [LATEST, STATELESS, "2027-01-01", 5, None])
+async def test_a_header_that_names_another_revision_than_the_request_is_refused(
+    server: HttpServer, named: str | None, said: object
+) -> None:
+    """http-21: -32020 with the request's id, with a session and without; nothing of the call is done."""
+    if named == said == STATELESS:
+        return
+    body = enveloped(call("let_go", name="header"))
+    body["params"]["_meta"][META + "protocolVersion"] = said
+    async with session(server.url, LATEST) as opened:
+        before = len(server.calls)
+        for more in ({}, {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}):
+            headers = {**ACCEPT, **routing(body), **more}
+            headers.pop("MCP-Protocol-Version")
+            headers |= {} if named is None else {"MCP-Protocol-Version": named}
+            async with httpx2.AsyncClient(timeout=SECONDS) as http:
+                answer = await http.post(server.url, json=body, headers=headers)
+            if named is not None and named == said:  # of a revision without an envelope: nothing is wrong in a session
+                assert answer.status_code == (200 if more else 400)
+            else:
+                assert error_of(answer) == (400, MISMATCH)
+                assert answer.json()["id"] == body["id"]
+        assert len(server.calls) == before + (named is not None and named == said)
+
+
+async def test_a_refusal_has_the_id_of_the_request_where_it_can_be_read(server: HttpServer) -> None:
+    """guard-34: in sessions and without, of messages that are none, and not of what has none."""
+    async with session(server.url, LATEST) as peer, httpx2.AsyncClient(timeout=SECONDS) as http:
+        bodies: list[tuple[dict[str, Any], object]] = [
+            ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, 7),
+            ({"jsonrpc": "2.0", "id": "seven", "method": 5}, "seven"),
+            ({"jsonrpc": "2.0", "id": 2**70, "method": "ping"}, None),
+            ({"jsonrpc": "2.0", "id": 1.5, "method": "ping"}, None),
+            ({"jsonrpc": "2.0", "id": "x" * 300, "method": "ping"}, None),
+        ]
+        for body, expected in bodies:
+            answer = await peer.post(body)
+            assert (answer.status_code, answer.json()["id"]) == (400, expected)
+        gone = await as_session(server.url, http, LATEST, "0" * 32).post(request("tools/list") | {"id": 12})
+        assert (gone.status_code, gone.json()["id"]) == (404, 12)
+
+
+async def test_a_session_is_initialized_once_and_may_ask_what_the_server_is(server: HttpServer) -> None:
+    """interoperability-14: a second handshake is refused, and the session goes on; `server/discover` is answered."""
+    async with session(server.url, LATEST) as peer:
+        again = await peer.post(handshake(LATEST))
+        assert again.json()["error"]["code"] == -32600
+        found = (await peer.post(request("server/discover"))).json()["result"]
+        assert set(found["supportedVersions"]) == {STATELESS, *HANDSHAKES}
+        assert "tools" in found["capabilities"]
+        assert (await peer.post(request("ping"))).status_code == 200
 
 
 @pytest.mark.parametrize("value", ["0" * 32, "nonsense", None], ids=["unknown", "none", "of a session"])

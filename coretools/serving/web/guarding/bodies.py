@@ -9,7 +9,7 @@ from collections import Counter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coretools.serving.web.answers import refusal
+from coretools.serving.web.answers import ID_KEY, refusal
 from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.guarding.json_form import BadJson, Malformed, check_message
 from coretools.serving.web.principals import name_in
@@ -99,9 +99,12 @@ class Bodies:
             message = check_message(body, depth=self._limits.json_depth)
         except BadJson as error:
             is_json = not isinstance(error, Malformed)
+            if error.request_id is not None:
+                scope[ID_KEY] = error.request_id
             return refusal(400, str(error), kind="bad-json", code=None if is_json else PARSE_ERROR)
         scope[IS_CALL_KEY] = "id" in message and "method" in message
         if scope[IS_CALL_KEY]:
+            scope[ID_KEY] = message["id"]
             scope[REQUEST_ID_KEY] = str(message["id"])
             scope[MESSAGE_KEY] = message
         return None

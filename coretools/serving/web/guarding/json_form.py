@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 MOST_VALUES = 20_000
 """In one message. Nobody else is served while it is parsed: 200 KB with a hundred thousand lists in them cost as much
@@ -39,6 +39,9 @@ _STEPS = tuple(1 if byte in b"[{" else -1 for byte in range(256))
 class BadJson(Exception):
     """It is not to be read. The text is for the client, and holds nothing of what it sent."""
 
+    request_id: str | int | None = None
+    """That of the message, where one can be made out and sent back."""
+
 
 class Malformed(BadJson):
     """It is no JSON at all, or not in UTF-8."""
@@ -55,9 +58,14 @@ def check_message(body: bytes, *, depth: int) -> Any:
     message = parse(body)
     if not isinstance(message, dict):
         raise BadJson("send one JSON-RPC message, an object; there are no batches")
-    _check_envelope(message)
-    for word in _words(message):
-        _check_word(word)
+    try:
+        _check_envelope(message)
+        for word in _words(message):
+            _check_word(word)
+    except BadJson as error:
+        if not message.keys() & {"result", "error"}:  # an answer is not answered
+            error.request_id = _usable_id(message.get("id"))
+        raise
     return message
 
 
@@ -117,6 +125,17 @@ def _is_outcome(message: dict[str, Any]) -> bool:
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, str) or type(value) is int
+
+
+def _usable_id(value: Any) -> str | int | None:
+    """An id that an answer can repeat."""
+    if not _is_id(value):
+        return None
+    try:
+        _check_word(value)
+    except BadJson:
+        return None
+    return cast("str | int", value)
 
 
 def _words(message: dict[str, Any]) -> Iterator[Any]:

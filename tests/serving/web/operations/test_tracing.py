@@ -301,7 +301,7 @@ def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
         Graph(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
     )
     names = [type(middleware).__name__ for middleware in server.middleware]
-    assert names == [*(["OpenTelemetryMiddleware"] if is_traced else []), "RequestStateBoundary"]
+    assert ("OpenTelemetryMiddleware" in names) == is_traced
 
 
 @pytest.mark.parametrize("is_exported", [True, False])
