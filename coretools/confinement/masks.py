@@ -36,6 +36,20 @@ _STORE = "store"
 """Role of any other directory in a git directory: only a hidden file that was moved there is looked for."""
 
 
+class Repository(NamedTuple):
+    """The configuration of a repository, as commands see it."""
+
+    path: str
+    """Absolute, of the file."""
+    directory: tuple[int, int]
+    """Device and inode of the git directory."""
+    is_writable: bool
+    """Whether commands may change it."""
+    text: bytes
+    generation: int = 0
+    """How many copies of it commands have spoiled: then they get another one."""
+
+
 class Masks(NamedTuple):
     """Absolute paths, sorted."""
 
@@ -49,6 +63,8 @@ class Masks(NamedTuple):
     """Device, inode and birth time of what is pinned and fixed: a file that was replaced is laid over again."""
     is_whole: bool
     """False when there were too many directories to look into all of them."""
+    repositories: tuple[Repository, ...] = ()
+    """Files that commands see another text of."""
 
     @property
     def masked(self) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class Commands:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
             return read_only.granted_around([*found, *self._own_container(scratch)], self.roots)
         # What the machine's own would let out is, in the view, the command's own.
-        own = ("/tmp", "/var/tmp", "/dev/shm", *((self.home,) if self.hides_home else ()))  # noqa: S108
+        own = ("/tmp", "/var/tmp", "/dev/shm", view.CONFIGS, *((self.home,) if self.hides_home else ()))  # noqa: S108
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]

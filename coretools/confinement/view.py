@@ -20,6 +20,9 @@ from coretools.confinement import kernel
 
 NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
+CONFIGS = "/.git-config"
+"""Where copies of git's configuration are seen."""
+
 _BASE = "/usr"
 """Where the new root is put together, out of sight of everybody else; a directory that is there everywhere."""
 
@@ -87,6 +90,8 @@ class Plan(NamedTuple):
     shared_memory_bytes: int
     tasks: int
     """Most processes and threads in the view at once, where the kernel can bound them (Linux 6.14)."""
+    linked: Sequence[tuple[str, str]] = ()
+    """Files that lead elsewhere, and where: can't be moved or replaced; a write goes to what they lead to."""
 
 
 def leave_namespaces(*, network: bool) -> None:
@@ -245,6 +250,11 @@ def _cover(plan: Plan, trees: Mapping[str, int]) -> None:
                 _lay(_clone(place), place)
     _fix(plan.fixed, trees)
     _mask(plan.masked, trees)
+    for number, (path, target) in enumerate(plan.linked):
+        with _found(path, trees) as place:
+            if place is not None:
+                os.symlink(target, f"{_BASE}/.hollow/link-{number}")
+                _lay(_clone_of(f"{_BASE}/.hollow/link-{number}"), place)
 
 
 def _fix(paths: Sequence[str], trees: Mapping[str, int]) -> None:

@@ -23,6 +23,8 @@ class Run:
         self.slot: int | None = None
         self.control_files: frozenset[str] = frozenset()
         """Settings of editors and agents that were there before it."""
+        self.remarks: tuple[str, ...] = ()
+        """What became of its changes to git's configuration, where that is not what it meant."""
         self.is_left = False
         """Its task does not wait for the worker thread that may be starting its child."""
         self.begun: deque[Child] = deque()

@@ -5,6 +5,8 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 
+from anyio import CancelScope
+
 from coretools.errors import CannotStart, CoreError, InputOutput, Unsupported
 from coretools.process.cell import CellFailed, Slot
 from coretools.process.keeper import Keeper
@@ -31,7 +33,7 @@ async def start_command(
 ) -> Supervised:
     """Have a program started by a supervisor, held by the tier in force; returns when it runs.
 
-    `environment` is asked for when the tier is known, which decides on a part of it.
+    `Keeper.ended` is to follow. `environment` is asked for when the tier is known, which decides on a part of it.
 
     Raises:
         CannotStart: not found, not executable, no interpreter, too long, out of sight, or the directory is gone.
@@ -39,6 +41,24 @@ async def start_command(
     """
     if os.fstat(cwd.fd).st_nlink == 0:
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
+    keeper.begun()
+    try:
+        return await _started(keeper, argv, cwd=cwd, environment=environment, fed=fed, size=size)
+    except BaseException:
+        with CancelScope(shield=True):  # broken off, it may have begun to run
+            await keeper.ended(is_certain=False)
+        raise
+
+
+async def _started(
+    keeper: Keeper,
+    argv: Sequence[str],
+    *,
+    cwd: Directory,
+    environment: Callable[[], Mapping[str, str]],
+    fed: bool,
+    size: TerminalSize | None,
+) -> Supervised:
     for _ in range(_TRIES):
         slot = await _slot(keeper)
         if slot is None:

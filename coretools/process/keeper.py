@@ -31,6 +31,7 @@ from coretools.errors import Unconfined
 from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
+from coretools.process.git_configs import Copies, GitConfigs
 from coretools.process.sockets import Watch
 from coretools.process.spawner import Orders
 from coretools.process.survivors import GROUPS
@@ -77,6 +78,8 @@ class Keeper:
         self._policy = policy
         self._environment = environment
         self._masks = MaskFinder(roots)
+        self._configs = GitConfigs(roots)
+        self._copies: dict[Cell, Copies] = {}
         self._lock = anyio.Lock()
         self._limiter = CapacityLimiter(1)
         self._commands: Commands | None = None
@@ -146,6 +149,24 @@ class Keeper:
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
         return cell.take()
 
+    def begun(self) -> None:
+        """A command is about to be started; `ended` must follow."""
+        self._configs.begun()
+
+    async def ended(self, *, is_certain: bool = True) -> tuple[str, ...]:
+        """A command has ended, with everything it started if that is certain: take over what it changed for git.
+
+        What is to be said of that, in sentences.
+        """
+        async with self._lock:
+            if not is_certain:
+                self._state = None  # the next command gets another view
+            said = self._configs.ended(() if is_certain else [*self._old, *([self._cell] if self._cell else [])])
+            if self._configs.may_write and not self._is_closed:
+                said += await to_thread.run_sync(self._configs.write, limiter=self._limiter)
+                self._looked_ns = 0  # what was found before is not what is there
+        return tuple(said)
+
     @property
     def hidden(self) -> tuple[Hidden, ...]:
         """What the newest view hides from commands."""
@@ -183,6 +204,7 @@ class Keeper:
             cell.wait()
         self._old, self._cell = [], None
         self._masks.close()
+        self._configs.close()
         if self._commands is not None:
             _remove(self._scratch.path)
 
@@ -278,7 +300,11 @@ class Keeper:
 
     async def _ready_cell(self, tier: str, masks: Masks | None) -> Cell:
         group = self._new_group()
-        cell = Cell(self._orders(tier, masks), group=group)
+        path = f"{self._scratch.path}/git-{next(self._numbers)}"
+        copies = None if masks is None else self._configs.lay_out(path, masks)
+        cell = Cell(self._orders(tier, masks, copies), group=group)
+        if copies is not None:
+            self._copies[cell] = copies
         self.bounds = None if group is None else dict(group.bounds)
         try:
             await cell.ready()
@@ -301,12 +327,13 @@ class Keeper:
             return ControlGroup(path, tasks=commands.tasks, memory_bytes=commands.memory_bytes)
         return None
 
-    def _orders(self, tier: str, masks: Masks | None) -> Orders:
+    def _orders(self, tier: str, masks: Masks | None, copies: Copies | None) -> Orders:
         commands, scratch = self._commands, self._scratch
         assert commands is not None
         held = tier != "none"
+        plan = None if masks is None else commands.view_plan(scratch, masks)
         return Orders(
-            view=commands.view_plan(scratch, masks) if masks is not None else None,
+            view=plan if plan is None or copies is None else copies.over(plan),
             rules=commands.rules(scratch, in_view=tier == "full") if held else None,
             tcp=tier == "full" or commands.has_network,
             families=commands.families(tier) if held else None,
@@ -318,11 +345,12 @@ class Keeper:
     async def _looked(self) -> Masks:
         self.looks += 1
         if self._masks.may_block:
-            return await to_thread.run_sync(self._masks.look, limiter=self._limiter)
+            look = lambda: self._configs.found(self._masks.look())  # noqa: E731
+            return await to_thread.run_sync(look, limiter=self._limiter)
         self._masks.begin()
         while (masks := self._masks.go_on(SLICE_SECONDS)) is None:
             await anyio.lowlevel.checkpoint()
-        return masks
+        return self._configs.found(masks)
 
     def _drop_old(self) -> None:
         gone = [cell for cell in self._old if cell.is_gone]
@@ -330,6 +358,8 @@ class Keeper:
             cell.close()
             cell.wait()
             self._old.remove(cell)
+            if cell in self._copies:
+                self._configs.drop(self._copies.pop(cell))
 
 
 def _apart(roots: Roots, policy: ConfinementPolicy) -> str:

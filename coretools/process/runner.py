@@ -30,7 +30,7 @@ from coretools.process.pace import Pace
 from coretools.process.spawn import CWD_BY_HANDLE, check_words, spawn
 from coretools.process.stopping import stop
 from coretools.process.streams import Feed, Listener, Recorder, Streams, TerminalSize
-from coretools.process.supervised import Supervised
+from coretools.process.supervised import UNENDED, Supervised
 from coretools.redact_argv import command_line
 from coretools.sandbox.programs.policy import ProgramPolicy
 from coretools.sandbox.reading import Directory
@@ -113,6 +113,8 @@ class Completed:
     """Why its supervisor ended a command; empty when it did not."""
     made: tuple[str, ...] = ()
     """Settings that an editor or an agent acts on and that came to be while a command ran."""
+    remarks: tuple[str, ...] = ()
+    """What became of a command's changes to git's configuration, where that is not what it meant; in sentences."""
 
     @property
     def ok(self) -> bool:
@@ -210,10 +212,9 @@ class Runner:
             return await self._follow(run, child, argv, order)
 
     async def run_found(self, program: str, find: Find, *, threads: CapacityLimiter) -> Completed | None:
-        """Like `run`, for no command, where a look that blocks says what is started and where.
+        """Like `run`, for no command, where a look that blocks says what is started and where; None for nothing.
 
         Looked and started in one visit to a worker thread of `threads`, which saves a change of threads.
-        None when the look says that nothing is.
 
         Raises:
             What `find` raises, and what `run` does.
@@ -285,12 +286,11 @@ class Runner:
             await self.prepare()
         if self.tier in (None, "none") and not cwd.place.root.writable:
             raise ReadOnly(f"{cwd.shown}: the root is read-only, and a program started there could write to it")
-        if self._keeper is None:
-            return self._start(run, argv, cwd, order)
-        if not self._keeper.has_spawner:
+        if self._keeper is not None and self._keeper.has_spawner:
+            return await self._start_command(self._keeper, run, argv, cwd, order)
+        if self._keeper is not None:
             self._keeper.require()
-            return self._start(run, argv, cwd, order)
-        return await self._start_command(self._keeper, run, argv, cwd, order)
+        return self._start(run, argv, cwd, order)
 
     async def _start_command(
         self, keeper: Keeper, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order
@@ -303,7 +303,7 @@ class Runner:
                 argv,
                 cwd=cwd,
                 environment=partial(self._command_environment, run, order),
-                fed=order.input is not None or order.stdin is not None,
+                fed=order.feed is not None,
                 size=order.terminal,
             )
         if child is None:  # the runner was closed meanwhile
@@ -315,11 +315,9 @@ class Runner:
         # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
         # the start and the first wait for the child.
         inherited = {**self._environment, **variables_of_caller()} if order.inherit else {}
-        environment = {**inherited, **order.environment}
-        environment[MARKER] = run.mark
+        environment = {**inherited, **order.environment, MARKER: run.mark}
         self._guard.ensure()
-        is_fed = order.input is not None or order.stdin is not None
-        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=is_fed)
+        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=order.feed is not None)
         child = start() if order.domain is None else order.domain.run(start)
         run.slot = self._guard.enter(child.pid)
         return child
@@ -360,11 +358,12 @@ class Runner:
             tier=self._keeper.tier if self._keeper is not None and order.is_command else None,
             stopped_for=child.stopped_for,
             made=tuple(sorted(self._control_files(order) - run.control_files)),
+            remarks=run.remarks,
         )
 
     async def _end(self, run: Run, child: Child | Supervised, streams: Streams, *, must_sweep: bool) -> int:
         if isinstance(child, Supervised):
-            return await self._end_command(child, streams)
+            return await self._end_command(run, child, streams)
         # While closing, the guard looks once for all runs, so none looks for itself.
         marker = None if run.is_closing else f"{MARKER}={run.mark}".encode()
         stragglers = 0
@@ -381,11 +380,13 @@ class Runner:
                 threading.Thread(target=self._end_unseen, args=(run, child), daemon=True).start()
         return stragglers
 
-    async def _end_command(self, child: Supervised, streams: Streams) -> int:
+    async def _end_command(self, run: Run, child: Supervised, streams: Streams) -> int:
         stragglers = 0
         try:
             with CancelScope(shield=True):
                 stragglers = await child.stop(streams, self._limits)
+                if self._keeper is not None:
+                    run.remarks = await self._keeper.ended(is_certain=child.stopped_for != UNENDED)
         finally:
             # Whatever came through the shield: without our ends the supervisor ends what is left.
             child.close()

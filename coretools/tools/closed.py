@@ -44,7 +44,7 @@ _SIGNALS = re.compile(
     r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
 )
 _CONTROL_FILES = re.compile(
-    r"(?:could not write config file|\.git/(?:config|hooks)\b)[^\n]{0,160}"
+    r"(?:could not (?:write|lock) config file|\.git/(?:config|hooks)\b)[^\n]{0,160}"
     r"(?:Device or resource busy|Read-only file system)"
 )
 
@@ -112,11 +112,11 @@ class Closed:
                 tiers=("full", "landlock"),
             ),
             *self._around_explanations(),
-            # git ends some of these with exit code 0 (branch -u, checkout --track).
+            # git ends some of these with exit code 0 (branch -u beneath a read-only root).
             _explained(
                 _CONTROL_FILES,
-                "commands can't change .git/config and .git/hooks of a repository, which decide what git runs: the"
-                " change was not made; delete_directory deletes a whole repository",
+                "commands can't replace .git/config and can't change .git/hooks of a repository, which decide what git"
+                " runs: the change was not made; git config works, and delete_directory deletes a whole repository",
                 tiers=("full",),
                 failed_only=False,
             ),

@@ -182,7 +182,8 @@ CONTROL = {
     "hooks away": "mv .git/hooks x; mkdir .git/hooks; rm -rf .git/hooks",
     "hooks by link": "ln -sfn /tmp .git/hooks; rmdir .git/hooks",
     "git away": "mv .git y; mkdir -p .git/hooks; printf x > .git/hooks/pre-commit",
-    "config": "printf x >> .git/config; git config core.fsmonitor x; cp /dev/null .git/config; mv /tmp .git/config",
+    "config": "git config core.fsmonitor x; git config a.b c; mv /tmp .git/config; rm .git/config",
+    "config emptied": "printf x >> .git/config; cp /dev/null .git/config",
     "editor": "printf x > .vscode/tasks.json; rm -rf .vscode; mv .vscode z; printf x > .vscode/more",
 }
 

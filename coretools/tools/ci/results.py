@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -70,7 +71,7 @@ class Ended:
             made=tuple(path for run in runs for path in run.made),
             output=output,
             dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
-            notes=notes,
+            notes=(*notes, *chain.from_iterable(run.remarks for run in runs)),
         )
 
     @property

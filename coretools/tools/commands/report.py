@@ -128,7 +128,8 @@ def notes_of(run: Run, explanations: Explanations) -> tuple[str, ...]:
     text = without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
     is_well = run.completed is not None and run.completed.ok
     tier = run.tier if run.completed is None else run.completed.tier
-    return explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text)
+    remarks = () if run.completed is None else run.completed.remarks
+    return (*explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text), *remarks)
 
 
 class RunList(Result):

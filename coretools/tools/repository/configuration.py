@@ -11,9 +11,9 @@ from time import time_ns
 
 from coretools.errors import CoreError, NotFound
 from coretools.sandbox import inside
+from coretools.sandbox.git_grammar import Setting, parse
 from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots
-from coretools.tools.repository.grammar import Setting, parse
 from coretools.tools.repository.policy import Policy, policy_of
 from coretools.tools.repository.structure import GitDirectory, refused
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused
-from coretools.tools.repository.grammar import Setting
+from coretools.sandbox.git_grammar import Setting
 
 FIXED: Mapping[str, str] = {
     # Programs that git would start.

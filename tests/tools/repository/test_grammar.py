@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import GitRefused
-from coretools.tools.repository.grammar import Setting, parse
+from coretools.sandbox.git_grammar import Setting, parse
 from coretools.tools.repository.policy import FIXED, outer_overrides, policy_of
 
 

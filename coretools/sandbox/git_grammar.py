@@ -6,7 +6,7 @@ than it means to git.
 """
 
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coretools.errors import GitRefused
 
@@ -24,6 +24,8 @@ class Setting:
     key: str
     value: str | None
     """None for a key without `=`, which git reads as true."""
+    span: tuple[int, int] = field(default=(0, 0), compare=False)
+    """Where it stands in the bytes of `normal`: from its name to behind the end of its line."""
 
     @property
     def section(self) -> str:
@@ -36,13 +38,19 @@ class Setting:
         return self.key.rpartition(".")[2]
 
 
+def normal(data: bytes) -> bytes:
+    """The bytes as git reads them: without a byte order mark and carriage returns, the last line ended."""
+    data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+    return data if data.endswith(b"\n") else data + b"\n"
+
+
 def parse(data: bytes, shown: str) -> list[Setting]:
     """Every assignment of a configuration file, in order.
 
     Raises:
         GitRefused: the file is not in git's grammar.
     """
-    reader = _Reader(data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n"), shown)
+    reader = _Reader(normal(data), shown)
     settings: list[Setting] = []
     section = b""
     while (byte := reader.next()) is not None:
@@ -63,7 +71,7 @@ class _Reader:
     """The bytes of one file, one at a time. The end of the file reads as one last newline, as in git."""
 
     def __init__(self, data: bytes, shown: str) -> None:
-        self._data = data if data.endswith(b"\n") else data + b"\n"
+        self._data = data
         self._shown = shown
         self._at = 0
         if b"\0" in data:
@@ -74,6 +82,11 @@ class _Reader:
             return None
         self._at += 1
         return self._data[self._at - 1]
+
+    @property
+    def position(self) -> int:
+        """Where the next byte stands."""
+        return self._at
 
     def must(self, what: str) -> int:
         byte = self.next()
@@ -123,16 +136,18 @@ def _subsection(reader: _Reader, section: bytes, byte: int) -> bytes:
 
 def _assignment(reader: _Reader, section: bytes, first: int) -> Setting:
     name = bytearray([first])
+    start = reader.position - 1
     while (byte := reader.must("a key")) in _KEY:
         name.append(byte)
     while byte in b" \t":
         byte = reader.must("a key")
     key = _text(section + bytes(name).lower())
-    if byte == _NEWLINE:
-        return Setting(key, None)
-    if byte != ord("="):
+    value = None
+    if byte == ord("="):
+        value = _text(_value(reader))
+    elif byte != _NEWLINE:
         raise reader.refusal("a key without '='")
-    return Setting(key, _text(_value(reader)))
+    return Setting(key, value, (start, reader.position))
 
 
 def _value(reader: _Reader) -> bytes:

@@ -1,0 +1,163 @@
+"""Which keys of git's configuration commands may see, and which of their changes reach the repository's own file.
+
+Pure. Commands see everything but credentials. Of what they change, only keys that start no program are carried over,
+and with values that lead to none: a list of what is allowed, so that a key nobody thought of stays where it is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from coretools.redact import Redactor
+from coretools.sandbox.git_config import Value, Values
+from coretools.sandbox.git_grammar import Setting
+from coretools.secret_names import is_telling
+
+_CREDENTIALS = frozenset({"extraheader", "cookie", "smtppass", "pass", "pw", "pat"})
+"""Variables that are credentials by name, beside those that `secret_names` knows."""
+_NO_CREDENTIALS = frozenset({"signingkey", "sslkey", "sslcertpasswordprotected", "proxysslkey"})
+"""Variables that sound like one: names of keys and of files."""
+_PLAIN = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
+
+_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/\s]*)@", re.IGNORECASE)
+_WHOLE_USER = re.compile(r"(?P<scheme>\s*[a-z][a-z0-9+.:-]*://)(?P<user>[^/]*)@", re.IGNORECASE)
+"""Of a value that is an address as a whole: there may be blanks in its password."""
+_KEEPS_USER = frozenset({"ssh://", "git+ssh://", "ssh+git://"})
+"""Addresses whose user is no credential without a password."""
+
+_REDACTOR = Redactor()
+
+_BOOLEAN = r"(?i:true|false|yes|no|on|off|[01]?)"
+_PART = r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]*"
+"""A name of a branch, a remote or a submodule (git-check-ref-format(1)); none begins like an option."""
+_REFSPEC = r"\+?refs/[^\x00-\x20\x7f~^:?\[\\]+:refs/[^\x00-\x20\x7f~^:?\[\\]+"
+_LINE = r"[^\x00-\x1f\x7f]{0,256}"
+_NETWORK = r"(?:https?|ftps?|git)://(?!-)[^\s/@\x00-\x1f\x7f]+(?:/[^\s\x00-\x1f\x7f]*)?"
+_SSH = r"(?:ssh|git\+ssh|ssh\+git)://(?:[\w.-]+@)?(?!-)[^\s/@\x00-\x1f\x7f]+(?:/[^\s\x00-\x1f\x7f]*)?"
+_SCP = r"(?:[\w.][\w.-]*@)?[\w.][\w.-]*:(?![:/]{2}|:)[^\s\x00-\x1f\x7f]+"
+_ADDRESS = rf"{_NETWORK}|{_SSH}|{_SCP}"
+"""Of another machine. A push to a path of this one runs the hooks there, and `NAME::` a program `git-remote-NAME`."""
+_REMOTE = "remote"
+"""The name of a remote that the file has with an address."""
+
+_ALLOWED: Sequence[tuple[str, str]] = (
+    (rf"branch\.{_PART}\.(?:remote|pushremote)|remote\.pushdefault", _REMOTE),
+    (rf"branch\.{_PART}\.merge", rf"refs/{_PART}"),
+    (rf"branch\.{_PART}\.rebase", rf"{_BOOLEAN}|merges|m|interactive|i"),
+    (rf"branch\.{_PART}\.(?:description|gh-merge-base|vscode-merge-base)", r"[^\x00-\x08\x0b-\x1f\x7f]{0,4096}"),
+    (rf"remote\.{_PART}\.(?:url|pushurl)|submodule\.{_PART}\.url", _ADDRESS),
+    (rf"remote\.{_PART}\.fetch", _REFSPEC),
+    (rf"remote\.{_PART}\.tagopt", r"--(?:no-)?tags"),
+    (rf"remote\.{_PART}\.(?:prune|prunetags|skipdefaultupdate|skipfetchall)", _BOOLEAN),
+    (rf"remote\.{_PART}\.gh-resolved", r"base|[\w.-]+/[\w.-]+"),
+    (rf"submodule\.{_PART}\.active", _BOOLEAN),
+    (rf"submodule\.{_PART}\.branch", _PART),
+    (r"user\.(?:name|email)|(?:author|committer)\.(?:name|email)", _LINE),
+    (r"core\.(?:autocrlf|safecrlf)", rf"{_BOOLEAN}|input|warn"),
+    (r"core\.eol", r"lf|crlf|native"),
+    (r"core\.(?:filemode|ignorecase|quotepath|longpaths|sparsecheckout|sparsecheckoutcone)", _BOOLEAN),
+    (r"pull\.(?:rebase|ff)|merge\.ff", rf"{_BOOLEAN}|only|merges|interactive"),
+    (r"push\.default", r"nothing|current|upstream|tracking|simple|matching"),
+    (r"(?:push\.(?:autosetupremote|followtags)|fetch\.prune(?:tags)?|rebase\.auto(?:stash|squash))", _BOOLEAN),
+    (r"merge\.conflictstyle", r"merge|diff3|zdiff3"),
+    (r"init\.defaultbranch", _PART),
+)
+_COMPILED = tuple((re.compile(keys), re.compile(values), values == _REMOTE) for keys, values in _ALLOWED)
+_URL = re.compile(r"remote\..*\.(?:url|pushurl)|submodule\..*\.url", re.DOTALL)
+_TOGETHER = re.compile(r"(?:branch|remote|submodule)\..*\.")
+_NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
+
+
+def without_credentials(settings: Iterable[Setting]) -> list[Setting]:
+    """The settings that commands see."""
+    cleaned = (_cleaned(one) for one in settings)
+    return [one for one in cleaned if one is not None]
+
+
+def restored(settings: Iterable[Setting], changes: Values) -> dict[str, tuple[Value, ...]]:
+    """Changes of commands as they are made to the file itself, which has what commands do not see.
+
+    A value that a command left as it saw it stays as it is in the file; so does one that has no place in the view. An
+    address that moved to another remote takes its credential with it: it leads to the same place.
+    """
+    found = [(one, _cleaned(one)) for one in settings]
+    whole: dict[str, tuple[Value, ...]] = {}
+    for key, values in changes.items():
+        own = [(one.value, seen) for one, seen in found if one.key == key]
+        unseen = [value for value, seen in own if seen is None]
+        as_seen = [(seen.value, value) for value, seen in own if seen is not None]
+        known = _addresses(found, key)
+        whole[key] = (*unseen, *(_restored(value, as_seen, known) for value in values))
+    return whole
+
+
+def _addresses(found: Iterable[tuple[Setting, Setting | None]], key: str) -> dict[Value, Value]:
+    """What the addresses that commands see in keys of this kind stand for; none for a key that holds no address."""
+    if not _URL.fullmatch(key):
+        return {}
+    name = key.rpartition(".")[2]
+    return {seen.value: one.value for one, seen in found if seen and _URL.fullmatch(one.key) and one.variable == name}
+
+
+def _restored(value: Value, as_seen: list[tuple[Value, Value]], addresses: Mapping[Value, Value]) -> Value:
+    """What a value stands for that commands see: one of the key's own values, each of them once, or an address."""
+    for pair in as_seen:
+        if pair[0] == value:
+            as_seen.remove(pair)
+            return pair[1]
+    return addresses.get(value, value)
+
+
+def allowed(changes: Values, before: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
+    """Those of the changes that are carried over to a file with the values `before`."""
+    found = _whole({key: values for key, values in changes.items() if _is_allowed(key, values, None)}, changes)
+    after = {**before, **found}
+    remotes = {match["name"] for key, values in after.items() if values and (match := _NAMED.fullmatch(key))}
+    return _whole({key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes)
+
+
+def _whole(found: Values, changes: Values) -> dict[str, tuple[Value, ...]]:
+    """Without those in a branch, remote or submodule of which another change is not carried over: all or none."""
+    broken = {key.rpartition(".")[0] for key in changes if key not in found}
+    return {
+        key: values for key, values in found.items() if not _TOGETHER.match(key) or key.rpartition(".")[0] not in broken
+    }
+
+
+def _is_allowed(key: str, values: Sequence[Value], remotes: set[str] | None) -> bool:
+    """Whether a key may have these values; which remotes there are is not known yet without `remotes`."""
+    for keys, pattern, is_remote in _COMPILED:
+        if keys.fullmatch(key):
+            if is_remote:
+                return remotes is None or all(value in (".", *remotes) for value in values)
+            return all(pattern.fullmatch("" if value is None else value) for value in values)
+    return False
+
+
+def _cleaned(one: Setting) -> Setting | None:
+    """The setting without a credential, None when it is one."""
+    if one.section == "credential" or _has_credential(one.key.rpartition(".")[0]):
+        return None
+    if one.value is None:
+        return one
+    if _is_telling(one.variable):
+        return one if one.value.lower() in _PLAIN else None
+    value = _WHOLE_USER.sub(_without_user, one.value, count=1) if _WHOLE_USER.match(one.value) else one.value
+    value = _USER.sub(_without_user, value)
+    if _REDACTOR.text(value) != value:
+        return None
+    return one if value == one.value else Setting(one.key, value)
+
+
+def _is_telling(name: str) -> bool:
+    return name in _CREDENTIALS or (is_telling(name) and name not in _NO_CREDENTIALS)
+
+
+def _has_credential(text: str) -> bool:
+    return _USER.sub(_without_user, text) != text or _REDACTOR.text(text) != text
+
+
+def _without_user(match: re.Match[str]) -> str:
+    scheme, user = match["scheme"], match["user"]
+    if scheme.strip().lower() in _KEEPS_USER:
+        return f"{scheme}{user.partition(':')[0]}@"
+    return scheme

@@ -1,0 +1,413 @@
+"""What commands see of git's configuration, and what of their changes reaches the repository's own file: by effect."""
+
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coretools.confinement.git_keys import allowed, restored, without_credentials
+from coretools.errors import GitRefused
+from coretools.process import git_configs
+from coretools.sandbox.git_config import changed, edited, values_of, written
+from coretools.sandbox.git_grammar import Setting, parse
+from tests.process.test_keeper import Place, kept, needs_view
+
+TOKEN = "c4n4ry-0f-a-t0ken"
+CREDENTIALS = f"""\
+# https://user:{TOKEN}@comment.example/
+[core]
+	repositoryformatversion = 0
+	bare = false ; kept as it is
+[user]
+	name = User
+	email = user@host.example
+	password = {TOKEN}
+[remote "origin"]
+	url = https://user:{TOKEN}@host.example/project.git
+	pushurl = https://{TOKEN}@host.example/project.git
+	fetch = +refs/heads/*:refs/remotes/origin/*
+[remote "behind"]
+	url = https://host.example/behind.git
+	proxy = http://user:{TOKEN}@proxy.example:3128
+[remote "ssh"]
+	url = ssh://git:{TOKEN}@host.example/project.git
+[http]
+	proxy = "http://me:two words {TOKEN}@proxy.example"
+[http "https://host.example/"]
+	extraHeader = "AUTHORIZATION: basic {TOKEN}"
+	extraheader = "X-Private: {TOKEN}"
+[http "https://{TOKEN}@other.example/"]
+	sslVerify = true
+[credential]
+	helper = "!f() {{ echo password={TOKEN}; }}; f"
+[url "https://oauth2:{TOKEN}@host.example/"]
+	insteadOf = host:
+[submodule "part"]
+	url = HTTPS://{TOKEN}:x-oauth-basic@host.example/part.git
+[sendemail]
+	smtpPass = {TOKEN}
+[imap]
+	pass = {TOKEN}
+[github]
+	token = {TOKEN}
+[lfs]
+	url = https://user:{TOKEN}@host.example/lfs
+[alias]
+	api = "!curl -H 'Authorization: Bearer {TOKEN}' https://host.example"
+	ship = push gcrypt::https://user:{TOKEN}@host.example/
+"""
+
+
+def git(*words: str, directory: Path) -> str:
+    argv = ("git", "-c", "protocol.file.allow=always", *words)
+    return subprocess.run(argv, cwd=directory, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with a commit and every credential there is."""
+    folder = tmp_path / "root" / "project"
+    folder.mkdir(parents=True)
+    git("init", "-q", "-b", "main", directory=folder)
+    (folder / "file").write_text("one\n")
+    git("add", "file", directory=folder)
+    git("-c", "user.name=U", "-c", "user.email=u@h", "commit", "-qm", "one", directory=folder)
+    (folder / ".git" / "config").write_text(CREDENTIALS)
+    return folder
+
+
+async def run(place: Place, text: str, directory: str = "project") -> tuple[str, str]:
+    """What a command printed, and what is said of it."""
+    completed = await place.run("sh", "-c", text, directory=directory)
+    return completed.stdout.text() + completed.stderr.text(), " ".join(completed.remarks)
+
+
+def setting(project: Path, *words: str) -> str:
+    ended = subprocess.run(["git", "config", *words], cwd=project, check=False, capture_output=True, text=True)
+    return ended.stdout.strip()
+
+
+@needs_view
+async def test_no_token_is_in_what_commands_see(project: Path) -> None:
+    """confinement-41: by whatever way they look; remotes, identity and branches are there."""
+    before = (project / ".git" / "config").read_bytes()
+    async with kept(project.parent) as place:
+        said, remarks = await run(
+            place,
+            "git remote -v; git config --list --show-origin; cat .git/config; grep -r . .git /.git-config 2>/dev/null;"
+            " cp .git/config /tmp/x; cat /tmp/x; git config --get-regexp . ; git ls-remote --get-url ssh;"
+            " cat /proc/self/root/$PWD/.git/config; cd .git && cat config ./config ../.git/config",
+        )
+    assert TOKEN not in said
+    assert remarks == ""
+    for seen in (
+        *("origin\thttps://host.example/project.git (fetch)", "ssh://git@host.example/project.git"),
+        *("User", "user@host.example", "http://proxy.example", "https://host.example/lfs"),
+        "https://host.example/part.git",
+    ):
+        assert seen.lower() in said.lower(), seen
+    assert (project / ".git" / "config").read_bytes() == before
+
+
+@needs_view
+async def test_harmless_changes_are_kept_and_credentials_survive_them(project: Path) -> None:
+    """confinement-42: in the repository's own file, which is otherwise as it was, comments and all."""
+    async with kept(project.parent) as place:
+        said, remarks = await run(
+            place,
+            "git config user.name Agent && git checkout -q -b topic && git branch -u main &&"
+            " git remote add more git@host.example:more.git && git update-ref refs/remotes/more/x HEAD &&"
+            " git checkout -q --track more/x && git remote rename origin upstream && git branch -D topic",
+        )
+        assert "fatal" not in said
+        assert remarks == ""
+        text = (project / ".git" / "config").read_text()
+        again, _ = await run(place, "git config user.name; git remote; git rev-parse --abbrev-ref @{u}")
+    assert again.split() == ["Agent", "behind", "more", "ssh", "upstream", "more/x"]
+    assert text.count(TOKEN) == CREDENTIALS.count(TOKEN)
+    assert f"# https://user:{TOKEN}@comment.example/" in text
+    assert "bare = false ; kept as it is" in text
+    assert setting(project, "remote.upstream.url") == f"https://user:{TOKEN}@host.example/project.git"
+    assert setting(project, "branch.x.remote") == "more"
+    assert setting(project, "branch.topic.remote") == ""
+
+
+PROGRAMS = {
+    "core.fsmonitor": "./evil",
+    "core.hooksPath": "evil",
+    "core.sshCommand": "./evil",
+    "core.pager": "./evil",
+    "core.editor": "./evil",
+    "core.worktree": "/tmp",
+    "alias.status": "!./evil",
+    "filter.x.clean": "./evil",
+    "diff.x.command": "./evil",
+    "diff.x.textconv": "./evil",
+    "merge.x.driver": "./evil",
+    "credential.helper": "!./evil",
+    "include.path": "../evil",
+    "includeIf.gitdir:/.path": "../evil",
+    "gpg.program": "./evil",
+    "url.https://evil.example/.insteadOf": "https://",
+    "http.proxy": "http://evil.example",
+    "http.sslVerify": "false",
+    "protocol.ext.allow": "always",
+    "extensions.worktreeConfig": "true",
+    "remote.a.url": "ext::sh -c ./evil",
+    "remote.b.url": "/somewhere/with/hooks",
+    "remote.c.url": "../with/hooks",
+    "remote.d.url": "file:///somewhere/with/hooks",
+    "remote.e.url": "evil::x",
+    "remote.f.url": "ssh://-oProxyCommand=evil/x",
+    "remote.g.url": "-oProxyCommand=evil:x",
+    "remote.h.vcs": "evil",
+    "remote.origin.uploadpack": "./evil",
+    "remote.origin.receivepack": "./evil",
+    "branch.main.remote": "../with/hooks",
+    "branch.main.pushRemote": "ext::sh -c evil",
+    "branch.x.mergeOptions": "--strategy=evil",
+    "remote.pushDefault": "/somewhere/with/hooks",
+    "submodule.s.update": "!./evil",
+    "submodule.s.url": "ext::sh -c evil",
+    "user.signingKey": "x",
+    "uploadpack.packObjectsHook": "./evil",
+}
+
+
+SPELLINGS = """
+[core] fsMonitor = x
+[CORE]hookspath=y
+[user]
+ email = a\\
+ b
+[alias "q"]
+ command = !x
+[remote "o\\"]"]
+ url = https://x.example/y
+[core]
+ fsmonitor = z ; "
+"""
+
+
+@needs_view
+async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
+    """confinement-43: it holds for commands, and the result names the keys. By another spelling neither."""
+    before = (project / ".git" / "config").read_bytes()
+    (project / "set").write_text("".join(f"git config {key!r} {value!r}\n" for key, value in PROGRAMS.items()))
+    (project / "set").chmod(0o755)
+    async with kept(project.parent) as place:
+        said, remarks = await run(place, "sh ./set")
+        assert (project / ".git" / "config").read_bytes() == before
+        assert "branch.main.pushremote (project/.git/config)" in remarks
+        assert "and " in remarks.split(",")[-1]
+        assert "evil" in (await run(place, "git config core.hooksPath; git config user.email x@y"))[0]
+        (project / "more").write_text(SPELLINGS)
+        said, remarks = await run(place, "cat more >> .git/config")
+        assert said == ""
+        assert "core.fsmonitor" in remarks
+    found = values_of(parse((project / ".git" / "config").read_bytes(), "config"))
+    expected = {
+        **values_of(parse(before, "config")),
+        "user.email": ("x@y", "a b"),
+        'remote.o"].url': ("https://x.example/y",),
+    }
+    assert found == expected
+    assert setting(project, 'remote.o"].url') == "https://x.example/y"
+
+
+@needs_view
+async def test_a_local_repository_takes_pushes_and_submodules_work(project: Path) -> None:
+    """confinement-42, confinement-43: what is not carried over works for commands all the same, also later."""
+    async with kept(project.parent) as place:
+        await run(
+            place, "git init -q --bare ../bare.git; git push -q ../bare.git main; git remote add local ../bare.git"
+        )
+        said, _ = await run(place, "git push -u local main && git config branch.main.remote")
+        assert "local\n" in said
+        add = (
+            "git -c protocol.file.allow=always submodule --quiet add -b main ../bare.git part2 && git submodule status"
+        )
+        assert "part2" in (await run(place, add))[0]
+        assert "local/main" in (await run(place, "git branch -vv"))[0]
+    assert setting(project, "remote.local.url") == ""
+    assert setting(project, "branch.main.remote") == ""
+
+
+@needs_view
+async def test_copies_that_are_spoiled_reach_nothing(project: Path, tmp_path: Path) -> None:
+    """confinement-42: emptied, no configuration, a link, a FIFO, another directory; the next command is well."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "config").write_text("[core]\n\trepositoryformatversion = 0\n[user]\n\tname = Outside\n")
+    before = (project / ".git" / "config").read_bytes()
+    spoils = (
+        "cp /dev/null .git/config",
+        "echo '[core' >> .git/config",
+        'c=$(readlink .git/config); ln -sf /etc/passwd "$c"',
+        'c=$(readlink .git/config); rm "$c"; mkfifo "$c"',
+        f'd=$(dirname $(readlink .git/config)); mv "$d" "$d.x"; ln -s {outside} "$d"',
+        'd=$(dirname $(readlink .git/config)); rm -rf "$d"',
+        'c=$(readlink .git/config); head -c 300000 /dev/zero | tr "\\0" "#" >> "$c"',
+    )
+    async with kept(project.parent) as place:
+        for spoil in spoils:
+            _, remarks = await run(place, spoil)
+            assert git_configs.SPOILED in remarks, spoil
+            assert (await run(place, "git config user.name"))[0] == "User\n", spoil
+    assert (project / ".git" / "config").read_bytes() == before
+    assert "Outside" in (outside / "config").read_text()
+
+
+@needs_view
+async def test_what_is_set_meanwhile_stays(project: Path) -> None:
+    """confinement-44: commands at once, and a user who writes too: the last writer of each key, and no lost file.
+
+    While a command runs the file is not replaced: that would uncover it in the views that are there.
+    """
+    async with kept(project.parent) as place:
+        async with anyio.create_task_group() as tasks:
+            waiting = "until [ -e go ]; do sleep 0.01; done; cat .git/config; git config user.email late@x"
+            said: list[str] = []
+
+            async def wait() -> None:
+                said.append((await run(place, waiting))[0])
+
+            tasks.start_soon(wait)
+            async with anyio.create_task_group() as more:
+                for number in range(6):
+                    more.start_soon(run, place, f"until git config branch.b{number}.description d{number}; do :; done")
+            await run(place, "git config user.name First; git config user.email early@x")
+            assert setting(project, "user.name") == "User"
+            assert (await run(place, "git config user.name"))[0] == "First\n"
+            with (project / ".git" / "config").open("a") as file:  # as an editor does: the same file
+                file.write("[user]\n\tname = Editor\n[my]\n\tkey = 1\n")
+            (project / "go").touch()
+        assert TOKEN not in said[0]
+    assert setting(project, "user.email") == "late@x"
+    assert setting(project, "my.key") == "1"
+    assert [setting(project, f"branch.b{number}.description") for number in range(6)] == [f"d{n}" for n in range(6)]
+    assert setting(project, "remote.origin.url") == f"https://user:{TOKEN}@host.example/project.git"
+    assert not (project / ".git" / "config.lock").exists()
+
+
+@needs_view
+async def test_a_lock_is_respected_and_another_repository_left_alone(project: Path) -> None:
+    """confinement-44: a change waits for git's own lock; it never goes to a repository that took the place."""
+    lock = project / ".git" / "config.lock"
+    async with kept(project.parent) as place:
+        lock.touch()
+        _, remarks = await run(place, "git config user.name Waits")
+        assert "git's lock on it is there (project/.git/config.lock)" in remarks
+        lock.unlink()
+        await run(place, "true")
+        assert setting(project, "user.name") == "Waits"
+        other = project.parent / "other"
+        git("init", "-q", str(other), directory=project)
+        git("config", "user.name", "Other", directory=other)
+        _, remarks = await run(
+            place, "git -C project config user.name Moved; mv project p; mv other project; mv p other", "."
+        )
+        assert "another repository has its place" in remarks
+    assert setting(project, "user.name") == "Other"
+    assert setting(project.parent / "other", "user.name") == "Waits"
+
+
+@needs_view
+async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> None:
+    """confinement-41: submodules, linked worktrees, nested clones; and a read-only root, where nothing is changed."""
+    part = tmp_path / "part"
+    git("clone", "-q", "--bare", str(project), str(part), directory=tmp_path)
+    git("submodule", "--quiet", "add", str(part), "sub", directory=project)
+    git("clone", "-q", str(part), "nested", directory=project)
+    git("worktree", "add", "-q", "../tree", directory=project)
+    git("config", "extensions.worktreeConfig", "true", directory=project)
+    for file in ("project/.git/modules/sub/config", "project/nested/.git/config"):
+        git("config", "--file", file, "remote.origin.url", f"https://{TOKEN}@h.example/x", directory=project.parent)
+    git("config", "--worktree", "remote.w.url", f"https://{TOKEN}@w.example/x", directory=project.parent / "tree")
+    look = (
+        "for d in project project/sub project/nested tree; do"
+        " git -C $d config --list; git -C $d config user.name N; done"
+    )
+    async with kept(project.parent) as place:
+        said, remarks = await run(place, f"{look}; grep -rn {TOKEN} .", ".")
+        assert TOKEN not in said
+        assert remarks == ""
+        assert "https://w.example/x" in said
+    for place_of in ("project/sub", "project/nested"):
+        assert setting(project.parent / place_of, "--local", "user.name") == "N"
+    async with kept(Path(f"{project.parent}:ro")) as place:
+        said, _ = await run(place, "git config --list; git config user.name RO")
+        assert TOKEN not in said
+        assert "Read-only file system" in said
+    assert setting(project, "user.name") == "N"
+
+
+def _any_file(chosen: random.Random) -> bytes:
+    def value() -> str:
+        return "".join(
+            chosen.choice([*'ab c";#\\\t=/é', "\\\n", "https://u:p@h/"]) for _ in range(chosen.randint(0, 6))
+        )
+
+    lines: list[str] = []
+    for _ in range(chosen.randint(0, 5)):
+        section = chosen.choice(["core", 'remote "a"', 'branch "x/y"', "user", 'url "b c\\"d"', "a.B"])
+        lines.append(chosen.choice(["", "# c\n", "\n"]) + f"[{section}]" + chosen.choice(["\n", " ", "\n\t# k\n"]))
+        for _ in range(chosen.randint(0, 3)):
+            name, sign = chosen.choice(["k", "K2", "url"]), chosen.choice([" = ", "=", ""])
+            lines.append(chosen.choice(["\t", "", " "]) + name + sign + value() + "\n")
+    return "".join(lines).encode()
+
+
+def _files(count: int) -> Iterator[tuple[random.Random, bytes, list[Setting]]]:
+    for seed in range(count):
+        chosen = random.Random(seed)
+        data = _any_file(chosen)
+        try:
+            yield chosen, data, parse(data, "config")
+        except GitRefused:
+            continue
+
+
+def test_a_file_is_edited_as_it_is_meant() -> None:
+    """confinement-42: whatever stands in it, other keys keep their values and comments stay."""
+    for chosen, data, settings in _files(400):
+        assert parse(written(settings), "config") == settings
+        keys = [*(one.key for one in settings), "new.s.k", "remote.a.k", "core.z"]
+        changes = {
+            chosen.choice(keys): tuple(
+                chosen.choice([None, "v", "x y", " a", 'q"\\', "tab\t\nnl;#"]) for _ in range(chosen.randint(0, 3))
+            )
+            for _ in range(chosen.randint(1, 4))
+        }
+        after = edited(data, changes)
+        expected = {key: values for key, values in {**values_of(settings), **changes}.items() if values}
+        assert values_of(parse(after, "config")) == expected
+        assert values_of(changed(settings, changes)) == expected
+        assert after.count(b"# c") == data.count(b"# c")
+
+
+def test_git_reads_what_is_written(tmp_path: Path) -> None:
+    """confinement-42: the same settings, by git's own word."""
+    file = tmp_path / "config"
+    for _, data, settings in list(_files(60))[:12]:
+        file.write_bytes(edited(data, {"a.b": ('x;\n\t"y\\',), 'url.c"\\d.k': (None, " z ")}) + written(settings))
+        words = git("config", "--file", str(file), "--list", "-z", directory=tmp_path).split("\0")[:-1]
+        expected = parse(file.read_bytes(), "config")
+        assert words == [one.key if one.value is None else f"{one.key}\n{one.value}" for one in expected]
+
+
+def test_what_was_not_touched_is_as_it_was() -> None:
+    """confinement-42: a file whose view comes back unchanged is the same; each hidden value beside a change stays."""
+    settings = parse(CREDENTIALS.encode(), "config")
+    seen = values_of(without_credentials(settings))
+    assert TOKEN not in str(seen)
+    assert edited(CREDENTIALS.encode(), restored(settings, seen)) == CREDENTIALS.encode()
+    two = {"remote.origin.url": ("https://host.example/project.git", "https://new.example/x")}
+    assert allowed(two, seen) == two
+    assert restored(settings, two)["remote.origin.url"][0] == f"https://user:{TOKEN}@host.example/project.git"
+    assert not allowed({"remote.n.url": (f"https://u:{TOKEN}@n.example/x",)}, seen)
+    assert os.fsdecode(written(without_credentials(settings))).count("[credential]") == 0
