@@ -11,7 +11,8 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -112,6 +113,12 @@ class Dispatcher:
         self._watcher = watcher or Logging()
         self._limiter = anyio.CapacityLimiter(threads)
         self._services = services or MemoryServices()
+        self._under_way: set[object] = set()
+
+    @property
+    def under_way(self) -> frozenset[object]:
+        """A mark for each call, completion and look that is not over."""
+        return frozenset(self._under_way)
 
     async def dispatch(
         self, command: Command, given: Mapping[str, Any], call: Call, *, defaults: Mapping[str, Any] = NO_DEFAULTS
@@ -124,10 +131,20 @@ class Dispatcher:
         self._watcher.began(underway)
         outcome = None
         try:
-            outcome = await self._outcome(command, call, underway.id, self._run(command, given, defaults, call))
+            with self._marked():
+                outcome = await self._outcome(command, call, underway.id, self._run(command, given, defaults, call))
         finally:
             self._watcher.ended(underway, outcome)
         return outcome
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        mark = object()
+        self._under_way.add(mark)
+        try:
+            yield
+        finally:
+            self._under_way.discard(mark)
 
     async def _outcome(self, command: Command, call: Call, call_id: str, run: Awaitable[object]) -> Outcome:
         what = "failed inside the server"
@@ -148,7 +165,8 @@ class Dispatcher:
     async def complete(self, command: Command, parameter: str, text: str, given: Mapping[str, str]) -> list[str]:
         """Values of a parameter that begin with `text`. A source that fails has none: nobody waits for its reason."""
         try:
-            return await completions(command, parameter, text, given, limiter=self._limiter)
+            with self._marked():
+                return await completions(command, parameter, text, given, limiter=self._limiter)
         except CoreError:
             return []
         except Exception:
@@ -157,7 +175,8 @@ class Dispatcher:
 
     async def versions(self, looks: Sequence[Callable[[], object]]) -> list[object]:
         """What each says of a resource, one after the other in one worker thread; None of what can't be had now."""
-        return await anyio.to_thread.run_sync(lambda: [_seen(look) for look in looks], limiter=self._limiter)
+        with self._marked():
+            return await anyio.to_thread.run_sync(lambda: [_seen(look) for look in looks], limiter=self._limiter)
 
     async def _run(self, command: Command, given: Mapping[str, Any], defaults: Mapping[str, Any], call: Call) -> object:
         given, answers = command.arguments.split(given)

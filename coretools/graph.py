@@ -6,7 +6,7 @@ built leaves the old ones in force. A removed command is refused from the moment
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
@@ -25,7 +25,22 @@ Sleep = Callable[[float], Awaitable[None]]
 Listener = Callable[[frozenset[Surface]], Awaitable[None]]
 """Told which lists changed."""
 
+Release = Callable[[], None]
+
 logger = logging.getLogger(__name__)
+
+
+class _Subscription:
+    """Something that a registry tells, and that is told by the next registry once a graph has adopted it."""
+
+    def __init__(self, begin: Callable[[Registry], Release], registry: Registry) -> None:
+        self._begin = begin
+        self.stop = begin(registry)
+
+    def move(self, registry: Registry) -> None:
+        """Be told by this one from now on."""
+        self.stop()
+        self.stop = self._begin(registry)
 
 
 class Graph:
@@ -44,14 +59,24 @@ class Graph:
         self.registry = registry
         self.is_same_for_all = is_same_for_all
         """Whether the lists of one principal may be shown to another."""
-        self._selection_of = selection_of
-        self._surfaces = surfaces or Surfaces()
+        self.selection_of = selection_of
+        self.surfaces = surfaces or Surfaces()
         self.sleep = sleep
         """How time passes, for whoever follows."""
         self._offers: dict[Selection, Offer] = {}
         self._version = registry.version
-        """Of the registry, when the oldest of the offers was built."""
         self._listeners: list[Listener] = []
+        self._subscriptions: list[_Subscription] = []
+
+    @property
+    def offers(self) -> Mapping[Selection, Offer]:
+        """Those that were asked for."""
+        return self._offers
+
+    @property
+    def version(self) -> int:
+        """Of the registry, when the oldest of the offers was built."""
+        return self._version
 
     def offer(self, principal: str) -> Offer:
         """What this principal sees and may call.
@@ -59,7 +84,7 @@ class Graph:
         Raises:
             BadSetting: at the first use only: two commands of one name, or no such profile.
         """
-        selection = self._selection_of(principal)
+        selection = self.selection_of(principal)
         found = self._offers.get(selection)
         if found is None:
             self._version = min(self._version, self.registry.version) if self._offers else self.registry.version
@@ -84,10 +109,46 @@ class Graph:
             raise UnknownTool(f"{command.name} is not there any more")
         return command
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: Listener) -> Release:
         """Have a function told of every exchange; the result ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def hear(self, hearer: Callable[[str], None]) -> Release:
+        """Have a function called with each address that is announced, in that thread; the result ends that."""
+        return self._subscribed(lambda registry: registry.hear(hearer))
+
+    def adopt(self, other: "Graph") -> frozenset[Surface]:
+        """Serve what another graph serves, from now on and in one step: its registry, selections and surfaces.
+
+        Calls under way go on with the commands that they began with.
+
+        Returns:
+            Which lists are others now; `tell` says so to those who listen.
+        """
+        before, self._offers = self._offers, dict(other.offers)
+        self.registry, self._version = other.registry, other.version
+        self.selection_of, self.surfaces = other.selection_of, other.surfaces
+        for subscription in self._subscriptions:
+            subscription.move(self.registry)
+        pairs = [(old, new) for old in before.values() for new in self._offers.values()]
+        return frozenset(kind for kind in Surface for old, new in pairs if _differ(kind, old, new))
+
+    async def tell(self, kinds: frozenset[Surface]) -> None:
+        """Tell those who listen that these lists changed."""
+        if kinds:
+            for listener in tuple(self._listeners):
+                await listener(kinds)
+
+    def _subscribed(self, begin: Callable[[Registry], Release]) -> Release:
+        subscription = _Subscription(begin, self.registry)
+        self._subscriptions.append(subscription)
+
+        def stop() -> None:
+            subscription.stop()
+            self._subscriptions.remove(subscription)
+
+        return stop
 
     async def follow(self) -> None:
         """Keep the offers as the registry is, also where it changed before; runs until it is cancelled."""
@@ -98,7 +159,7 @@ class Graph:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed.set)
 
-        stop = self.registry.watch(tell)
+        stop = self._subscribed(lambda registry: registry.watch(tell))
         if self._version != self.registry.version:
             changed.set()
         try:
@@ -114,7 +175,7 @@ class Graph:
             stop()
 
     async def _exchange(self) -> None:
-        version = self.registry.version
+        registry, version = self.registry, self.registry.version
         # In a task of its own: a type of somebody else's may fail in any way, and must not end the following.
         building = asyncio.get_running_loop().create_task(self._rebuilt())
         await asyncio.wait({building})
@@ -124,13 +185,13 @@ class Graph:
             said = "the changed commands can't be served, the ones before are: %s"
             logger.warning(said, failure, exc_info=trace)
             return
+        if self.registry is not registry:  # another one was adopted meanwhile, with offers of its own
+            return
         built = building.result()
         self._version = version
         kinds = frozenset(kind for kind in Surface for one in built if _differ(kind, self._offers[one], built[one]))
         self._offers |= built
-        if kinds:
-            for listener in tuple(self._listeners):
-                await listener(kinds)
+        await self.tell(kinds)
 
     async def _rebuilt(self) -> dict[Selection, Offer]:
         built = {selection: self._built(selection) for selection in self._offers}
@@ -143,7 +204,7 @@ class Graph:
 
     def _built(self, selection: Selection) -> Offer:
         registry = self.registry
-        return offered(registry, selection, self._surfaces, contexts=registry.contexts)
+        return offered(registry, selection, self.surfaces, contexts=registry.contexts)
 
 
 def _differ(kind: Surface, before: Offer, after: Offer) -> bool:

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from coretools.errors import BadSetting
 from coretools.registry import Key, Registry, key_of
@@ -10,8 +11,8 @@ from coretools.registry import Key, Registry, key_of
 logger = logging.getLogger(__name__)
 
 
-def join(target: Registry, sources: Sequence[Registry]) -> Registry:
-    """The target, with the commands of every source, as long as the process lives.
+def join(target: Registry, sources: Sequence[Registry], until: ExitStack | None = None) -> Registry:
+    """The target, with the commands of every source, as long as the process lives, or until the stack is closed.
 
     What a source adds later and can't be had (a name that is taken) is said in the log; the rest goes on.
 
@@ -22,12 +23,12 @@ def join(target: Registry, sources: Sequence[Registry]) -> Registry:
     # A registry may be changed in any thread, and whoever is told of a change may make another.
     lock = threading.RLock()
     for source in sources:
-        _join(target, source, lock)
+        _join(target, source, lock, until or ExitStack())
     target.prove(but=own)
     return target
 
 
-def _join(target: Registry, source: Registry, lock: threading.RLock) -> None:
+def _join(target: Registry, source: Registry, lock: threading.RLock, until: ExitStack) -> None:
     known: set[Key] = set()
     """What came from this source; nothing else is taken away when it goes from there."""
 
@@ -48,8 +49,8 @@ def _join(target: Registry, source: Registry, lock: threading.RLock) -> None:
             logger.warning("a change of the commands can't be had: %s", error)
 
     # Watched first: a change in between is not missed.
-    source.watch(take_again)
-    source.hear(target.announce)
+    until.callback(source.watch(take_again))
+    until.callback(source.hear(target.announce))
     with lock:
         take()
 

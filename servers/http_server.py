@@ -2,7 +2,8 @@
 
     coretools-http [--root DIR ...] [--host H] [--port P] [--config FILE] [--check]
 
-Ends with 128 and the signal's number on SIGTERM and SIGINT, once everything under way is answered; no child stays.
+Reads its files again on SIGHUP. Ends with 128 and the signal's number on SIGTERM and SIGINT, once everything under way
+is answered; no child stays.
 """
 
 import argparse
@@ -79,20 +80,25 @@ def check(plan: "Plan") -> None:
 def _plan(options: argparse.Namespace) -> "Plan":
     # Imported late: the SDK and the web stack take a second, which a bad flag should not cost.
     from coretools.serving.web.config import read_config
+    from coretools.serving.web.reloading import Source
     from coretools.serving.web.roles import roles_of
     from coretools.serving.web.service import Plan
 
-    environment = dict(os.environ)
+    environment, directory = dict(os.environ), os.getcwd()
     given = {key: getattr(options, name) for name, key in _FLAGS.items()}
     flags: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    config = read_config(options.config, environment, flags)
+    source = Source(
+        config=lambda: read_config(options.config, environment, flags),
+        roles=lambda config: roles_of(config, options, environment, directory),
+    )
+    config = source.config()
     configure_logging(config.log.level, environment, config.log.format)
-    roles = roles_of(config, options, environment, os.getcwd())
     return Plan(
         config=config,
-        roles=roles,
+        roles=source.roles(config),
         others=tuple(load(text) for text in options.registries),
         environment=environment,
+        source=source,
     )
 
 

@@ -6,6 +6,7 @@ runner's; here is only what lives between the calls.
 """
 
 import asyncio
+import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -171,7 +172,7 @@ class Runs:
         """Oldest first."""
         # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
         self._tasks: set[asyncio.Task[None]] = set()
-        self._look: asyncio.Task[None] | None = None
+        self._looks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,8 +180,8 @@ class Runs:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._look is not None:
-            self._look.cancel()
+        for look in self._looks:
+            look.cancel()
         for run in self._runs.values():
             run.stop("the server ends")
         with anyio.CancelScope(shield=True):
@@ -191,6 +192,16 @@ class Runs:
         for run in self._runs.values():
             run.output.close()
         self._runs.clear()
+
+    def started_by(self, runner: Runner, *, make_filter: Callable[[], Filter] | None) -> "Runs":
+        """The same runs, of which new ones are started by another runner. Not to be entered: they end with these."""
+        found = copy.copy(self)
+        found.use(runner, make_filter)
+        return found
+
+    def use(self, runner: Runner, make_filter: Callable[[], Filter] | None) -> None:
+        """Start what is new by this runner."""
+        self._runner, self._make_filter = runner, make_filter
 
     async def start(
         self, argv: Sequence[str], *, cwd: Directory, order: Order, principal: str, session: str = ""
@@ -352,8 +363,10 @@ class Runs:
                 self.forget(run)
 
     def _watch(self) -> None:
-        if self._look is None or self._look.done():
-            self._look = asyncio.get_running_loop().create_task(self._look_for_idle())
+        if not self._looks:
+            look = asyncio.get_running_loop().create_task(self._look_for_idle())
+            self._looks.add(look)
+            look.add_done_callback(self._looks.discard)
 
     async def _look_for_idle(self) -> None:
         while self._runs:

@@ -6,7 +6,7 @@ Imports the SDK only where a server is built of it: the command line runs comman
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -68,6 +68,18 @@ class Assembly:
     tasks: Tasks
     network: Network
     closed: Closed
+    handed_back: ExitStack
+    """Closes what this assembly alone holds open."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs that it started."""
+        return not self.runner.running
+
+    async def retire(self) -> None:
+        """Close what it alone holds open, once another has taken its place and its last call is over."""
+        await self.runner.close()
+        self.handed_back.close()
 
     def extensions(self, interviews: "Interviews") -> "tuple[Extension, ...]":
         """What is served beside the protocol's own methods: tasks and views. `interviews` are those of the server."""
@@ -128,37 +140,113 @@ async def assembled(
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
-    default = DEFAULT_DENY if settings.default_deny else ()
-    deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
     if settings.umask is not None:
         os.umask(settings.umask)  # of the whole process, and before any child
-    specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]
-    with Roots(specs, deny=deny, resolver=settings.resolver) as roots, closing(Domains()) as domains:
-        inherited = _inherited(settings, environment)
-        keeper = Keeper(roots, settings.policy.confinement, inherited)
-        programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
-        runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
-        redactor = output_redactor(settings, environment)
-        make_filter = partial(StreamRedactor, redactor) if redactor else None
-        async with Runs(runner, settings.limits, make_filter=make_filter, handles=handles) as runs:
+    with ExitStack() as handed_back:
+        opened = _opened(settings, environment, handed_back)
+        async with Runs(opened.runner, settings.limits, make_filter=opened.make_filter, handles=handles) as runs:
             tasks = Tasks(handles=handles)
             try:
-                registry = registry_of(roots, runner, runs, settings, domains=domains, redactor=redactor)
-                join(registry, others)
-                registry.require_known()
-                selection = selection_of(settings)
-                require_known(registry, selection)
-                graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
-                graph.offer(LOCAL)  # what can't be offered ends the start
+                graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
                 dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
-                confinement = settings.policy.confinement
-                states = Network(confinement.network), Closed.of(confinement, roots)
-                yield Assembly(
-                    roots, runner, keeper, runs, settings.limits, selection, graph, dispatcher, domains, tasks, *states
-                )
+                yield opened.assembly(settings, runs, selection, graph, dispatcher, tasks)
             finally:
                 await tasks.close()
-                await runner.close()
+                await opened.runner.close()
+
+
+async def succeeding(
+    before: Assembly, settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()
+) -> Assembly:
+    """What takes the place of an assembly with other settings: it has the same runs, tasks and dispatcher.
+
+    The graph of the one before is to adopt its graph. `retire` closes it, before the one that all began with ends.
+
+    Raises:
+        BadSetting: a root or another setting can't be used, or two commands have one name.
+    """
+    handed_back = ExitStack()
+    runner = None
+    try:
+        opened = _opened(settings, environment, handed_back)
+        runner = opened.runner
+        runs = before.runs.started_by(runner, make_filter=opened.make_filter)
+        is_same_for_all = before.graph.is_same_for_all
+        graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
+    except BaseException:
+        if runner is not None:
+            await runner.close()
+        handed_back.close()
+        raise
+    return opened.assembly(settings, runs, selection, graph, before.dispatcher, before.tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """What an assembly holds open for itself alone."""
+
+    roots: Roots
+    domains: Domains
+    keeper: Keeper
+    runner: Runner
+    redactor: Redactor | None
+    handed_back: ExitStack
+
+    @property
+    def make_filter(self) -> Callable[[], StreamRedactor] | None:
+        return partial(StreamRedactor, self.redactor) if self.redactor else None
+
+    def assembly(
+        self, settings: Settings, runs: Runs, selection: Selection, graph: Graph, dispatcher: Dispatcher, tasks: Tasks
+    ) -> Assembly:
+        confinement = settings.policy.confinement
+        return Assembly(
+            roots=self.roots,
+            runner=self.runner,
+            keeper=self.keeper,
+            runs=runs,
+            limits=settings.limits,
+            selection=selection,
+            graph=graph,
+            dispatcher=dispatcher,
+            domains=self.domains,
+            tasks=tasks,
+            network=Network(confinement.network),
+            closed=Closed.of(confinement, self.roots),
+            handed_back=self.handed_back,
+        )
+
+
+def _opened(settings: Settings, environment: Mapping[str, str], handed_back: ExitStack) -> _Opened:
+    default = DEFAULT_DENY if settings.default_deny else ()
+    deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
+    specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]
+    roots = handed_back.enter_context(Roots(specs, deny=deny, resolver=settings.resolver))
+    domains = handed_back.enter_context(closing(Domains()))
+    inherited = _inherited(settings, environment)
+    keeper = Keeper(roots, settings.policy.confinement, inherited)
+    programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
+    runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
+    redactor = output_redactor(settings, environment)
+    return _Opened(
+        roots=roots, domains=domains, keeper=keeper, runner=runner, redactor=redactor, handed_back=handed_back
+    )
+
+
+def _graph_of(
+    opened: _Opened, settings: Settings, others: Sequence[Registry], runs: Runs, *, is_same_for_all: bool
+) -> tuple[Graph, Selection]:
+    """The commands, and which of them there are here: proved to be such as can be offered."""
+    registry = registry_of(
+        opened.roots, opened.runner, runs, settings, domains=opened.domains, redactor=opened.redactor
+    )
+    join(registry, others, opened.handed_back)
+    registry.require_known()
+    selection = selection_of(settings)
+    require_known(registry, selection)
+    graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
+    graph.offer(LOCAL)  # what can't be offered ends the start
+    return graph, selection
 
 
 def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redactor | None:

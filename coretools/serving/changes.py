@@ -68,6 +68,8 @@ class _Watched:
 
     look: Look | None = None
     seen: object = None
+    principal: str = ""
+    """By whose rights it is looked at."""
     task: "asyncio.Task[None] | None" = None
     watchers: int = 0
 
@@ -180,7 +182,7 @@ class Changes:
 
         self._stops = [
             self._graph.listen(self._lists_changed),
-            self._graph.registry.hear(told),
+            self._graph.hear(told),
             self._bus.subscribe(self._note),
         ]
         self._begin(self._graph.follow())
@@ -234,7 +236,7 @@ class Changes:
         seen = None if look is None else (await self._dispatcher.versions([look]))[0]
         if look is not None and seen is None:
             raise no_resource(uri)
-        watching = self._watching(uri, lambda: _Watched(look, seen))
+        watching = self._watching(uri, lambda: _Watched(look, seen, principal))
         if look is not None and self._poll is None:
             self._poll = self._begin(self._look_again())
         return watching
@@ -269,11 +271,19 @@ class Changes:
         except CoreError as error:
             raise no_resource(uri) from error
 
+    def _look_now(self, uri: str, principal: str) -> Look:
+        try:
+            return self._look_at(uri, principal) or _gone
+        except MCPError:
+            return _gone
+
     async def _look_again(self) -> None:
         """Look at every resource that has to be looked at, one after the other, as long as there are any."""
         while looked := {uri: watched for uri, watched in self._watched.items() if watched.look is not None}:
             await self._graph.sleep(TOLD_SECONDS)
-            versions = await self._dispatcher.versions([one.look for one in looked.values() if one.look is not None])
+            # Looked up each time: a reload may have put other commands, on other handles, in their place.
+            looks = [self._look_now(uri, watched.principal) for uri, watched in looked.items()]
+            versions = await self._dispatcher.versions(looks)
             for (uri, watched), version in zip(looked.items(), versions, strict=True):
                 if version != watched.seen:
                     watched.seen = version
@@ -288,6 +298,10 @@ class Changes:
             news, is_alive = run.news, run.is_alive
             await self._updated(uri)
             await self._graph.sleep(TOLD_SECONDS)
+
+
+def _gone() -> None:
+    """The version of a resource that is not there any more."""
 
 
 def _too_many() -> MCPError:

@@ -234,6 +234,10 @@ class Interviews:
         self._asking = asking
         self._once = once or Once()
 
+    def use(self, asking: Asking) -> None:
+        """Ask so from now on; questions that are open stay as they are."""
+        self._asking = asking
+
     def of(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> Interview:
         """The interview of a call, as its era has it.
 

@@ -11,11 +11,12 @@ from coretools.serving.web.auth.exposure import allowed_hosts
 from coretools.serving.web.auth.failures import Failures
 from coretools.serving.web.auth.gate import Gate
 from coretools.serving.web.auth.resource_metadata import metadata_routes, metadata_url
+from coretools.serving.web.auth.verifiers import ReplaceableVerifier
 from coretools.serving.web.config import Config
 from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.guarding.guard import Guard
 from coretools.serving.web.guarding.throttle import Slots, Throttle
-from coretools.serving.web.principals import Rates, Verifier, role_in
+from coretools.serving.web.principals import Rates, role_in
 from coretools.serving.web.request_ids import RequestIds
 from coretools.serving.web.shared.stores import Stores
 from coretools.serving.web.workplaces import Workplace
@@ -29,7 +30,7 @@ class Parts:
 
     config: Config
     port: int
-    verifier: Verifier | None
+    verifier: ReplaceableVerifier | None
     stores: Stores
     workplaces: Mapping[str, Workplace]
     pages: Sequence[Route]
@@ -57,28 +58,44 @@ class _AtPath:
 
 
 class ByRole:
-    """Leads a request to the workplace of its principal's role."""
+    """Leads a request to the workplace that its principal's role has now."""
 
-    def __init__(self, endpoints: Mapping[str, ASGIApp]) -> None:
-        self._endpoints = endpoints
+    def __init__(self, workplaces: Mapping[str, Workplace]) -> None:
+        self._workplaces = workplaces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        endpoint = self._endpoints.get(role_in(scope))
-        if endpoint is None:
-            endpoint = refusal(403, "your role is not served here", kind="no-role")
+        workplace = self._workplaces.get(role_in(scope))
+        endpoint: ASGIApp = refusal(403, "your role is not served here", kind="no-role")
+        if workplace is not None:
+            endpoint = workplace.endpoint
         await endpoint(scope, receive, send)
+
+
+class Replaceable:
+    """An application that another one can take the place of. A request stays with the one that it began with."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self._app(scope, receive, send)
+
+    def replace(self, app: ASGIApp) -> None:
+        """Serve what comes from now on by this one."""
+        self._app = app
 
 
 def _gated(parts: Parts) -> ASGIApp:
     """The endpoint, behind everything that refuses: the later a check, the more it costs."""
-    roles = {name: workplace.role for name, workplace in parts.workplaces.items()}
 
     def rates_of(role: str) -> Rates:
-        return roles[role].rates if role in roles else Rates()
+        workplace = parts.workplaces.get(role)
+        return Rates() if workplace is None else workplace.role.rates
 
     config = parts.config
-    by_role = ByRole({name: workplace.endpoint for name, workplace in parts.workplaces.items()})
+    by_role = ByRole(parts.workplaces)
     bodies = Bodies(Slots(RequestIds(by_role), rates_of=rates_of), config.limits)
     throttle = Throttle(bodies, rates_of=rates_of, limiter=parts.stores.rates)
     failures = Failures(config.limits.failures_per_minute)

@@ -19,20 +19,21 @@ from coretools.graph import Graph
 from coretools.registry import Registry
 from coretools.serving.draining import Draining
 from coretools.serving.ending import Ending
-from coretools.serving.web.application import PATH, Parts, application
+from coretools.serving.web.application import PATH, Parts, Replaceable, application
 from coretools.serving.web.auth.exposure import require_safe
-from coretools.serving.web.auth.verifiers import verifier_of
+from coretools.serving.web.auth.verifiers import replaceable, verifier_of
 from coretools.serving.web.config import Config
 from coretools.serving.web.drained import Drained
-from coretools.serving.web.guarding.deadlines import Refused, protocol_of
+from coretools.serving.web.guarding.deadlines import Refused, TimedProtocol, protocol_of
 from coretools.serving.web.guarding.descriptors import places_for, taken_at_once
 from coretools.serving.web.guarding.tls import tls_context
 from coretools.serving.web.operations.overseer import Overseer, Standing
 from coretools.serving.web.operations.tracing import Tracing, exported
 from coretools.serving.web.principals import Role
-from coretools.serving.web.session_manager import Admission, SessionLimits
+from coretools.serving.web.reloading import Living, Reloading, Source
+from coretools.serving.web.session_manager import Admission, session_limits
 from coretools.serving.web.shared.engines import stores_of
-from coretools.serving.web.workplaces import Surroundings, workplaces
+from coretools.serving.web.workplaces import Surroundings, Workplaces, workplaces
 
 BACKLOG = 2_048
 
@@ -53,6 +54,8 @@ class Plan:
     roles: Mapping[str, Role]
     others: Sequence[Registry] = ()
     environment: Mapping[str, str]
+    source: Source | None = None
+    """Where configuration and roles are read again; None: they never are."""
 
 
 async def serve(plan: Plan) -> int:
@@ -71,9 +74,12 @@ async def serve(plan: Plan) -> int:
     with ExitStack() as sockets:
         listening = _bound(config, sockets)
         async with served(plan, listening[0].getsockname()[1], draining) as site:
-            server = _Server(_uvicorn(config, site))
+            protocol = _protocol(config, site)
+            site.reloading.connections = protocol.use
+            server = _Server(_uvicorn(config, site, protocol))
             async with anyio.create_task_group() as watching:
                 await watching.start(_ended_by_signal, server, ending, draining)
+                await watching.start(_reloaded_by_signal, site.reloading)
                 _say_where(config, listening)
                 await server.serve(sockets=listening)
                 watching.cancel_scope.cancel()
@@ -87,6 +93,7 @@ class Site:
 
     app: ASGIApp
     refused: Refused
+    reloading: Reloading
 
 
 @asynccontextmanager
@@ -98,7 +105,7 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Sit
         Unconfined: commands can't be held as the operator requires.
     """
     config = plan.config
-    verifier = verifier_of(config)
+    verifier = replaceable(verifier_of(config))
     require_safe(config, has_auth=verifier is not None)
     stores = stores_of(config.redis, config.limits)
     async with stores.running():
@@ -115,38 +122,45 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Sit
                 environment=plan.environment,
                 others=plan.others,
                 stores=stores,
-                admission=Admission(_session_limits(config), overseer.metrics),
+                admission=Admission(session_limits(config.limits), overseer.metrics),
                 watching=watching,
                 draining=draining,
                 is_same_for_all=len(plan.roles) == 1 and verifier is None,
             )
             async with workplaces(plan.roles, around) as opened:
-                standing.opened = opened
+                standing.opened = opened.opened
                 parts = Parts(
                     config=config,
                     port=port,
                     verifier=verifier,
                     stores=stores,
-                    workplaces=opened,
+                    workplaces=opened.opened,
                     pages=overseer.routes(),
                 )
-                bounded = Drained(application(parts), draining, seconds=config.server.drain_seconds)
-                yield Site(app=overseer.observed(bounded, PATH), refused=overseer.metrics.refused)
+                yield _site(plan, parts, around, opened, overseer)
+
+
+def _site(plan: Plan, parts: Parts, around: Surroundings, opened: Workplaces, overseer: Overseer) -> Site:
+    inner = Replaceable(application(parts))
+    bounded = Drained(inner, around.draining, seconds=plan.config.server.drain_seconds)
+    living = Living(
+        parts=parts,
+        app=inner,
+        workplaces=opened,
+        admission=around.admission,
+        draining=around.draining,
+        environment=plan.environment,
+    )
+    return Site(
+        app=overseer.observed(bounded, PATH),
+        refused=overseer.metrics.refused,
+        reloading=Reloading(plan.config, plan.roles, plan.source, living),
+    )
 
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
     """`tools` are the names that a span may say; filled once they are known."""
     return exported(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
-
-
-def _session_limits(config: Config) -> SessionLimits:
-    limits = config.limits
-    return SessionLimits(
-        sessions=limits.sessions,
-        per_principal=limits.sessions_per_principal,
-        idle_seconds=limits.session_idle_seconds,
-        body_bytes=limits.body_bytes,
-    )
 
 
 class _Server(uvicorn.Server):
@@ -163,18 +177,22 @@ class _Server(uvicorn.Server):
             one.listen(BACKLOG)
 
 
-def _uvicorn(config: Config, site: Site) -> uvicorn.Config:
+def _protocol(config: Config, site: Site) -> type[TimedProtocol]:
     server = config.server
-    places = places_for(config.limits.connections)
-    limits = config.limits.model_copy(update={"connections": places})
+    limits = config.limits.model_copy(update={"connections": places_for(config.limits.connections)})
+    return protocol_of(limits, proxies=server.proxies, tls=tls_context(server), refused=site.refused)
+
+
+def _uvicorn(config: Config, site: Site, protocol: type[TimedProtocol]) -> uvicorn.Config:
+    server = config.server
     return uvicorn.Config(
         site.app,
-        http=protocol_of(limits, proxies=server.proxies, tls=tls_context(server), refused=site.refused),
+        http=protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        backlog=taken_at_once(places),
+        backlog=taken_at_once(protocol.limits.connections),
         access_log=False,
         server_header=False,
         date_header=True,
@@ -196,6 +214,13 @@ async def _ended_by_signal(
             ending.by_signal(number)
             draining.begin()
             server.should_exit = True
+
+
+async def _reloaded_by_signal(reloading: Reloading, *, task_status: TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+        task_status.started()
+        async for _ in signals:
+            await reloading.reload()
 
 
 def _bound(config: Config, sockets: ExitStack) -> list[socket.socket]:

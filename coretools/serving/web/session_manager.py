@@ -21,6 +21,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from coretools.call import LOCAL
 from coretools.errors import Unreachable
+from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.quiet import SessionTransport, is_quiet_now
 from coretools.serving.web.replay import SessionEvents
 from coretools.serving.web.shared.stores import Stores
@@ -52,6 +53,16 @@ class SessionLimits:
     def share(self) -> int:
         """Sessions of one principal."""
         return self.per_principal or max(1, self.sessions // SHARE)
+
+
+def session_limits(limits: LimitsSection) -> SessionLimits:
+    """Those of the configuration."""
+    return SessionLimits(
+        sessions=limits.sessions,
+        per_principal=limits.sessions_per_principal,
+        idle_seconds=limits.session_idle_seconds,
+        body_bytes=limits.body_bytes,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +123,10 @@ class Admission:
         self._by_principal: Counter[str] = Counter()
         self.opened = 0
         """Since the start."""
+
+    def use(self, limits: SessionLimits) -> None:
+        """Go by these limits from now on; what is open stays."""
+        self.limits = limits
 
     @property
     def open(self) -> int:
@@ -187,7 +202,7 @@ class SessionManager(StreamableHTTPSessionManager):
             event_store=events,
             security_settings=self.security_settings,
             retry_interval=self.retry_interval,
-            idle_timeout=self.session_idle_timeout,
+            idle_timeout=self._admission.limits.idle_seconds or None,
         )
         if requestor is not None:
             self._session_owners[session] = requestor

@@ -15,8 +15,9 @@ from coretools.options import add_options
 from coretools.registry import Registry
 from coretools.serving.draining import Draining
 from coretools.serving.web.config import read_config
+from coretools.serving.web.reloading import Source
 from coretools.serving.web.roles import roles_of
-from coretools.serving.web.service import Plan, served
+from coretools.serving.web.service import Plan, Site, served
 
 
 def options_of(*words: str) -> argparse.Namespace:
@@ -37,14 +38,24 @@ def plan_of(
     """What is served: `words` are flags, `flags` keys of the configuration with dots."""
     options = options_of(*words)
     environment = environment or {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
-    config = read_config(options.config, environment, flags or {})
-    roles = roles_of(config, options, environment, str(Path.cwd()))
-    return Plan(config=config, roles=roles, others=tuple(others), environment=environment)
+    source = Source(
+        config=lambda: read_config(options.config, environment, flags or {}),
+        roles=lambda config: roles_of(config, options, environment, str(Path.cwd())),
+    )
+    config = source.config()
+    return Plan(config=config, roles=source.roles(config), others=tuple(others), environment=environment, source=source)
 
 
 @asynccontextmanager
 async def at_work(plan: Plan, draining: Draining | None = None) -> AsyncIterator[str]:
     """The URL of its endpoint, served until the end of the block."""
+    async with site_at_work(plan, draining) as (url, _):
+        yield url
+
+
+@asynccontextmanager
+async def site_at_work(plan: Plan, draining: Draining | None = None) -> AsyncIterator[tuple[str, Site]]:
+    """The URL of its endpoint, and what reloads it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as accepting:
         accepting.bind(("127.0.0.1", 0))
         accepting.listen()
@@ -56,5 +67,5 @@ async def at_work(plan: Plan, draining: Draining | None = None) -> AsyncIterator
             server = uvicorn.Server(config)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(server.serve, sockets=[accepting]))
-                yield f"http://127.0.0.1:{port}/mcp"
+                yield f"http://127.0.0.1:{port}/mcp", site
                 server.should_exit = True

@@ -3,6 +3,7 @@
 Each stage is a function that finds the server as the one before it left it (docs/specs/operations.md).
 """
 
+import signal
 import ssl
 from collections import Counter
 from dataclasses import dataclass
@@ -10,15 +11,19 @@ from pathlib import Path
 
 import anyio
 import httpx2
+import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from coretools.serving.web.auth.hashed_tokens import create_token
+from tests.process.tree import until
 from tests.serving.web.by_hand import Hand
 from tests.serving.web.certificates import Certificate, write_certificate
 from tests.serving.web.http_server_peer import HttpServer, http_server
 
 SECONDS = 60.0
+
+RELOADING = "coretools.serving.web.reloading"
 
 CONFIGURATION = """
 [server]
@@ -60,6 +65,17 @@ class Hour:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx2.AsyncClient(verify=trusting, timeout=SECONDS, headers=headers, trust_env=False)
 
+    async def reloaded(self) -> tuple[str, str]:
+        """Level and text of what the log says of a reload."""
+        before = len(self._of_reloads())
+        self.server.process.send_signal(signal.SIGHUP)
+        await until(lambda: len(self._of_reloads()) > before)
+        return self._of_reloads()[before]
+
+    def _of_reloads(self) -> list[tuple[str, str]]:
+        lines = self.server.lines
+        return [(one["level"], one["message"]) for one in lines if one["logger"] == RELOADING]
+
 
 async def test_an_operators_hour(tmp_path: Path) -> None:
     """Nobody loses a connection, a session or an answer, whatever the operator and others do."""
@@ -75,6 +91,9 @@ async def test_an_operators_hour(tmp_path: Path) -> None:
         with anyio.fail_after(5 * SECONDS):
             await no_connection_is_lost_at_the_rate_limit(hour)
             await no_session_is_lost_at_the_rate_limit(hour)
+            await a_good_file_is_in_force_at_once(hour)
+            await a_broken_file_changes_nothing(hour)
+            await a_renewed_certificate_is_for_connections_that_come(hour)
         assert "Traceback" not in server.log.read_text()
 
 
@@ -111,3 +130,68 @@ async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
                 else:
                     outcomes["answered"] += 1
     assert outcomes.keys() == {"answered", "too-many-requests"}
+
+
+async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
+    """http-23, operations-22, operations-27: on SIGHUP, in a session that is open; what needs a restart is named."""
+    written = hour.configuration.read_text()
+    async with (
+        hour.client(hour.token("writer")) as http,
+        Client(streamable_http_client(hour.server.url, http_client=http), mode="legacy") as client,
+    ):
+        wrote = await client.call_tool("write_file", {"path": "b.txt", "content": "b"})
+        assert not wrote.is_error
+        changed = written.replace("drain_seconds = 2.0", "drain_seconds = 3.0")
+        hour.configuration.write_text(f"{changed}read_only = true\n")
+        level, said = await hour.reloaded()
+        assert said.startswith("reloaded: roles.default.read_only false -> true; ")
+        assert (level, said.partition("; needs a restart: ")[2]) == ("warning", "server.drain_seconds")
+        with pytest.raises(MCPError, match="the server is read-only"):
+            await client.call_tool("write_file", {"path": "b.txt", "content": "b"})
+        hour.configuration.write_text(written)
+        assert await hour.reloaded() == ("info", "reloaded: roles.default.read_only true -> false")
+        wrote = await client.call_tool("write_file", {"path": "b.txt", "content": "again"})
+        assert not wrote.is_error
+        assert await hour.reloaded() == ("info", "reloaded: nothing changed")
+
+
+async def a_broken_file_changes_nothing(hour: Hour) -> None:
+    """operations-23: what is good in it neither."""
+    written = hour.configuration.read_text()
+    hour.configuration.write_text(f"{written}read_only = true\n[limits]\nsesions = 1\n")
+    level, said = await hour.reloaded()
+    assert level == "error"
+    assert said == (
+        f"reload refused, nothing changed: {hour.configuration}: "
+        "limits.sesions: not known; did you mean limits.sessions?"
+    )
+    hour.configuration.write_text(written)
+    async with hour.client() as http:
+        hand = Hand(http, hour.server.url, token=hour.token("second-writer"))
+        wrote = await hand.stateless("tools/call", "write_file", arguments={"path": "b.txt", "content": "b"})
+        assert wrote.json()["result"]["isError"] is False
+
+
+async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None:
+    """operations-22, operations-23: open ones go on; one that is expired, or has another key, is not taken."""
+    folder = hour.certificate.path.parent
+    kept = {path: path.read_bytes() for path in (hour.certificate.path, hour.certificate.key)}
+    token = hour.token("long-lived")
+    async with hour.client() as before, hour.client() as late:
+        hand = Hand(before, hour.server.url, token=token)
+        assert (await hand.initialize()).status_code == 200
+        write_certificate(folder, days=0)
+        level, said = await hour.reloaded()
+        assert (level, "certificate.pem: expired on" in said) == ("error", True)
+        hour.certificate.key.write_bytes(kept[hour.certificate.key])
+        level, said = await hour.reloaded()
+        assert level == "error"
+        assert "certificate.pem" in said
+        write_certificate(folder)
+        level, said = await hour.reloaded()
+        assert (level, said.startswith("reloaded: certificate, valid until 20")) == ("info", True), said
+        assert (await hand.call("read_file", path="a.txt")).status_code == 200
+        with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await Hand(late, hour.server.url, token=token).initialize()
+    async with hour.client() as after:
+        assert (await Hand(after, hour.server.url, token=token).initialize()).status_code == 200

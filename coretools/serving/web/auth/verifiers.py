@@ -23,6 +23,30 @@ class Either:
         return await (self._ours if token.startswith(PREFIX) else self._others).verify(token)
 
 
+class ReplaceableVerifier:
+    """A verifier that another one can take the place of; streams that listen are judged by the new one too."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+
+    async def verify(self, token: str) -> Principal | None:
+        """The principal of a token.
+
+        Raises:
+            Unreachable: it can't be told now. NotEntitled: it is somebody's who may not call here.
+        """
+        return await self._verifier.verify(token)
+
+    def replace(self, verifier: Verifier) -> None:
+        """Judge by this one from now on."""
+        self._verifier = verifier
+
+
+def replaceable(verifier: Verifier | None) -> ReplaceableVerifier | None:
+    """A verifier as one that a reload can replace; None where everybody is let in."""
+    return None if verifier is None else ReplaceableVerifier(verifier)
+
+
 def verifier_of(config: Config) -> Verifier | None:
     """What judges tokens; None where everybody is let in.
 

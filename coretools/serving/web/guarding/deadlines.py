@@ -107,6 +107,12 @@ class TimedProtocol(H11Protocol):
         self._shaking: asyncio.Task[None] | None = None
         self._early = b""
 
+    @classmethod
+    def use(cls, limits: LimitsSection, tls: ssl.SSLContext | None) -> None:
+        """Give what comes from now on these limits, but for the number of connections, and this certificate."""
+        cls.limits = limits.model_copy(update={"connections": cls.limits.connections})
+        cls.tls = tls
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place, or answer that there is none."""
         peer = transport.get_extra_info("peername")
@@ -364,7 +370,7 @@ def protocol_of(
     many: Sequence[str] = LOOPBACK,
     tls: ssl.SSLContext | None = None,
     refused: Refused | None = None,
-) -> type:
+) -> type[TimedProtocol]:
     """A protocol class for `uvicorn.Config(http=...)`. One class is for one server: it counts its connections.
 
     Addresses in `proxies` and `many` stand for many clients and have no share of their own. With `tls` it is spoken

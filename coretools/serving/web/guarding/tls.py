@@ -1,15 +1,70 @@
 """TLS as the server speaks it: a certificate of the operator, versions 1.2 and 1.3, HTTP/1.1."""
 
+import hashlib
 import logging
 import os
 import ssl
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
 
 from coretools.errors import BadSetting
 from coretools.serving.web.config import ServerSection
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What the file of a certificate says."""
+
+    digest: str
+    """Of the whole file."""
+    begins: datetime
+    ends: datetime
+    chain: int
+    """Certificates in the file, the server's own included."""
+
+    def require_valid(self, path: str, now: datetime) -> None:
+        """Refuse a certificate that clients would refuse now.
+
+        Raises:
+            BadSetting: its time is over, or has not come.
+        """
+        if now >= self.ends:
+            raise BadSetting(f"server.tls_certificate {path}: expired on {self.ends:%Y-%m-%d %H:%M} UTC; renew it")
+        if now < self.begins:
+            raise BadSetting(f"server.tls_certificate {path}: not valid before {self.begins:%Y-%m-%d %H:%M} UTC")
+
+    def days_left(self, now: datetime) -> int:
+        """Whole days until its end."""
+        return (self.ends - now).days
+
+
+def certificate_of(server: ServerSection) -> Certificate | None:
+    """What is known of the server's certificate; None where it has none.
+
+    Raises:
+        BadSetting: it can't be read.
+    """
+    if not server.tls_certificate:
+        return None
+    try:
+        data = Path(server.tls_certificate).read_bytes()
+        chain = x509.load_pem_x509_certificates(data)
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"server.tls_certificate {server.tls_certificate}: {_reason(error)}") from error
+    own = chain[0]
+    return Certificate(hashlib.sha256(data).hexdigest(), own.not_valid_before_utc, own.not_valid_after_utc, len(chain))
+
+
+def now() -> datetime:
+    """The time by which a certificate is judged."""
+    return datetime.now(UTC)
 
 
 def tls_context(server: ServerSection) -> ssl.SSLContext | None:

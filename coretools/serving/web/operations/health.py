@@ -97,11 +97,11 @@ def roots_check(all_roots: Callable[[], list[Roots]]) -> Check:
     return check
 
 
-def commands_check(*assemblies: Assembly) -> Check:
-    """Whether commands can be held in each as the operator requires; asked for where he requires something."""
+def commands_check(assemblies: Callable[[], list[Assembly]]) -> Check:
+    """Whether commands can be held in each as the operator requires; these are the ones of which he requires it."""
 
     async def check() -> bool:
-        return all([(await assembly.runner.prepare()).is_permitted for assembly in assemblies])
+        return all([(await assembly.runner.prepare()).is_permitted for assembly in assemblies()])
 
     return check
 

@@ -10,6 +10,7 @@ from coretools.dispatch import Watcher
 from coretools.errors import Unreachable
 from coretools.graph import Graph
 from coretools.redact import Redactor, secret_values
+from coretools.serving.assembly import Assembly
 from coretools.serving.draining import Draining
 from coretools.serving.web.auth.exposure import is_exposed
 from coretools.serving.web.auth.failures import Failures
@@ -127,14 +128,15 @@ class Overseer:
 
     def _checks(self) -> dict[str, Check]:
         opened: Collection[Workplace] = self._standing.opened.values()
-        checks: dict[str, Check] = {
+
+        def required() -> list[Assembly]:
+            return [one.assembly for one in opened if one.role.settings.policy.confinement.require is not None]
+
+        return {
             "roots": roots_check(lambda: [workplace.assembly.roots for workplace in opened]),
             "stores": self._standing.check_stores,
+            "commands": commands_check(required),
         }
-        required = [one.assembly for one in opened if one.role.settings.policy.confinement.require is not None]
-        if required:
-            checks["commands"] = commands_check(*required)
-        return checks
 
     def _metrics_page(self) -> ASGIApp | None:
         """None where nobody may read it: it is on by default, but not for strangers."""

@@ -120,6 +120,6 @@ async def test_commands_must_be_held_as_required(tmp_path: Path, is_allowed: boo
     settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(confinement=confinement))
     async with assembled(settings, dict(os.environ)) as assembly:
         holding = await assembly.runner.prepare()
-        failing = await Health({"commands": commands_check(assembly, assembly)}, lambda: False).failing()
+        failing = await Health({"commands": commands_check(lambda: [assembly, assembly])}, lambda: False).failing()
     assert (failing == ()) == holding.is_permitted
     assert holding.is_permitted or not is_allowed
