@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import NamedTuple, Protocol
 
 from coretools.sandbox.hidden_inodes import HiddenInodes, Inode, inode_of
@@ -128,11 +128,12 @@ class HiddenFiles:
         """The kind that an entry was hidden for, under this name or another; None for one that never was."""
         return self._inodes.kind_of(root.fd, path, entry.inode()) or None
 
-    def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> list[Hidden]:
-        """Those of the suspects that commands must not read now."""
+    def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[Hidden]]:
+        """Those of the suspects that commands must not read now. Yields before each: content takes time."""
         found: list[Hidden] = []
         judged: dict[tuple[str, str], _Judged] = {}
         for root, suspect in suspects:
+            yield
             identity = _identity(suspect.path, root.fd)
             if identity is None:  # gone meanwhile
                 continue

@@ -8,6 +8,7 @@ stands what their entries mean, in `hidden` which files are secrets. Decides not
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -83,6 +84,8 @@ class MaskFinder:
         self._suspects: list[tuple[Root, Suspect]] = []
         self._closed: list[Hidden] = []
         self._found: Masks | None = None
+        self._judging: Iterator[None] | None = None
+        """The second half of a look, after the listing; None before it."""
 
     @property
     def may_block(self) -> bool:
@@ -102,16 +105,28 @@ class MaskFinder:
     def begin(self) -> None:
         """Begin a look: it takes in what was changed before this call. Waits for nothing but a full event queue."""
         self._tree.begin()
+        self._judging = None
 
     def go_on(self, seconds: float) -> Masks | None:
         """Go on with the look for a time; what is to be laid over when it has ended, None while it has not."""
-        if not self._tree.go_on(seconds):
-            return None
-        return self._result()
+        until = time.monotonic() + seconds
+        if self._judging is None:
+            if not self._tree.go_on(seconds):
+                return None
+            self._judging = self._begin_judging()
+        for _ in self._judging:
+            if time.monotonic() > until:
+                return None
+        assert self._found is not None
+        return self._found
 
     def look(self) -> Masks:
         """A whole look. Blocks: a first one at 6,000 directories takes 0.2 s."""
         self.begin()
+        return self.finish()
+
+    def finish(self) -> Masks:
+        """The rest of a look. Blocks."""
         while (found := self.go_on(1.0)) is None:
             pass
         return found
@@ -130,14 +145,13 @@ class MaskFinder:
         """Give every handle back."""
         self._tree.close()
 
-    def _result(self) -> Masks:
-        if self._tree.is_changed or self._found is None:
-            self._found = self._gathered()
-            self._tree.is_changed = False
-        hidden = tuple(sorted({*self._hidden.hidden(self._suspects), *self._closed}))
-        if self._found.hidden != hidden:
-            self._found = self._found._replace(hidden=hidden)
-        return self._found
+    def _begin_judging(self) -> Iterator[None]:
+        """Read what was listed; when this has ended, `_found` is the result."""
+        gathered = self._gathered() if self._tree.is_changed or self._found is None else self._found
+        judged = yield from self._hidden.hidden(self._suspects)
+        hidden = tuple(sorted({*judged, *self._closed}))
+        self._found = gathered if gathered.hidden == hidden else gathered._replace(hidden=hidden)
+        self._tree.is_changed = False
 
     def _gathered(self) -> Masks:
         """All but what is hidden, from the listings of which something is to be said."""

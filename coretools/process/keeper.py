@@ -41,12 +41,14 @@ SLICE_SECONDS = 0.005
 """A long look for hidden files is cut into pieces of this length, and all that waits goes on in between. A thread must
 get the interpreter's lock back after each of its thousands of system calls; beside a busy loop that takes seconds."""
 
+LONG_SECONDS = 0.1
+"""After a piece that took as long it ends in a thread: one suspect, or a large index of git, can take half a second."""
+
 FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
 """Where temporary files may lie when the usual place lies beneath a root."""
 
 DEFINITE = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
-"""Answers of a system that does not give namespaces to this user, or lacks a call. Any other failure may pass, and must
-not be the reason why commands are held worse than they could be."""
+"""Of a system that gives this user no namespaces. Another failure may pass, and is no reason to hold commands worse."""
 
 REFILL_SECONDS = 0.05
 """A cell is filled up this long after a command was taken, when the command that was taken has mostly ended."""
@@ -344,13 +346,15 @@ class Keeper:
 
     async def _looked(self) -> Masks:
         self.looks += 1
-        if self._masks.may_block:
-            look = lambda: self._configs.found(self._masks.look())  # noqa: E731
-            return await to_thread.run_sync(look, limiter=self._limiter)
+        is_slow = self._masks.may_block
         self._masks.begin()
-        while (masks := self._masks.go_on(SLICE_SECONDS)) is None:
+        while not is_slow:
+            began = time.monotonic()
+            if (masks := self._masks.go_on(SLICE_SECONDS)) is not None:
+                return self._configs.found(masks)
+            is_slow = time.monotonic() - began > LONG_SECONDS
             await anyio.lowlevel.checkpoint()
-        return self._configs.found(masks)
+        return await to_thread.run_sync(lambda: self._configs.found(self._masks.finish()), limiter=self._limiter)
 
     def _drop_old(self) -> None:
         gone = [cell for cell in self._old if cell.is_gone]

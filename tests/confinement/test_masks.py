@@ -124,6 +124,26 @@ def test_a_scan_in_pieces(tmp_path: Path) -> None:
         finder.close()
 
 
+def test_suspects_are_read_in_pieces(tmp_path: Path) -> None:
+    """confinement-26: one for each piece, however little time there is: to read one can take a while."""
+    for number in range(30):
+        (tmp_path / f"{number}").mkdir()
+        (tmp_path / f"{number}/.env").write_text("A=1\n")
+    with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
+        finder = MaskFinder(roots)
+        finder.begin()
+        pieces = 0
+        while (found := finder.go_on(0)) is None:
+            pieces += 1
+        assert pieces >= 60  # one for each directory, one for each suspect
+        assert len(found.masked) == 30
+        finder.begin()
+        assert finder.go_on(0) is None
+        (tmp_path / "0/.env").unlink()
+        assert len(finder.look().masked) == 29
+        finder.close()
+
+
 def test_handles_are_given_back(tmp_path: Path) -> None:
     """confinement-26: a finder holds two, whatever it watches."""
     before = len(os.listdir("/proc/self/fd"))
