@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 
 import anyio
 
-from coretools.process import supervisor, survivors
+from coretools.process import supervisor
 from coretools.process.cell import Slot
 from coretools.process.spawn import found_program
 from coretools.process.streams import Streams, TerminalSize
@@ -39,6 +39,9 @@ LOST = "its supervisor was ended, or could end it only together with all command
 
 KILL_SECONDS = 2.0
 """Given to a supervisor to end its tree by KILL; what multiplies faster than that takes its cell with it."""
+
+CERTAIN_SECONDS = 10.0
+"""Given beyond that where no cell can be ended: a supervisor on a busy machine may need it."""
 
 DYING_SECONDS = 0.05
 """Given to the rest of the tree to end by itself once the command has."""
@@ -149,8 +152,9 @@ class Supervised:
         if not self._is_gone:
             self._say(supervisor.KILL)
             await self._gone(KILL_SECONDS)
-        if not self._is_gone and self._slot.condemn():
-            await self._gone(survivors.KILL_SECONDS)
+        if not self._is_gone:
+            self._slot.condemn()
+            await self._gone(CERTAIN_SECONDS)
         await self._settle()
         streams.drain_ready()
         return self._ended
@@ -159,6 +163,8 @@ class Supervised:
         """Say so where it is not certain that everything has ended."""
         if not self._is_gone or (self._is_orphaned and not await self._slot.settle()):
             self.stopped_for = UNENDED
+        if not self.has_exited:
+            self.duration_seconds = time.monotonic() - self._started
 
     def close_stdin(self) -> None:
         """End the input of the program."""

@@ -182,9 +182,7 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
     try:
         if end == "deadline":
             end_fleet_at_its_deadline(server, words, reading)
-            # A fleet lives for 60 s. Its pipe was seen held over 10 s after the answer, in tier landlock beside
-            # other fleets. Why is not known: this proves that the fleet is ended, not that it was before the answer.
-            assert came(reading, select.POLLHUP, seconds=45)
+            assert came(reading, select.POLLHUP, seconds=0)
             assert server.call("run_command", command="echo on")["content"][0]["text"] == "on"
         else:
             server.send("tools/call", {"name": "run_command", "arguments": words})
@@ -199,10 +197,10 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
 def end_fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> None:
     """Have a run ended that had started all of its fleet when its time was over, and is told to have been ended."""
     for seconds in DEADLINES:
-        facts = server.call("run_command", **words, timeout_seconds=seconds)["_meta"]["coretools/facts"]
+        result = server.call("run_command", **words, timeout_seconds=seconds)
         if came(reading, select.POLLIN, seconds=0):
             assert os.read(reading, 2) == b"."
-            assert facts["stragglers_stopped"] >= 1, facts
+            assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1, result
             return
     raise AssertionError("the fleet was never there before its deadline")
 
