@@ -46,6 +46,23 @@ _TOKENS = {
     rf"|sbp_[a-f0-9]{{40,}}+|fm[12]_[A-Za-z0-9+/=]{{40,}}+|key-[0-9a-f]{{32}}+(?![0-9a-f])|[0-9]{{8,10}}:AA{_WORD}{{32,}}+"
     r"|cio[A-Za-z0-9]{32}+(?![A-Za-z0-9_])",
 }
+_GLUED = {
+    "aws": r"(?<![A-Z0-9+/])AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])",
+    "github": _TOKENS["github"],
+    "gitlab": r"gl(?:pat|ptt|cbt|agent|soat)-[A-Za-z0-9_.-]{20,}+",
+    "slack": r"xox[abeoprs]-[A-Za-z0-9-]{10,}+",
+    "model": r"sk-ant-(?:api|admin|oat|sid)[0-9]{2}-[A-Za-z0-9_-]{16,}+"
+    r"|sk-(?:proj|svcacct)-(?=[A-Za-z_-]{0,40}+[0-9])[A-Za-z0-9_-]{40,}+",
+    "google": rf"GOCSPX-{_WORD}{{20,}}+",
+    "npm": _TOKENS["npm"],
+    "pypi": _TOKENS["pypi"],
+    "stripe": r"[rs]k_(?:live|test|prod)_(?=[A-Za-z]{0,40}+[0-9])[A-Za-z0-9]{20,}+",
+    "token": rf"do[opr]_v1_[a-f0-9]{{40,}}+|dckr_[op]at_{_WORD}{{20,}}+|hv[sbr]\.{_WORD}{{20,}}+"
+    r"|AGE-SECRET-KEY-1[A-Z0-9]{50,}+|lin_api_[A-Za-z0-9]{30,}+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{30,}+"
+    r"|rubygems_[0-9a-f]{40,}+|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}+|sntry[su]_[A-Za-z0-9_+/=]{40,}+",
+}
+"""Those of a beginning so rare that they are tokens in the middle of a word too: `xghp_...` of a careless `print`."""
+
 _TOKEN_HINTS = (
     *("akia", "asia", "abia", "acca", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gl", "gr1348941"),
     *("xox", "xapp-", "sk-", "hf_", "gsk_", "r8_", "xai-", "pplx-", "aiza", "gocspx-", "ya29.", "npm_", "pypi-age"),
@@ -123,7 +140,8 @@ def compiled(expression: str) -> re.Pattern[str]:
 @cache
 def _tokens() -> re.Pattern[str]:
     named = "|".join(f"(?P<{name}>{expression})" for name, expression in _TOKENS.items())
-    return re.compile(f"{_START}(?:{named})", re.ASCII)
+    glued = "|".join(f"(?P<{name}_>{expression})" for name, expression in _GLUED.items())
+    return re.compile(f"{_START}(?:{named})|{glued}", re.ASCII)
 
 
 def shapes(text: str) -> list[Span]:
@@ -131,7 +149,7 @@ def shapes(text: str) -> list[Span]:
     small = text.lower()
     found = [*private_keys(text)] if " private key" in small else []
     if any(hint in small for hint in _TOKEN_HINTS):
-        found += [Span(*match.span(), match.lastgroup or "token") for match in _tokens().finditer(text)]
+        found += [Span(*match.span(), (match.lastgroup or "token").rstrip("_")) for match in _tokens().finditer(text)]
     for hints, expression, kind in _INNER:
         if any(hint in small for hint in hints):
             found += _inner(text, expression, kind)

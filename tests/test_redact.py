@@ -80,6 +80,18 @@ def test_a_token_is_known_by_its_shape() -> None:
             assert after[:1] in shown, (frame, token)
 
 
+@pytest.mark.parametrize("before", ["x", "X", "9", "_", "value", "a" * 5000])
+def test_a_token_is_known_in_the_middle_of_a_word(before: str) -> None:
+    """secrets-1: where its beginning is rare enough; what is glued to it stays."""
+    glued = ("github", "gitlab", "slack", "anthropic", "npm", "pypi", "docker", "vault", "github fine-grained")
+    for name in glued:
+        text = f"{before}{SHAPES[name]} b"
+        shown = PLAIN.text(text)
+        assert shown.startswith(f"{before}[redacted:"), name
+        assert shown.endswith("] b"), name
+        assert PLAIN.data(text.encode()).decode() == shown, name
+
+
 IN_CONTEXT = {
     "address": ("git clone https://bob:s3cr3t@example.com/x", "git clone https://bob:[redacted:password]@example.com/x"),
     "address with an at sign": ("amqp://u:p@ss@h:1/v", "amqp://u:[redacted:password]@h:1/v"),
@@ -182,6 +194,9 @@ UNTOUCHED = [
     "postgres://user:$PASSWORD@host/db",
     "cookie: str",
     "class='sk-container-id-1-toggleable__label'",
+    "task-admin-dashboard-component-for-everybody task-proj-overview-of-all-the-things-that-we-have-to-do",
+    "task_live_reloadingofeverything disk_test_performance1",
+    "mynpm_config_registry_setting_of_everything",
     "ASIAPACIFICREGIONALOFFICE",
     'if "-----BEGIN RSA PRIVATE KEY-----" in text:',
     f"-----BEGIN CERTIFICATE-----\n{BODY}\n-----END CERTIFICATE-----",

@@ -45,6 +45,9 @@ _NAMES = {
     **dict.fromkeys((".terraformrc", "terraform.rc", "credentials.tfrc.json", "terraform.tfvars.json"), "settings"),
     **dict.fromkeys((".pypirc", ".my.cnf", ".s3cfg", ".boto", "credentials.toml"), "settings"),
     **dict.fromkeys(("secrets.json", "auth.json", "local.settings.json", "hosts.yml"), "settings"),
+    **dict.fromkeys(("secrets.toml", "secrets.yml", "secrets.yaml", "credentials.json", "token.json"), "settings"),
+    **dict.fromkeys(("client_secret.json", "client_secrets.json", ".sentryclirc", ".databrickscfg"), "settings"),
+    ".renviron": "environment",
     "application_default_credentials.json": "settings",
     "terraform.tfstate.backup": "state",
     "gradle.properties": "properties",
@@ -71,6 +74,7 @@ _KEY_NAME = re.compile(
     r"id_(?:rsa|dsa|ecdsa|ed25519)|ssh_host_|identity$|[^.]*(?:key|[_-](?:rsa|dsa|ecdsa|ed25519))$"
     r"|.*private[._-]?key|.*\.(?:key|pem)[._~-]"
 )
+_ENVIRONMENT_NAME = re.compile(r"\.(?:env|dev\.vars)(?![a-z0-9])|.*\.env(?:~|[._-](?:bak|old|orig|save|backup)$)")
 _ACCOUNT_NAME = re.compile(r".*(?:service|account|credential|gcp|gcloud|firebase|adminsdk|key|[0-9a-f]{12})")
 _TEMPLATE_NAME = re.compile(r".*(?:^|[._-])(?:example|sample|template|dist|tmpl|tpl|defaults?|schema|vault)(?:$|[._-])")
 """What is written to be filled in, or is encrypted (`.env.vault`)."""
@@ -83,7 +87,7 @@ def suspicion(name: str, parent: str = "") -> str:
     found = _NAMES.get(lower) or _IN_DIRECTORY.get((parent.lower(), lower))
     if found:
         return found
-    by_ending = _ENDINGS.get(lower.rpartition(".")[2]) or _by_beginning(lower)
+    by_ending = _by_several(lower) or _ENDINGS.get(lower.rpartition(".")[2]) or _by_beginning(lower)
     if by_ending == "account":
         return by_ending if _ACCOUNT_NAME.match(lower) else ""
     if by_ending in ("key", "store"):
@@ -91,9 +95,16 @@ def suspicion(name: str, parent: str = "") -> str:
     return "" if _TEMPLATE_NAME.match(lower) else by_ending
 
 
-def _by_beginning(lower: str) -> str:
-    if lower.startswith(".env") and not lower[4:5].isalnum():
+def _by_several(lower: str) -> str:
+    """By more of a name than what follows its last dot: `.env.local`, `x.tfvars.json`, a backup."""
+    if _ENVIRONMENT_NAME.match(lower):
         return "environment"
+    if lower.endswith(".tfvars.json"):
+        return "settings"
+    return "state" if ".tfstate." in lower else ""
+
+
+def _by_beginning(lower: str) -> str:
     return "key" if _KEY_NAME.match(lower) and not lower.endswith(".pub") else ""
 
 
@@ -161,6 +172,9 @@ _OTHER_KEYS = (
     r"|^---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|^(?:Key: )?\((?:[0-9]{1,4}:)?(?:protected-)?private-key"
 )
 _OTHER_MARKS = ("PuTTY-User-Key", "AGE-SECRET-KEY-1", "OpenVPN Static key", "SSH2 ENCRYPTED", "private-key")
+_HEX_KEY = r"\s*+(?:[0-9a-f]{32}|[0-9a-f]{64})\s*+"
+"""`master.key` of Rails, and keys of others that write 16 or 32 bytes in hexadecimal and nothing else."""
+_HEX_KEY_BYTES = 80
 _VERSIONS = (3, 4, 5, 6)
 """Of OpenPGP secret keys (RFC 9580, part 5.5)."""
 
@@ -168,6 +182,8 @@ _VERSIONS = (3, 4, 5, 6)
 def _key_in(data: bytes) -> str:
     if data.startswith(_STORES):
         return "a key store"
+    if len(data) <= _HEX_KEY_BYTES and compiled(_HEX_KEY).fullmatch(_text(data)):
+        return "a key"
     if data[:1] == b"\x30":
         return _der(data)
     if _is_openpgp_secret(data):
@@ -219,8 +235,8 @@ def _is_openpgp_secret(data: bytes) -> bool:
 _SERVICE_ACCOUNT = r'"type"\s{0,8}+:\s{0,8}+"service_account"'
 
 _NO_LITERAL = (
-    r"\$.*|<.*>|\{\{.*|%\w{1,80}%|x{3,}+|\*{3,}+|\.{3,}+|(?i:(?:your|change|replace|insert)[ _-].*|changeme|null|none|"
-    r"true|false|~)"
+    r"\$.*|<.*>|<%.*|\{\{.*|%\w{1,80}%|x{3,}+|\*{3,}+|\.{3,}+|(?i:(?:your|change|replace|insert)[ _-].*|changeme|"
+    r"null|none|true|false|~)"
 )
 """A reference, or a place for a value."""
 
