@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
@@ -60,9 +60,18 @@ def leave(exit_code: int) -> NoReturn:
     os._exit(exit_code)
 
 
+async def _nothing() -> None:
+    pass
+
+
 @asynccontextmanager
-async def until_signalled(ending: Ending) -> AsyncIterator[anyio.CancelScope]:
-    """Run the body until it ends or SIGTERM or SIGINT comes, which cancels it; `ending` says which it was."""
+async def until_signalled(
+    ending: Ending, finish: Callable[[], Awaitable[None]] = _nothing
+) -> AsyncIterator[anyio.CancelScope]:
+    """Run the body until it ends or SIGTERM or SIGINT comes, which cancels it; `ending` says which it was.
+
+    `finish` is awaited before it is cancelled, and takes no longer than the end may.
+    """
     # A parent that ignores it hands that on, and then exit codes of children are lost (wait(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -72,7 +81,11 @@ async def until_signalled(ending: Ending) -> AsyncIterator[anyio.CancelScope]:
             async for number in signals:
                 logger.info("ending: %s", number.name)
                 ending.by_signal(number)
-                scope.cancel()
+                watcher.start_soon(finished, scope)  # beside this: a second signal ends at once
+
+    async def finished(scope: anyio.CancelScope) -> None:
+        await finish()
+        scope.cancel()
 
     async with anyio.create_task_group() as watcher:
         with anyio.CancelScope() as body:

@@ -20,6 +20,7 @@ from coretools.offer import Selection, Surfaces
 from coretools.registry import Registry
 from coretools.services import Services
 from coretools.serving.ending import Ending
+from coretools.serving.open_requests import OpenRequests
 from coretools.serving.server import SERVER_NAME, Identity, build_server
 from coretools.serving.stdio import standard_streams_claimed
 from coretools.serving.streams import Incoming, Outgoing, message_streams
@@ -109,7 +110,8 @@ async def serve_streams(
     options = options or ServeOptions()
     server = _server(served, options)
     async with message_streams(read, write, options.line_bytes) as streams:
-        await server.run(*streams, server.create_initialization_options())
+        around = OpenRequests(server.server_info_stamp).around(*streams)
+        await server.run(*around, server.create_initialization_options())
 
 
 def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> int:

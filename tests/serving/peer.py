@@ -62,7 +62,8 @@ class Peer:
             ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, "the server did not answer"
             data = os.read(fd, 1 << 20)
-            assert data, "the server closed its end"
+            if not data:
+                raise EOFError("the server closed its end")
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
         message: dict[str, Any] = json.loads(line)
