@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from coretools.errors import CoreError
+from coretools.sandbox.git_directories import may_be_stored
 from coretools.sandbox.inside import DIRECTORY
 from coretools.sandbox.kinds import version_of
 from coretools.sandbox.openat2 import open_cached
@@ -159,6 +160,7 @@ def _plain_place(roots: Roots, path: str) -> Place | None:
         return None
     # What a suspect file holds has to be looked at first, and perhaps an index.
     is_plain = place.root.is_on_disk and ".." not in place.relative and not roots.suspicion(place)
+    is_plain = is_plain and not may_be_stored(place.relative)
     return place if is_plain else None
 
 

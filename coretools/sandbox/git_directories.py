@@ -2,7 +2,7 @@
 
 Hooks and settings such as `core.fsmonitor` make git start programs, and git finds them in whatever it takes for a git
 directory. Who can write there, or can make such a directory, has the user's own git run a program outside the sandbox.
-Reading is not concerned, and neither are the git tools.
+The git tools are not concerned, nor is reading, but for the objects and for who reads by address.
 
 A git directory is told by its name, `.git` in any spelling that some file system takes for it, or by what lies in it
 (setup.c of git, `is_git_directory`): `HEAD` with `objects` and `refs`, or `HEAD` with `commondir`.
@@ -36,6 +36,10 @@ _IGNORED = re.compile(
 _DOT_GIT = re.compile(r"\.git|git~[0-9]+|gi[0-9a-f]{4}~[0-9]+")
 """`.git`, and the short names that Windows file systems give it."""
 
+STORE = "objects"
+"""The directory with the content of all versions of all files, single and in packs."""
+
+_TO_READ = "use the git tools (git_log, git_diff), or git in run_command"
 _WAY_OUT = "use the git tools, or git in run_command"
 
 
@@ -59,6 +63,43 @@ def require_outside_git(spot: Spot) -> None:
     part = _part((*spot.missing, spot.name)[0])
     if spot.found is None and part is not None:
         _require_incomplete(spot, part)
+
+
+def require_served(spot: Spot) -> None:
+    """Refuse what lies in a git directory, for those who read by address: it is no content of the project.
+
+    Raises:
+        DeniedPath.
+    """
+    found = _git_directory_of(spot)
+    if found is not None:
+        raise DeniedPath(f"{spot.shown}: {found}, and nothing of one is served: {_TO_READ}", path=spot.shown)
+
+
+def may_be_stored(relative: str) -> bool:
+    """Whether a path could lead to what a git directory stores, by its text alone; of nearly all it can't."""
+    return STORE in relative.casefold()
+
+
+def require_not_stored(spot: Spot) -> None:
+    """Refuse the objects of a git directory: every version of every file, also of one that is hidden.
+
+    Raises:
+        DeniedPath.
+    """
+    relative = spot.place.relative
+    if not may_be_stored(relative):
+        return
+    names = relative.split("/")
+    for number, name in enumerate(names):
+        if _folded(name) != STORE:
+            continue
+        above = "/".join(names[:number]) or "."
+        if any(map(is_git_name, names[:number])) or _is_git_directory(spot.root.fd, above):
+            raise DeniedPath(
+                f"{spot.shown}: what git stores in {printable(joined(above, name))} is not read as a file: {_TO_READ}",
+                path=spot.shown,
+            )
 
 
 def require_no_repository(roots: Roots, spot: Spot, *, most: int = MOST_DIRECTORIES) -> None:
@@ -109,24 +150,23 @@ def _moved(spot: Spot, found: str) -> DeniedPath:
 
 
 def _require_outside(spot: Spot) -> None:
+    found = _git_directory_of(spot)
+    if found is not None:
+        raise DeniedPath(f"{spot.shown}: {found}, and file tools change none: {_WAY_OUT}", path=spot.shown)
+
+
+def _git_directory_of(spot: Spot) -> str | None:
+    """Which git directory a spot lies in, or is, as a clause; None for any other."""
     for name in spot.place.relative.split("/"):
         if is_git_name(name):
-            raise DeniedPath(
-                f"{spot.shown}: {printable(name)} is a git directory or leads git to one, and file tools change none: "
-                + _WAY_OUT,
-                path=spot.shown,
-            )
+            return f"{printable(name)} is a git directory or leads git to one"
     above = spot.above
     while True:
         if _is_git_directory(spot.root.fd, above):
-            where = printable(above) if above != "." else "the root"
-            raise DeniedPath(
-                f"{spot.shown}: lies in a git directory ({where}), and file tools change none: {_WAY_OUT}",
-                path=spot.shown,
-            )
+            return f"lies in a git directory ({printable(above) if above != '.' else 'the root'})"
         # Where a work tree begins git looks no further up: one may lie in a bare repository.
         if above == "." or _is_there(spot.root.fd, joined(above, ".git")):
-            return
+            return None
         above = above.rpartition("/")[0] or "."
 
 

@@ -13,6 +13,7 @@ from typing import Self
 from coretools.call import check_cancelled
 from coretools.errors import Conflict, DeniedPath, NotFound, TooLarge, WrongType
 from coretools.sandbox.failures import translated
+from coretools.sandbox.git_directories import require_not_stored, require_served
 from coretools.sandbox.kinds import Kind, Version, kind_of, version_of
 from coretools.sandbox.locate import Spot, locate, refuse_secret, reopened
 from coretools.sandbox.roots import Place, Roots, joined
@@ -167,15 +168,18 @@ def open_directory(roots: Roots, path: str) -> Directory:
             return Directory(reopened(spot, HANDLE), spot.place, spot.shown)
 
 
-def open_file(roots: Roots, path: str) -> OpenFile:
-    """Open a regular file for reading, links followed; never blocks.
+def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
+    """Open a regular file for reading, links followed; never blocks. `is_served`: for somebody who reads by address.
 
     Raises:
-        WrongType: a directory, FIFO, socket or device. And what `locate` raises.
+        WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `locate` raises.
     """
     for _ in range(_MOST_TRIES):
         with locate(roots, path) as spot, translated(spot.shown):
             require_file(roots, spot)
+            require_not_stored(spot)
+            if is_served:
+                require_served(spot)
             try:
                 fd = reopened(spot, READ)
             except OSError as error:

@@ -71,7 +71,7 @@ class Filesystem:
     @resource("coretools://files/{+path}", version="file_version")
     def file(self, path: AnyPath) -> str | Embedded:
         """The content of a file."""
-        with open_file(self._roots, path) as opened:
+        with open_file(self._roots, path, is_served=True) as opened:
             data = opened.read(self._limits.read_bytes)
             shown = opened.shown
         try:

@@ -1,5 +1,7 @@
 """What file tools can't have the user's own git run: planted by calls, proved by git itself (filesystem-37)."""
 
+import base64
+import hashlib
 import os
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import CoreError, DeniedPath, TooLarge
+from coretools.sandbox.at_once import MOST_BYTES, read_at_once
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.git_directories import is_git_name, require_no_repository
 from coretools.sandbox.locate import locate
@@ -17,6 +20,7 @@ from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import Filesystem
+from tests.serving.peer import peer
 
 Call = Callable[[Filesystem], object]
 
@@ -174,6 +178,50 @@ def test_nothing_is_planted(world: World, files: Filesystem, name: str) -> None:
     assert isinstance(errors[-1], DeniedPath)
     assert world.state() == before
     assert not world.is_planted()
+
+
+def test_what_git_stores_is_not_read(world: World, files: Filesystem) -> None:
+    """filesystem-40: objects, in any git directory, by any way, are closed to tools; all of one to resources."""
+    git("repack", "-qad", cwd=world.root / "nested")
+    (world.root / "gitdir").symlink_to("bare.git/objects")
+    shutil.copytree(world.root / "bare.git" / "objects", world.root / ".git" / "lfs" / "objects")
+    tops = [world.root / top for top in (".git", "nested/.git", "bare.git", "link", "stored", "gitdir")]
+    paths = [str(Path(folder, name)) for top in tops for folder, _, names in os.walk(f"{top}/") for name in names]
+    objects = [path for path in paths if "/objects/" in path or path.startswith((f"{tops[4]}/", f"{tops[5]}/"))]
+    assert len([path for path in objects if path.endswith(".pack")]) >= 2
+    for path in (path for path in paths if "/inner/" not in path):
+        assert isinstance(error_of(lambda one, path=path: one.file(path), files), DeniedPath), path
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(DEFAULT_DENY)) as roots:
+        for path in objects:
+            assert isinstance(error_of(lambda one, path=path: one.read_file(path), files), DeniedPath), path
+            assert read_at_once(roots, path, limit_bytes=MOST_BYTES) is None
+    assert "ref:" in files.read_file(".git/HEAD").content
+    world.leave("src/objects/HEAD", "x")
+    world.leave("bare.git/inner/objects/x", "x")
+    for path in ("src/objects/HEAD", "bare.git/inner/objects/x"):
+        assert files.read_file(path).content == files.file(path) == "x"
+
+
+def test_a_committed_secret_is_not_served(tmp_path: Path) -> None:
+    """filesystem-40: over the wire, whatever names the object."""
+    git("init", "-q", cwd=tmp_path)
+    (tmp_path / ".env").write_text("TOKEN=committed\n")
+    git("add", ".env", cwd=tmp_path)
+    git("commit", "-qm", "x", cwd=tmp_path)
+    data = (tmp_path / ".env").read_bytes()
+    name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+    blob = f".git/objects/{name[:2]}/{name[2:]}"
+    held = base64.b64encode((tmp_path / blob).read_bytes()).decode()
+    with peer(tmp_path) as client:
+        client.start_session()
+        for path in (blob, f"src/../{blob}", str(tmp_path / blob), blob.replace("/", "%2F"), f".git/./{blob[5:]}"):
+            answer = str(client.ask("resources/read", {"uri": f"coretools://files/{path}"}))
+            assert "error" in answer, path
+            assert held[:16] not in answer, path
+        assert "error" in client.ask("resources/read", {"uri": "coretools://files/.git/HEAD"})
+        told = client.call("read_file", path=blob)["content"][0]["text"]
+        assert "what git stores in .git/objects is not read as a file: use the git tools" in told
+        assert "ref:" in client.call("read_file", path=".git/HEAD")["content"][0]["text"]
 
 
 @pytest.mark.parametrize("name", ["commondir", "pointer", "bare"])
