@@ -14,6 +14,9 @@ class Text:
 
     text: str
 
+    def __post_init__(self) -> None:
+        _require(self, "text", str)
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -21,6 +24,9 @@ class Image:
 
     data: bytes
     mime_type: str
+
+    def __post_init__(self) -> None:
+        _require(self, "data", bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,9 @@ class Audio:
     data: bytes
     mime_type: str
 
+    def __post_init__(self) -> None:
+        _require(self, "data", bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
@@ -38,6 +47,9 @@ class Embedded:
     uri: str
     content: str | bytes
     mime_type: str = "text/plain"
+
+    def __post_init__(self) -> None:
+        _require(self, "content", str, bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,14 @@ class Message:
 
     content: Content
     role: Literal["user", "assistant"] = "user"
+
+
+def _require(content: object, name: str, *kinds: type) -> None:
+    """Refuse what could not be sent where it is made: later nobody could say where it came from."""
+    value = getattr(content, name)
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{type(content).__name__}.{name} is {wanted}, not {type(value).__name__}")
 
 
 def shown(content: Content) -> str:

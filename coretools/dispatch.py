@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import json
 import logging
 import secrets
 import time
@@ -233,10 +234,19 @@ def _shaped(command: Command, result: object) -> Outcome:
     value = output.value(result) if output.kind == "json" or output.is_structured else None
     data = output.data(value) if output.is_structured else None
     if isinstance(result, Result):
-        return Outcome(text=result.text(), data=data, facts=result.facts(), failed=result.failed)
+        return _of_result(result, data)
     if output.kind == "json":
         return Outcome(text=json_text(value), data=data)
     return _of_parts(command, result)
+
+
+def _of_result(result: Result, data: dict[str, Any] | None) -> Outcome:
+    text, facts = result.text(), result.facts()
+    if not isinstance(text, str):
+        raise TypeError(f"{type(result).__qualname__}.text() gave {type(text).__name__}")
+    if facts:
+        json.dumps(facts, allow_nan=False)
+    return Outcome(text=text, data=data, facts=facts, failed=result.failed)
 
 
 def _of_parts(command: Command, result: object) -> Outcome:

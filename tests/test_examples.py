@@ -1,9 +1,12 @@
 """The examples run as they stand, and the README shows the first of them (docs/specs/api.md)."""
 
+import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -11,13 +14,14 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 
 from coretools.registry import Registry
-from coretools.serving.serve import build
-from examples import agent, greeting, unix_socket
-from tests.serving.line_client import Over
+from coretools.serving.serve import build, serve_streams
+from examples import agent, greeting, notes, stock, survey, unix_socket
+from tests.serving.line_client import Over, Pipes
 from tests.serving.peer import HANDSHAKE, TREE, Peer
+from tests.serving.test_serve import over_http
 
 ERAS = ("legacy", "auto")
 SECONDS = 30
@@ -145,5 +149,152 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
 def test_every_example_is_a_registry_that_can_be_named_on_the_command_line() -> None:
     """api-18: `coretools serve --with examples.NAME:registry`."""
     names = sorted(path.stem for path in (TREE / "examples").glob("*.py") if path.stem != "__init__")
-    assert names == ["agent", "greeting", "unix_socket"]
-    assert all(isinstance(module.registry, Registry) for module in (agent, greeting, unix_socket))
+    assert names == ["agent", "greeting", "notes", "stock", "survey", "unix_socket"]
+    modules = (agent, greeting, notes, stock, survey, unix_socket)
+    assert all(isinstance(module.registry, Registry) for module in modules)
+
+
+Journey = Callable[[Client], Awaitable[None]]
+
+
+async def take_notes(client: Client) -> None:
+    """Resources, a prompt that asks, commands that no agent has."""
+    listed = {one.name: one for one in (await client.list_tools()).tools}
+    assert list(listed) == ["notes_write", "notes_find"]
+    assert listed["notes_write"].title == "Write a note"
+    assert listed["notes_write"].output_schema is not None
+    for title, text in (("tea", "green tea"), ("soup", "hot soup")):
+        written = await client.call_tool("notes_write", {"title": title, "text": text})
+        assert written.structured_content == {"title": title, "text": text}
+    found = await client.call_tool("notes_find", {"word": "tea"})
+    assert found.structured_content == {"result": [{"title": "tea", "text": "green tea"}]}
+    refused = await client.call_tool("notes_write", {"title": "No!", "text": ""})
+    assert (refused.is_error, refused.structured_content) == (True, None)
+    (titles,) = (await client.read_resource("notes://titles")).contents
+    assert (titles.mime_type, json.loads(str(getattr(titles, "text", "")))) == ("application/json", ["soup", "tea"])
+    (one,) = (await client.read_resource("notes://named/tea")).contents
+    assert (one.mime_type, getattr(one, "text", "")) == ("text/markdown", "green tea")
+    with pytest.raises(MCPError, match="notes://titles names all"):
+        await client.read_resource("notes://named/coffee")
+    (summary,) = (await client.list_prompts()).prompts
+    assert [one.name for one in summary.arguments or ()] == ["word", "answers"]
+    asked = await client.get_prompt("notes_summary", {"word": "soup"})
+    given = await client.get_prompt("notes_summary", {"word": "soup", "answers": '{"tone": "formal"}'})
+    assert [getattr(said.messages[0].content, "text", "") for said in (asked, given)] == [
+        "Sum up in plain words:\nhot soup",
+        "Sum up in formal words:\nhot soup",
+    ]
+    for kept in ("notes_burn", "notes_size"):
+        with pytest.raises(MCPError, match="unknown tool"):
+            await client.call_tool(kept)
+
+
+async def keep_a_store(client: Client) -> None:
+    """Plain return types: the SDK's client checks each result by the schema that was listed."""
+    listed = {one.name: one for one in (await client.list_tools()).tools}
+    hints = {name: one.annotations for name, one in listed.items() if one.annotations is not None}
+    assert (hints["order"].open_world_hint, hints["order"].destructive_hint) == (True, True)
+    assert (hints["set_count"].idempotent_hint, hints["total"].read_only_hint) == (True, True)
+    nail = {"number": "A001", "name": "nail", "count": 2, "price": 0.5}
+    glue = {"number": "B002", "name": "glue", "count": 0, "price": None}
+    calls: list[tuple[str, dict[str, Any], Any]] = [
+        ("add_article", {"article": nail}, nail),
+        ("add_article", {"article": {"number": "B002", "name": "glue"}}, glue),
+        ("set_count", {"number": "A001", "count": 4}, {"result": 2}),
+        ("order", {"number": "A001", "speed": "fast"}, {"result": None}),
+        ("is_there", {"number": "B002"}, {"result": False}),
+        ("price", {"number": "A001"}, {"result": 0.5}),
+        ("price", {"number": "B002"}, {"result": None}),
+        ("articles", {}, {"result": [{**nail, "count": 14}, glue]}),
+        ("total", {}, {"articles": 2, "value": 7.0}),
+        ("by_price", {}, {"known": ["A001"], "unknown": ["B002"]}),
+        ("label", {"number": "A001"}, None),
+    ]
+    for name, arguments, expected in calls:
+        answer = await client.call_tool(name, arguments)
+        assert (answer.is_error, answer.structured_content) == (False, expected)
+        assert (listed[name].output_schema is None) == (expected is None)
+    missing = await client.call_tool("price", {"number": "C003"})
+    assert (missing.is_error, text_of(missing)) == (True, "C003: no such article; `articles` has all")
+
+
+async def make_a_survey(client: Client) -> None:
+    """Long-running commands: progress, questions to the person before the client, and to nobody."""
+    seen: list[str | None] = []
+
+    async def note(done: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
+    listed = {one.name: one for one in (await client.list_tools()).tools}
+    assert (listed["survey"].meta or {})["coretools/longRunning"] is True
+    made = await client.call_tool("survey", {}, progress_callback=note)
+    assert made.structured_content == {"author": "Ada", "pages": [2, 3, 4]}
+    assert seen[-1] == "page 4"
+    given = {"answers": {"author": "Bob", "scope": {"first": 1, "last": 1}}}
+    assert (await client.call_tool("survey", given)).structured_content == {"author": "Bob", "pages": [1]}
+    wrong = await client.call_tool("survey", {"answers": {"author": "Bob", "scope": {"first": 0, "last": 1}}})
+    assert "answers.scope: first" in text_of(wrong)
+    hashed = await client.call_tool("fingerprint", {"text": "x", "rounds": 1})
+    assert text_of(hashed) == hashlib.sha256(b"x").hexdigest()
+    assert text_of(await client.call_tool("sign", {})) == "(signed) Ada"
+
+
+async def answered(context: Any, params: Any) -> types.ElicitResult:
+    """The person before the client."""
+    asked = params.requested_schema["properties"]
+    answers: dict[str, Any] = {"first": 2, "last": 4} if "first" in asked else {"answer": "Ada"}
+    if "enum" in asked.get("answer", {}):
+        answers = {"answer": "plain"}
+    return types.ElicitResult(action="accept", content=answers)
+
+
+PROGRAMS: dict[str, tuple[Any, Journey]] = {
+    "notes": (notes, take_notes),
+    "stock": (stock, keep_a_store),
+    "survey": (survey, make_a_survey),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_program_does_the_same_over_stdio_and_over_http(program: str, tmp_path: Path) -> None:
+    """api-18, api-3, api-7: as a process of its own in the handshake era, and over HTTP in the stateless one."""
+    module, journey = PROGRAMS[program]
+    with anyio.fail_after(SECONDS), running(TREE / "examples" / f"{program}.py", tmp_path) as peer:
+        async with Client(Over(Pipes(peer.process)), mode="legacy", elicitation_callback=answered) as client:
+            await journey(client)
+    with anyio.fail_after(SECONDS):
+        async with over_http(module.registry) as url, Client(url, mode="auto", elicitation_callback=answered) as client:
+            await journey(client)
+
+
+async def test_an_old_revision_gets_what_it_knows() -> None:
+    """declarations-18: no output schema, structured content or title before 2025-06-18."""
+    to_server, incoming = anyio.create_memory_object_stream[str](9)
+    outgoing, from_server = anyio.create_memory_object_stream[str](9)
+
+    async def ask(method: str, params: dict[str, Any]) -> Any:
+        await to_server.send(json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}))
+        return json.loads(await from_server.receive())["result"]
+
+    with anyio.fail_after(SECONDS), to_server, from_server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_streams, stock.registry, incoming, outgoing)
+            greeted = await ask("initialize", {**HANDSHAKE, "protocolVersion": "2024-11-05"})
+            assert greeted["protocolVersion"] == "2024-11-05"
+            await to_server.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            tools = (await ask("tools/list", {}))["tools"]
+            result = await ask("tools/call", {"name": "by_price", "arguments": {}})
+            to_server.close()
+    assert len(tools) == 9
+    assert [one for one in tools if "outputSchema" in one or "title" in one] == []
+    assert "structuredContent" not in result
+    assert json.loads(result["content"][0]["text"]).keys() == {"known", "unknown"}
+
+
+def test_the_guide_shows_what_runs() -> None:
+    """api-26: every piece of Python in it stands in an example, word for word."""
+    guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in sorted((TREE / "examples").glob("*.py"))]
+    shown = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert len(shown) >= 8
+    assert [piece for piece in shown if not any(piece.strip() in source for source in sources)] == []

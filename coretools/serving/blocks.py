@@ -11,6 +11,9 @@ from coretools.dispatch import Outcome
 
 Contents = types.TextResourceContents | types.BlobResourceContents
 
+STRUCTURED_SINCE = "2025-06-18"
+"""Revision that brought structured content, output schemas and titles."""
+
 ERROR_KEY = "coretools/error"
 """Key in `_meta` of a failed result: the kind of the error, for programs."""
 
@@ -21,8 +24,8 @@ FAILED_KEY = "coretools/failed"
 """Key in `_meta`, true when the call worked and the thing that was run failed (a test, a command)."""
 
 
-def as_result(outcome: Outcome) -> types.CallToolResult:
-    """An outcome as the result of a tool."""
+def as_result(outcome: Outcome, revision: str = STRUCTURED_SINCE) -> types.CallToolResult:
+    """An outcome as the result of a tool, in a revision of the protocol."""
     meta: dict[str, Any] = {}
     if outcome.facts:
         meta[FACTS_KEY] = on_the_wire(outcome.facts)
@@ -32,7 +35,7 @@ def as_result(outcome: Outcome) -> types.CallToolResult:
         meta[ERROR_KEY] = outcome.error.kind
     return types.CallToolResult(
         content=[as_block(part) for part in _parts(outcome)],
-        structured_content=on_the_wire(outcome.data),
+        structured_content=on_the_wire(outcome.data) if revision >= STRUCTURED_SINCE else None,
         is_error=outcome.error is not None,
         _meta=meta or None,
     )

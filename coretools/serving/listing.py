@@ -17,6 +17,7 @@ from mcp.shared.inbound import X_MCP_HEADER_KEY
 from coretools.offer import Offer, Resource
 from coretools.registry import Command
 from coretools.schema import ANSWERS
+from coretools.serving.blocks import STRUCTURED_SINCE
 
 Item = TypeVar("Item")
 
@@ -100,6 +101,13 @@ def _names_header(schema: object) -> bool:
 
 MOST_LISTINGS = 64
 """Kept at once; offers that were exchanged are forgotten with the rest."""
+
+
+def tools_for(tools: list[types.Tool], revision: str) -> list[types.Tool]:
+    """The tools as a revision of the protocol has them: the first two know neither titles nor output schemas."""
+    if revision >= STRUCTURED_SINCE:
+        return tools
+    return [tool.model_copy(update={"title": None, "output_schema": None}) for tool in tools]
 
 
 def page(items: Sequence[Item], cursor: str | None) -> tuple[list[Item], str | None]:

@@ -33,7 +33,7 @@ from coretools.serving.completer import Completer
 from coretools.serving.draining import Draining
 from coretools.serving.extending import extend
 from coretools.serving.handshake_rules import HandshakeRules
-from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page
+from coretools.serving.listing import LIST_SECONDS, Listing, Listings, page, tools_for
 from coretools.serving.resources import RunResources
 from coretools.serving.rounds import STATE_SECONDS, Interviews, as_questions
 from coretools.serving.sessions import Handshakes
@@ -180,7 +180,8 @@ class _Handlers:
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        tools, following = page(self._listing(context).tools, params.cursor if params else None)
+        listed = tools_for(self._listing(context).tools, context.protocol_version)
+        tools, following = page(listed, params.cursor if params else None)
         return types.ListToolsResult(
             tools=tools, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope=self._scope
         )
@@ -199,7 +200,7 @@ class _Handlers:
             return as_questions(outcome.error)
         if isinstance(outcome.error, RequestRefused):
             raise _refused(outcome.error)
-        return as_result(outcome)
+        return as_result(outcome, context.protocol_version)
 
     async def list_resources(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None

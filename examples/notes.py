@@ -1,0 +1,106 @@
+"""A notebook: resources, a prompt that asks, and commands that only people have.
+
+python -m examples.notes                # over stdio
+python -m examples.notes --http 8766    # over HTTP, for this machine
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import uvicorn
+from pydantic import Field
+
+from coretools.asking import AskChoice, AskConfirmation
+from coretools.call import Call
+from coretools.declare import Effect, asks, automation_hidden, hidden, prompt, resource
+from coretools.errors import NotFound
+from coretools.registry import Registry
+from coretools.serving.serve import http_app, serve_stdio
+
+registry = Registry()
+notes = registry.context("notes", summary="what was noted")
+
+Title = Annotated[str, Field(description="Name of the note", pattern="^[a-z0-9-]+$")]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A note and its name."""
+
+    title: str
+    text: str
+
+
+NOTEBOOK: dict[str, Note] = {}
+
+
+@notes.tool(Effect.CHANGE, title="Write a note", idempotent=True)
+def write(title: Title, text: str) -> Note:
+    """Write a note, or replace it."""
+    NOTEBOOK[title] = Note(title, text)
+    registry.announce(f"notes://named/{title}")
+    return NOTEBOOK[title]
+
+
+@notes.tool(Effect.READ)
+def find(word: str) -> list[Note]:
+    """Find the notes that hold a word."""
+    return [note for note in NOTEBOOK.values() if word in note.text]
+
+
+@notes.add
+@resource("notes://titles")
+def titles() -> list[str]:
+    """The names of all notes."""
+    return sorted(NOTEBOOK)
+
+
+@notes.add
+@resource("notes://named/{title}", title="A note", mime_type="text/markdown")
+def named(title: str) -> str:
+    """One note."""
+    if title not in NOTEBOOK:
+        raise NotFound(f"{title}: no such note; notes://titles names all", path=title)
+    return NOTEBOOK[title].text
+
+
+TONE = AskChoice(key="tone", message="In which tone?", choices=("plain", "formal"))
+
+
+@notes.add
+@prompt(title="Sum up the notes")
+@asks(TONE)
+async def summary(word: str, call: Call) -> str:
+    """Have the notes that hold a word summed up."""
+    tone = await call.ask(TONE)
+    return f"Sum up in {tone} words:\n" + "\n".join(note.text for note in find(word))
+
+
+SURE = AskConfirmation(key="sure", message="Throw all notes away?")
+
+
+@notes.tool(Effect.CHANGE)
+@automation_hidden
+@asks(SURE)
+async def burn(call: Call) -> int:
+    """Throw all notes away. No agent has this; `coretools --with examples.notes:registry notes burn` does."""
+    if not await call.ask(SURE):
+        return 0
+    count = len(NOTEBOOK)
+    NOTEBOOK.clear()
+    return count
+
+
+@notes.tool(Effect.READ)
+@hidden
+def size() -> int:
+    """Count the characters. In no list and no help; whoever knows its name can type it."""
+    return sum(len(note.text) for note in NOTEBOOK.values())
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--http"]:
+        uvicorn.run(http_app(registry), host="127.0.0.1", port=int(sys.argv[2]))
+    else:
+        raise SystemExit(serve_stdio(registry))

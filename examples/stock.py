@@ -1,0 +1,105 @@
+"""A small store: what a function returns is its output schema, and hints say what a call does.
+
+python -m examples.stock
+"""
+
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import BaseModel, Field
+
+from coretools.declare import Effect
+from coretools.errors import NotFound
+from coretools.registry import Registry
+from coretools.serving.serve import ServeOptions, serve_stdio
+
+registry = Registry()
+
+OPTIONS = ServeOptions(name="stock", version="1.0", instructions="Look an article up before you change it.")
+
+
+class Article(BaseModel):
+    """One article."""
+
+    number: Annotated[str, Field(pattern="^[A-Z][0-9]{3}$")]
+    name: str
+    count: int = 0
+    price: float | None = None
+
+
+class Total(TypedDict):
+    """What is there in all."""
+
+    articles: int
+    value: float
+
+
+ARTICLES: dict[str, Article] = {}
+
+
+@registry.tool(Effect.ADD, title="Add an article")
+def add_article(article: Article) -> Article:
+    """Take an article in."""
+    return ARTICLES.setdefault(article.number, article)
+
+
+@registry.tool(Effect.CHANGE, idempotent=True)
+def set_count(number: str, count: Annotated[int, Field(ge=0)]) -> int:
+    """Say how many there are, and have the number that there were."""
+    article = _article(number)
+    before, article.count = article.count, count
+    return before
+
+
+@registry.tool(Effect.CHANGE, open_world=True)
+def order(number: str, speed: Literal["slow", "fast"] = "slow") -> None:
+    """Order more of an article from its maker."""
+    _article(number).count += 1 if speed == "slow" else 10
+
+
+@registry.tool(Effect.READ)
+def is_there(number: str) -> bool:
+    """Is there any of it?"""
+    return number in ARTICLES and ARTICLES[number].count > 0
+
+
+@registry.tool(Effect.READ)
+def price(number: str) -> float | None:
+    """What it costs, where that is known."""
+    return _article(number).price
+
+
+@registry.tool(Effect.READ)
+def articles() -> list[Article]:
+    """Every article."""
+    return list(ARTICLES.values())
+
+
+@registry.tool(Effect.READ)
+def total() -> Total:
+    """What is there in all."""
+    value = sum(article.count * (article.price or 0) for article in ARTICLES.values())
+    return {"articles": len(ARTICLES), "value": value}
+
+
+@registry.tool(Effect.READ)
+def by_price() -> dict[str, list[str]]:
+    """Numbers of the articles, by whether their price is known."""
+    known = {number for number, article in ARTICLES.items() if article.price is not None}
+    return {"known": sorted(known), "unknown": sorted(ARTICLES.keys() - known)}
+
+
+@registry.tool(Effect.READ, structured=False)
+def label(number: str) -> str:
+    """A label to print: text, and nothing but text."""
+    article = _article(number)
+    return f"{article.number} {article.name}"
+
+
+def _article(number: str) -> Article:
+    if number not in ARTICLES:
+        raise NotFound(f"{number}: no such article; `articles` has all", path=number)
+    return ARTICLES[number]
+
+
+if __name__ == "__main__":
+    raise SystemExit(serve_stdio(registry, options=OPTIONS))

@@ -1,0 +1,75 @@
+"""Long-running commands: progress, messages, questions before the first effect, and an end when the client wants it.
+
+python -m examples.survey
+"""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Annotated
+
+import anyio
+from pydantic import BaseModel, Field
+
+from coretools.asking import AskForm, AskText
+from coretools.call import Call, check_cancelled
+from coretools.declare import Effect, asks
+from coretools.registry import Registry
+from coretools.serving.serve import serve_stdio
+
+registry = Registry()
+logger = logging.getLogger(__name__)
+
+
+class Scope(BaseModel):
+    """What a survey looks at: a form for whoever is asked."""
+
+    first: Annotated[int, Field(ge=1, description="First page")]
+    last: Annotated[int, Field(ge=1, le=500, description="Last page")]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What came of it."""
+
+    author: str
+    pages: list[int]
+
+
+AUTHOR = AskText(key="author", message="In whose name?", default="nobody")
+SCOPE = AskForm(key="scope", message="Which pages?", model=Scope)
+
+
+@registry.tool(Effect.ADD, title="Survey a book", long_running=True)
+@asks(AUTHOR, SCOPE)
+async def survey(call: Call) -> Survey:
+    """Look at the pages of a book, one after the other."""
+    author, scope = await call.ask_all(AUTHOR, SCOPE)  # before anything is done: a call may begin anew with the answers
+    pages = list(range(scope.first, scope.last + 1))
+    for done, page in enumerate(pages, 1):
+        await anyio.sleep(0.001)  # the work; a cancelled call ends where it waits
+        await call.progress(done, len(pages), f"page {page}")
+    await call.log("info", f"{author} surveyed {len(pages)} pages")
+    return Survey(author, pages)
+
+
+@registry.tool(Effect.READ, long_running=True)
+def fingerprint(text: str, rounds: Annotated[int, Field(ge=1)] = 1000) -> str:
+    """Hash a text many times over. A plain function runs in a thread, and asks whether its call was cancelled."""
+    digest = text.encode()
+    for _ in range(rounds):
+        check_cancelled()
+        digest = hashlib.sha256(digest).digest()
+    return digest.hex()
+
+
+@registry.tool(Effect.READ)
+@asks(AUTHOR)
+async def sign(call: Call) -> str:
+    """Sign with the name of the author."""
+    logger.info("signed by %s", await call.ask(AUTHOR))
+    return f"(signed) {await call.ask(AUTHOR)}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(serve_stdio(registry))
