@@ -40,6 +40,11 @@ class Call(Protocol):
         """The session that it came in, whose end is that of what it leaves behind; empty where there is none."""
         ...
 
+    @property
+    def address(self) -> str:
+        """The network address that it came from; empty where it came over no network."""
+        ...
+
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Take the answers that the caller gave beforehand, by the key of the question.
 
@@ -102,6 +107,11 @@ class SilentCall:
 
     @property
     def session(self) -> str:
+        """None."""
+        return ""
+
+    @property
+    def address(self) -> str:
         """None."""
         return ""
 

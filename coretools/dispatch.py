@@ -72,6 +72,8 @@ class Underway:
 
     command: str
     principal: str
+    address: str = ""
+    """Where it came from; empty where it came over no network."""
     id: str = field(default_factory=lambda: f"{_PREFIX}{next(_NUMBERS):04x}")
     """What the log knows it by: another one in every process, and counted within it."""
     began: float = field(default_factory=time.monotonic)
@@ -128,7 +130,7 @@ class Dispatcher:
 
         `defaults` are the surface's own values for arguments that the caller left out; no question shows them.
         """
-        underway = Underway(command=command.name, principal=call.principal)
+        underway = Underway(command=command.name, principal=call.principal, address=call.address)
         self._watcher.began(underway)
         outcome = None
         try:

@@ -54,6 +54,11 @@ class CliCall:
         """None."""
         return ""
 
+    @property
+    def address(self) -> str:
+        """None."""
+        return ""
+
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """What `--answer` gave."""
         self._ladder.take(answers, asks)

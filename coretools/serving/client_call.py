@@ -1,5 +1,6 @@
 """A call that came over MCP, as its command sees it: progress and messages go to the client that sent it."""
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -51,6 +52,25 @@ def session_of(context: ServerRequestContext[Any]) -> str:
     return session
 
 
+def address_in(scope: Mapping[str, Any]) -> str:
+    """The address of an HTTP request's client, IPv4 within IPv6 as IPv4; empty where there is none.
+
+    The server has looked behind declared proxies already, and behind no others; what they say may be no address.
+    """
+    client = scope.get("client")
+    try:
+        address = ipaddress.ip_address(client[0].partition("%")[0]) if client else None
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address or "")
+
+
+def address_of(context: ServerRequestContext[Any]) -> str:
+    """Where a request came from; empty over a pair of streams."""
+    return "" if context.request is None else address_in(context.request.scope)
+
+
 class ClientCall:
     """One request. Without a progress token from the client no progress is sent."""
 
@@ -72,6 +92,8 @@ class ClientCall:
         """As whom the caller commits, where his token says it."""
         self.session = session_of(context)
         """The session that it came in; empty where there is none."""
+        self.address = address_of(context)
+        """Where it came from; empty over a pair of streams."""
         self._interview = interview or SilentCall(trusts_answers=False)
 
     @property

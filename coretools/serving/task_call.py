@@ -18,7 +18,7 @@ from coretools.call import Capability, Level
 from coretools.errors import InvalidArguments
 from coretools.ladder import Settled, Way
 from coretools.serving.asking import MOST_ATTEMPTS, answer_in, request_of
-from coretools.serving.client_call import author_in
+from coretools.serving.client_call import address_of, author_in
 from coretools.serving.extending import offered
 from coretools.serving.rounds import Known, RoundInterview
 from coretools.serving.tasks import Asked, Task
@@ -40,6 +40,7 @@ class Asker:
         self.revision = context.protocol_version
         self.capabilities = context.session.client_capabilities
         self.author = author_in(context)
+        self.address = address_of(context)
         self.interview = interview
 
 
@@ -54,6 +55,11 @@ class TaskCall:
     def principal(self) -> str:
         """Who calls."""
         return self._task.principal
+
+    @property
+    def address(self) -> str:
+        """Where the request came from that started the task."""
+        return self._asker.address
 
     @property
     def author(self) -> Author | None:

@@ -29,6 +29,8 @@ CONFIGURATION = """
 [server]
 tls_certificate = "{certificate.path}"
 tls_key = "{certificate.key}"
+hosts = ["127.0.0.1:*"]
+proxies = ["127.0.0.2"]
 drain_seconds = 2.0
 
 [auth]
@@ -55,15 +57,20 @@ class Hour:
     tokens: Path
     certificate: Certificate
 
+    async def logged(self, **facts: object) -> None:
+        """Wait for a line with these facts; the log of a request is written when its answer is out."""
+        await until(lambda: any(facts.items() <= line.items() for line in self.server.lines), seconds=SECONDS)
+
     def token(self, name: str, role: str = "default") -> str:
         """A new one."""
         return create_token(str(self.tokens), name=name, role=role)[1]
 
-    def client(self, token: str = "", **options: object) -> httpx2.AsyncClient:
+    def client(self, token: str = "", *, source: str = "127.0.0.1") -> httpx2.AsyncClient:
         """One that trusts the certificate of the server's start and keeps its connections."""
         trusting = ssl.create_default_context(cafile=str(self.certificate.path))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx2.AsyncClient(verify=trusting, timeout=SECONDS, headers=headers, trust_env=False)
+        transport = httpx2.AsyncHTTPTransport(verify=trusting, local_address=source)
+        return httpx2.AsyncClient(transport=transport, timeout=SECONDS, headers=headers)
 
     async def reloaded(self) -> tuple[str, str]:
         """Level and text of what the log says of a reload."""
@@ -89,8 +96,10 @@ async def test_an_operators_hour(tmp_path: Path) -> None:
     with http_server(tmp_path, "--config", configuration, "--profile", "all") as server:
         hour = Hour(server, root, configuration, tokens, certificate)
         with anyio.fail_after(5 * SECONDS):
+            await the_log_says_where_everybody_comes_from(hour)
             await no_connection_is_lost_at_the_rate_limit(hour)
             await no_session_is_lost_at_the_rate_limit(hour)
+            await wrong_tokens_lock_nobody_out(hour)
             await a_good_file_is_in_force_at_once(hour)
             await a_broken_file_changes_nothing(hour)
             await a_renewed_certificate_is_for_connections_that_come(hour)
@@ -130,6 +139,40 @@ async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
                 else:
                     outcomes["answered"] += 1
     assert outcomes.keys() == {"answered", "too-many-requests"}
+
+
+async def wrong_tokens_lock_nobody_out(hour: Hour) -> None:
+    """auth-24: wrong ones have to wait from the limit on; the valid one of the same address is good all the time."""
+    async with hour.client(hour.token("honest")) as http, hour.client() as guessing:
+        honest = Hand(http, hour.server.url)
+        status, number = 401, 0
+        while status == 401:
+            number += 1
+            guess = Hand(guessing, hour.server.url, token=f"ct_wrong-{number}")
+            status = (await guess.stateless("tools/list")).status_code
+            assert (await honest.stateless("tools/list")).status_code == 200
+    assert (status, number >= 30 - 1) == (429, True)  # one was tried out before
+
+
+async def the_log_says_where_everybody_comes_from(hour: Hour) -> None:
+    """operations-7, operations-8, operations-28: what a declared proxy forwards is believed, and nobody else.
+
+    The first stage: with more than 50 refusals in a second some have no line.
+    """
+    forged = {"X-Forwarded-For": "192.0.2.7, 192.0.2.8, 127.0.0.2"}
+    token = hour.token("proxied")
+    for source, address in (("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "192.0.2.8")):
+        async with hour.client(source=source) as http:
+            http.headers.update(forged)
+            wrong, right = Hand(http, hour.server.url, token="ct_x"), Hand(http, hour.server.url, token=token)
+            assert (await wrong.stateless("tools/list")).status_code == 401
+            elsewhere = {"Host": f"from-{address}.example"}
+            assert (await http.get(hour.server.url, headers=elsewhere)).status_code == 421
+            read = await right.stateless("tools/call", "read_file", arguments={"path": "a.txt"})
+            assert read.status_code == 200
+        await hour.logged(logger="coretools.requests", refused="invalid-token", address=address)
+        await hour.logged(logger="coretools.requests", host=elsewhere["Host"], address=address)
+        await hour.logged(logger="coretools.calls", principal="proxied", address=address)
 
 
 async def a_good_file_is_in_force_at_once(hour: Hour) -> None:

@@ -1,7 +1,7 @@
 """How many wrong tokens came from an address within a minute, so that one who tries them out must wait.
 
-A token counts once, however often it comes: a program that goes on with an old one does not lock out who shares its
-address. What is kept is bounded, in addresses and for each of them.
+Only wrong tokens are counted and only they are made to wait (ADR 0050): a good one is verified first. A token counts
+once, however often it comes. What is kept is bounded, in addresses and for each of them.
 """
 
 import ipaddress
@@ -25,23 +25,19 @@ class Failures:
         self._clock = clock
         self._seen: OrderedDict[str, dict[int, float]] = OrderedDict()
 
-    def wait_seconds(self, address: str) -> float:
-        """How long an address must wait; 0.0 when it need not."""
-        seen = self._within(group_of(address))
-        if len(seen) < self._per_minute:
-            return 0.0
-        return min(seen.values()) + WINDOW_SECONDS - self._clock()
-
-    def note(self, address: str, token: str) -> None:
-        """Count a wrong token. It is not kept."""
+    def noted(self, address: str, token: str) -> float:
+        """Count a wrong token, which is not kept. How long its address must wait; 0.0 when it need not."""
         group = group_of(address)
         seen = self._within(group)
+        if len(seen) >= self._per_minute:
+            return min(seen.values()) + WINDOW_SECONDS - self._clock()
         # Hashes of text differ in each process and can't be foreseen (PYTHONHASHSEED).
         seen.setdefault(hash(token), self._clock())
         self._seen[group] = seen
         self._seen.move_to_end(group)
         while len(self._seen) > MOST_ADDRESSES:
             self._seen.popitem(last=False)
+        return 0.0
 
     def _within(self, group: str) -> dict[int, float]:
         begin = self._clock() - WINDOW_SECONDS

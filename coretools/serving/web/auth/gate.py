@@ -14,6 +14,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.errors import CoreError, Unreachable
+from coretools.serving.client_call import address_in
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.auth.failures import Failures
 from coretools.serving.web.principals import NotEntitled, Principal, Verifier, put
@@ -87,14 +88,7 @@ class Gate:
         bearer = _BEARER.fullmatch(given[0].decode("latin-1")) if given else None
         if bearer is None:
             return self._unauthorized("send a bearer token in the Authorization header")
-        address = scope["client"][0] if scope.get("client") else ""
-        seconds = self._failures.wait_seconds(address)
-        if seconds > 0:
-            headers = {"Retry-After": str(math.ceil(seconds))}
-            return refusal(
-                429, "too many wrong tokens came from your address; wait", kind="too-many-failures", headers=headers
-            )
-        return await self._verified(bearer["token"], address, verifier)
+        return await self._verified(bearer["token"], address_in(scope), verifier)
 
     async def _verified(self, token: str, address: str, verifier: Verifier) -> Principal | ASGIApp:
         try:
@@ -104,20 +98,27 @@ class Gate:
             return self._forbidden(error)
         except Unreachable as error:
             return refusal(503, str(error), kind=error.kind, headers={"Retry-After": str(RETRY_SECONDS)})
-        if principal is None:
-            self._failures.note(address, token)
+        # Counted after it was verified: who shares an address with others must not be locked out by them.
+        return principal or self._counted(token, address)
+
+    def _counted(self, token: str, address: str) -> ASGIApp:
+        """The answer to a wrong token, which is counted."""
+        seconds = self._failures.noted(address, token)
+        if seconds <= 0:
             return self._wrong()
-        return principal
+        headers = {"Retry-After": str(math.ceil(seconds))}
+        said = "this token is not valid here, and too many such came from your address; wait"
+        return refusal(429, said, kind="too-many-failures", headers=headers)
 
     def _wrong(self) -> ASGIApp:
         # One sentence for all that can be wrong: which it is helps only who guesses.
         error = f'error="invalid_token", error_description="{NOT_VALID}"'
-        return self._unauthorized(NOT_VALID, error=error)
+        return self._unauthorized(NOT_VALID, kind="invalid-token", error=error)
 
-    def _unauthorized(self, message: str, *, error: str = "") -> ASGIApp:
+    def _unauthorized(self, message: str, *, kind: str = "unauthorized", error: str = "") -> ASGIApp:
         # RFC 6750, 3.1: no error code for a request without a token.
         challenge = ", ".join(part for part in (error, self._asked, self._challenge) if part)
-        return refusal(401, message, kind="unauthorized", headers={"WWW-Authenticate": f"Bearer {challenge}"})
+        return refusal(401, message, kind=kind, headers={"WWW-Authenticate": f"Bearer {challenge}"})
 
     def _forbidden(self, error: NotEntitled) -> ASGIApp:
         headers = {}

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from coretools.errors import Unreachable
+from coretools.serving.client_call import address_in
 from coretools.serving.draining import Draining
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.operations.board import Board
@@ -27,8 +28,8 @@ from coretools.serving.web.operations.operators import (
     Operator,
     Operators,
     TooManyFailures,
-    address_of,
 )
+from coretools.serving.web.operations.watching import note_refusal
 
 PATH = "/console"
 MOST_VIEWERS = 16
@@ -51,6 +52,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+BAD_CREDENTIAL = "invalid-token"
+"""The kind of refusal by which the log knows a wrong token, as at the endpoint."""
 
 MESSAGE = "<!-- message -->"
 WRONG = "This token does not open the console."
@@ -104,12 +108,14 @@ class Console:
         if token is None:
             return _refused(400, "send the form of the page", "invalid-request")
         try:
-            cookie = await self._operators.log_in(token, address_of(request))
+            cookie = await self._operators.log_in(token, address_in(request.scope))
         except TooManyFailures as error:
+            note_refusal(request.scope, error.kind)
             return _login(429, WAIT, retry=error.seconds)
         except Unreachable:
             return _login(503, UNREACHABLE)
         if cookie is None:
+            note_refusal(request.scope, BAD_CREDENTIAL)
             return _login(401, WRONG)
         self._operators.log_out(request.cookies.get(COOKIE, ""))
         answer = RedirectResponse(PATH, status_code=303, headers=HEADERS)
@@ -190,7 +196,8 @@ class Console:
         except Unreachable as error:
             return _refused(503, "tokens can't be verified now", error.kind)
         if operator is None:
-            return _refused(401, "log in, or send a token", "unauthorized", {"WWW-Authenticate": "Bearer"})
+            kind = BAD_CREDENTIAL if "authorization" in request.headers else "unauthorized"
+            return _refused(401, "log in, or send a token", kind, {"WWW-Authenticate": "Bearer"})
         return operator
 
     def _set_cookie(self, answer: Response, request: Request, cookie: str, seconds: int) -> None:

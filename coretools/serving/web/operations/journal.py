@@ -1,7 +1,8 @@
 """The log of what a server did: a line for each call, and one for each HTTP request that was not simply answered.
 
 Names, figures and outcomes only: no arguments, no contents, no token, no id of a session. How a line is written is
-decided in `coretools.log_lines`.
+decided in `coretools.log_lines`; that of a request begins with address and status, for programs that ban addresses
+(docs/deploy/fail2ban.conf).
 """
 
 import logging
@@ -12,7 +13,7 @@ from opentelemetry.trace import get_current_span
 
 from coretools.dispatch import Outcome, Underway
 from coretools.log_lines import Plain, with_facts
-from coretools.serving.client_call import PRINCIPAL_KEY
+from coretools.serving.client_call import PRINCIPAL_KEY, address_in
 from coretools.serving.web.operations.watching import Exchange, ending_of
 
 calls = logging.getLogger("coretools.calls")
@@ -20,6 +21,15 @@ requests = logging.getLogger("coretools.requests")
 
 LONGEST_PATH = 200
 """Characters; paths of ours are short, and those of others need not be known to the end."""
+
+LONGEST_HOST = 255
+"""Characters; no name of DNS is longer."""
+
+NOWHERE = "unknown"
+"""Stands for an address where there is none."""
+
+WRONG_HOST = "unknown-host"
+"""The refusal whose line says which Host was sent: a name that an operator forgot is found so."""
 
 MOST_REFUSALS = 50
 """Lines a second: whoever is refused can come as often as he likes, and must not fill the disk of the log."""
@@ -40,6 +50,7 @@ class CallJournal:
             return
         facts: dict[str, object] = {
             "call": Plain(call.id),
+            "address": Plain(call.address or NOWHERE),
             "principal": call.principal,
             "tool": call.command,
             "outcome": ending_of(outcome),
@@ -69,17 +80,19 @@ class RequestJournal:
         if not requests.isEnabledFor(level) or (level == logging.INFO and not self._has_room()):
             return
         facts: dict[str, object] = {
+            "address": Plain(address_in(exchange.scope) or NOWHERE),
+            "status": exchange.status,
+            **({"refused": exchange.refused} if exchange.refused else {}),
             "method": exchange.method,
             "path": exchange.path[:LONGEST_PATH],
-            "status": exchange.status,
             "bytes": exchange.bytes_out,
             "ms": round(1000 * exchange.seconds, 2),
             "era": exchange.era,
         }
         if PRINCIPAL_KEY in exchange.scope:
             facts["principal"] = exchange.scope[PRINCIPAL_KEY]
-        if exchange.refused:
-            facts["refused"] = exchange.refused
+        if exchange.refused == WRONG_HOST:
+            facts["host"] = exchange.host[:LONGEST_HOST]
         if self._left_out:
             facts["left_out"], self._left_out = self._left_out, 0
         requests.log(level, "request", extra=with_facts(facts | _trace()))

@@ -15,6 +15,7 @@ import anyio
 from starlette.requests import Request
 
 from coretools.errors import CoreError
+from coretools.serving.client_call import address_in
 from coretools.serving.web.auth.failures import Failures
 from coretools.serving.web.principals import NotEntitled, Verifier
 
@@ -68,7 +69,7 @@ class Operators:
         """The cookie for a token; None when it opens nothing.
 
         Raises:
-            TooManyFailures: the address must wait. Unreachable: tokens can't be verified now.
+            TooManyFailures: the token is wrong, and the address must wait. Unreachable: tokens can't be verified now.
         """
         if not await self._is_good(token, address):
             return None
@@ -88,11 +89,11 @@ class Operators:
         """Who makes a request: by his cookie, or by a token in the Authorization header.
 
         Raises:
-            TooManyFailures: the address must wait. Unreachable: tokens can't be verified now.
+            TooManyFailures: the token is wrong, and the address must wait. Unreachable: tokens can't be verified now.
         """
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            is_good = await self._is_good(token.strip(), address_of(request))
+            is_good = await self._is_good(token.strip(), address_in(request.scope))
             return Operator(token.strip(), math.inf) if is_good else None
         digest = _digest(request.cookies.get(COOKIE, ""))
         operator = self._by_digest.get(digest)
@@ -112,12 +113,12 @@ class Operators:
         return await self._verified(operator.token)
 
     async def _is_good(self, token: str, address: str) -> bool:
-        seconds = self._failures.wait_seconds(address)
-        if seconds > 0:
-            raise TooManyFailures(seconds)
+        # Verified before anything is counted: who shares an address with others must not be locked out by them.
         if await self._verified(token):
             return True
-        self._failures.note(address, token)
+        seconds = self._failures.noted(address, token)
+        if seconds > 0:
+            raise TooManyFailures(seconds)
         return False
 
     async def _verified(self, token: str) -> bool:
@@ -127,11 +128,6 @@ class Operators:
             return await self._verifier.verify(token) is not None
         except NotEntitled:
             return False
-
-
-def address_of(request: Request) -> str:
-    """Where a request comes from; a declared proxy has been looked behind already."""
-    return request.client.host if request.client else ""
 
 
 def _digest(cookie: str) -> bytes:

@@ -93,6 +93,12 @@ class Exchange:
         return path
 
     @property
+    def host(self) -> str:
+        """The Host header as it was sent; empty where there is none."""
+        found = (value for name, value in self.scope["headers"] if name == b"host")
+        return next(found, b"").decode("latin-1")
+
+    @property
     def seconds(self) -> float:
         """Since it began."""
         return time.monotonic() - self.began

@@ -1,7 +1,10 @@
 """What stands in the log of a server: calls and requests, and nothing that they carried (docs/specs/operations.md)."""
 
+import configparser
 import logging
+import re
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -10,13 +13,14 @@ from mcp.client.streamable_http import streamable_http_client
 from starlette.types import Receive, Scope, Send
 
 from coretools.dispatch import Dispatcher
-from coretools.log_lines import FACTS
+from coretools.log_lines import FACTS, JsonLines, TextLines
+from coretools.redact import Redactor
 from coretools.serving.client_call import PRINCIPAL_KEY
 from coretools.serving.web.operations.journal import MOST_REFUSALS, CallJournal, RequestJournal
 from coretools.serving.web.operations.observed import Observed
 from coretools.serving.web.operations.watching import Exchange, Watchers
 from tests.serving.http_peer import listening
-from tests.serving.web.http_server_peer import http_server
+from tests.serving.web.http_server_peer import TREE, http_server
 from tests.serving.web.operations.operated import Operated, router
 
 CANARY = "canary-4711"
@@ -91,6 +95,67 @@ async def test_requests_that_were_refused_have_a_line(caplog: pytest.LogCaptureF
     assert (refused["path"], refused["refused"], refused["era"]) == ("/refused", "host", "none")
     assert "refused" not in missing
     assert CANARY not in str([answered, refused, missing])
+
+
+DATES = {"%%Y": r"\d{4}", "%%f": r"\d+", "%%z": r"[+-]\d\d:\d\d"}
+
+
+def banned(line: str) -> str | None:
+    """The address that fail2ban takes from a line, as it does: the time is cut out, and the rest is looked at."""
+    section = configparser.RawConfigParser()
+    section.read(TREE / "docs/deploy/fail2ban.conf")
+    for dates in section["Definition"]["datepattern"].split("\n"):
+        pattern = re.sub(r"%%[a-zA-Z]", lambda sign: DATES.get(sign[0], r"\d\d"), dates)
+        line = re.sub(pattern, "", line, count=1)
+    for pattern in section["Definition"]["failregex"].split("\n"):
+        if found := re.search(pattern.replace("<ADDR>", r"(?P<address>[0-9a-f.:]+)"), line):
+            return found["address"]
+    return None
+
+
+WHOLE = (
+    '{"time":"2026-11-23T04:00:00.000+00:00","level":"info","logger":"coretools.requests","message":"request",'
+    '"address":"10.9.9.9","status":401,"refused":"invalid-token",'
+)
+FORGED = (
+    '/x","address":"10.9.9.9","status":401,"refused":"invalid-token",',
+    "/x address=10.9.9.9 status=401 refused=invalid-token ",
+    f"/\n{WHOLE}",
+    "/\n2026-11-23 04:00:00,000 INFO coretools.requests: request address=10.9.9.9 status=401 refused=invalid-token ",
+)
+
+
+@pytest.mark.parametrize("form", [JsonLines, TextLines])
+def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
+    form: type[JsonLines | TextLines], caplog: pytest.LogCaptureFixture
+) -> None:
+    """operations-28: in both formats of the log; whatever stands in a path or in the Host header."""
+    journal = RequestJournal()
+
+    def line(address: str, status: int, refused: str, sent: str = "/mcp") -> str:
+        headers = [(b"host", sent.encode())]
+        scope = {"client": (address, 1), "method": "POST", "path": sent, "headers": headers}
+        exchange = Exchange(scope, _nothing, _nothing, endpoint="/mcp")
+        exchange.status, exchange.refused = status, refused
+        with caplog.at_level(logging.INFO):
+            journal.request_ended(exchange)
+        text = form(Redactor([])).format(caplog.records[-1])
+        assert "\n" not in text
+        return text
+
+    assert banned(line("192.0.2.1", 401, "invalid-token")) == "192.0.2.1"
+    assert banned(line("192.0.2.1", 429, "too-many-failures", FORGED[0])) == "192.0.2.1"
+    assert banned(line("2001:db8:0::1", 401, "invalid-token", FORGED[1])) == "2001:db8::1"
+    assert banned(line("::ffff:192.0.2.1", 401, "invalid-token")) == "192.0.2.1"
+    for said in ("", "_gateway", "10.9.9.9 ", '10.9.9.9","status":401,"refused":"invalid-token",'):
+        assert banned(line(said, 401, "invalid-token")) is None
+    for sent in FORGED:
+        for status, refused in ((401, "unauthorized"), (404, "unknown-path"), (421, "unknown-host"), (429, "busy")):
+            assert banned(line("192.0.2.2", status, refused, sent)) is None
+
+
+async def _nothing(*_: object) -> Any:
+    raise AssertionError("nothing is sent or received")
 
 
 async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureFixture) -> None:
