@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from coretools import __version__
-from coretools.errors import CoreError
+from coretools.errors import BadSetting, CoreError
 from coretools.loading import load
 from coretools.log_lines import configure_logging
 from coretools.options import add_options
@@ -64,17 +64,18 @@ def run(plan: "Plan") -> None:
 
 
 def check(plan: "Plan") -> None:
-    """Open everything that the server would, listen nowhere, and say what would be served.
-
-    Raises:
-        BadSetting: what would end the start.
-    """
+    """Verify everything that the server would use, listen nowhere, and say what was found; exit with 78 if it fails."""
     import anyio  # imported late: as below
 
     from coretools.serving.web.checking import checked
 
-    for line in anyio.run(checked, plan):
+    report = anyio.run(checked, plan)
+    for line in report.lines:
         print(line)  # noqa: T201  # what was asked for
+    for fault in report.faults:
+        print(f"coretools-http: {fault}", file=sys.stderr)  # noqa: T201  # as above
+    if report.faults:
+        sys.exit(BadSetting.exit_code)
 
 
 def _plan(options: argparse.Namespace) -> "Plan":
@@ -113,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", help="address to listen on [127.0.0.1]")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one [8765]")
     parser.add_argument("--config", metavar="FILE", help="TOML file: hosts, tokens, roles, limits and more")
-    parser.add_argument("--check", action="store_true", help="say whether this would start, and what it would serve")
+    parser.add_argument("--check", action="store_true", help="verify what it would use, and say what it would serve")
     parser.add_argument(
         "--with",
         action="append",

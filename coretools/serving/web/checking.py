@@ -1,29 +1,152 @@
-"""`coretools-http --check`: everything that a start opens and refuses, without listening anywhere."""
+"""`coretools-http --check`: everything that a start opens and refuses, and what it would find out later.
 
+Listens nowhere and becomes no replica. Each part is verified whatever becomes of the others, so that an operator
+corrects his files once.
+"""
+
+import errno
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from coretools.errors import BadSetting, CoreError
+from coretools.operator_policy import OperatorPolicy
 from coretools.serving.draining import Draining
 from coretools.serving.web.application import PATH
 from coretools.serving.web.auth.exposure import allowed_hosts, is_exposed
-from coretools.serving.web.guarding.tls import tls_context
-from coretools.serving.web.service import Plan, served
+from coretools.serving.web.auth.hashed_tokens import read_tokens
+from coretools.serving.web.auth.issuer_keys import IssuerKeys
+from coretools.serving.web.config import RedisSection
+from coretools.serving.web.guarding.tls import certificate_of, now, require_chain, tls_context
+from coretools.serving.web.principals import DEFAULT_ROLE, Role
+from coretools.serving.web.service import Plan, bound, served
+from coretools.serving.web.shared.engines import require_engine
+
+FEW_DAYS = 14
+"""A certificate with fewer days left is warned of: renewals are tried from 30 days before the end on, as a rule."""
 
 
-async def checked(plan: Plan) -> list[str]:
-    """What would be served, a line each.
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found."""
 
-    Raises:
-        BadSetting: what would end the start.
-        Unconfined: commands can't be held as the operator requires.
-    """
+    lines: list[str] = field(default_factory=list)
+    """What was verified, and what is worth a look (`warning: ...`)."""
+    faults: list[str] = field(default_factory=list)
+    """What would end the start, or have every call refused."""
+
+
+async def checked(plan: Plan) -> Report:
+    """What would be served, a line each, and everything that is wrong."""
+    report = Report()
+    for part in (_listens, _tls, _auth, _issuer, _redis, _watching, _roles):
+        try:
+            report.lines.extend(await part(plan))
+        except CoreError as error:
+            report.faults.append(str(error))
+    return report
+
+
+async def _listens(plan: Plan) -> list[str]:
+    server = plan.config.server
+    reach = "other machines" if is_exposed(plan.config) else "this machine only"
+    hosts = ", ".join(allowed_hosts(plan.config, server.port))
+    lines = [f"{server.host}:{server.port}{PATH}, for {reach}; hosts {hosts}"]
+    try:
+        with ExitStack() as sockets:
+            bound(plan.config, sockets, does_listen=False)
+    except BadSetting as error:
+        cause = error.__cause__
+        if not isinstance(cause, OSError) or isinstance(cause, socket.gaierror) or cause.errno != errno.EADDRINUSE:
+            raise
+        return [*lines, f"warning: {server.host} port {server.port} is in use now, by this server or another program"]
+    return [*lines, f"{server.host} port {server.port} is free"]
+
+
+async def _tls(plan: Plan) -> list[str]:
     server = plan.config.server
     tls_context(server)
-    async with served(plan, server.port, Draining()):
+    certificate = certificate_of(server)
+    if certificate is None:
+        return ["tls: none; a proxy has it" if server.proxies else "tls: none"]
+    certificate.require_valid(server.tls_certificate, now())
+    require_chain(server.tls_certificate)
+    days = certificate.days_left(now())
+    said = f"tls: {server.tls_certificate} and its key; {certificate.chain} in the chain; valid until "
+    lines = [f"{said}{certificate.ends:%Y-%m-%d}, {days} days left"]
+    return [*lines, f"warning: tls: {days} days left; renew it and send SIGHUP"] if days < FEW_DAYS else lines
+
+
+async def _auth(plan: Plan) -> list[str]:
+    path = plan.config.auth.tokens
+    if not path:
+        return ["auth: no token file"] if plan.config.auth.jwt else ["auth: nobody is asked for a token"]
+    return list(_tokens("auth", path, known=plan.config.roles or {DEFAULT_ROLE}))
+
+
+async def _issuer(plan: Plan) -> list[str]:
+    jwt = plan.config.auth.jwt
+    if jwt is None:
+        return []
+    keys = IssuerKeys(jwt.issuer, url=jwt.jwks_url, algorithms=jwt.algorithms)
+    count = await keys.fetch_now()
+    audience = jwt.audience or plan.config.server.public_url
+    roles = f"role by {jwt.role_claim}" if jwt.role_claim else f"role {DEFAULT_ROLE}"
+    taken = f"types {', '.join(jwt.token_types)}; algorithms {', '.join(jwt.algorithms)}"
+    return [f"auth.jwt: {jwt.issuer}: {count} keys fetched; audience {audience}; {taken}; {roles}"]
+
+
+async def _redis(plan: Plan) -> list[str]:
+    section = plan.config.redis
+    return [f"redis: version {await require_engine(section)} answers"] if section.url else ["redis: none; memory"]
+
+
+async def _watching(plan: Plan) -> list[str]:
+    config = plan.config
+    lines = ["console: off"]
+    if config.console.tokens:
+        lines = list(_tokens("console", config.console.tokens))
+    if not config.metrics.enabled:
+        return [*lines, "metrics: off"]
+    if config.metrics.tokens:
+        return [*lines, *_tokens("metrics", config.metrics.tokens)]
+    if is_exposed(config):
+        return [*lines, "metrics: off, since other machines reach the server and metrics.tokens names no file"]
+    return [*lines, "metrics: for this machine"]
+
+
+async def _roles(plan: Plan) -> list[str]:
+    # Not with Redis: a replica of this name may be at work.
+    alone = replace(plan, config=plan.config.model_copy(update={"redis": RedisSection()}))
+    async with served(alone, plan.config.server.port, Draining()):
         pass
-    reach = "other machines" if is_exposed(plan.config) else "this machine only"
-    lines = [
-        f"{server.host}:{server.port}{PATH}, for {reach}; hosts {', '.join(allowed_hosts(plan.config, server.port))}"
-    ]
-    for role in plan.roles.values():
-        settings = role.settings
-        rights = ", read-only" if settings.read_only else ""
-        lines.append(f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}")
-    return lines
+    return [_policy(plan), *(_role(role) for role in plan.roles.values())]
+
+
+def _policy(plan: Plan) -> str:
+    policy: OperatorPolicy = next(iter(plan.roles.values())).settings.policy
+    commands = policy.commands
+    rules = "1 rule" if len(commands.rules) == 1 else f"{len(commands.rules)} rules"
+    name = policy.source or "no file, the defaults"
+    opaque = commands.opaque or "as default"
+    return f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}; network {policy.confinement.network}"
+
+
+def _role(role: Role) -> str:
+    settings = role.settings
+    rights = ", read-only" if settings.read_only else ""
+    return f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}"
+
+
+def _tokens(name: str, path: str, known: Collection[str] | None = None) -> Iterator[str]:
+    entries, _ = read_tokens(path)
+    over = sum(entry.expires is not None and entry.expires <= datetime.now(UTC) for entry in entries)
+    said = f", {over} of them expired" if over else ""
+    yield f"{name}: {path}: {len(entries)} tokens of {len({entry.name for entry in entries})} principals{said}"
+    if len(entries) == over:
+        yield f"warning: {name}: {path} lets nobody in; make a token with coretools token create"
+    for entry in entries:
+        if known is not None and entry.role not in known:
+            yield f"warning: {name}: token {entry.id} of {entry.name}: no role {entry.role} here; it is refused"

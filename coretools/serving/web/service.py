@@ -72,7 +72,7 @@ async def serve(plan: Plan) -> int:
     ending = Ending(config.server.drain_seconds + END_SECONDS)
     draining = Draining()
     with ExitStack() as sockets:
-        listening = _bound(config, sockets)
+        listening = bound(config, sockets)
         async with served(plan, listening[0].getsockname()[1], draining) as site:
             protocol = _protocol(config, site)
             site.reloading.connections = protocol.use
@@ -223,12 +223,16 @@ async def _reloaded_by_signal(reloading: Reloading, *, task_status: TaskStatus[N
             await reloading.reload()
 
 
-def _bound(config: Config, sockets: ExitStack) -> list[socket.socket]:
-    """Sockets on every address of the host, all on one port."""
+def bound(config: Config, sockets: ExitStack, *, does_listen: bool = True) -> list[socket.socket]:
+    """Sockets on every address of the host, all on one port.
+
+    Raises:
+        BadSetting: no such address here, or it is taken.
+    """
     host, port = config.server.host, config.server.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        bound: list[socket.socket] = []
+        made: list[socket.socket] = []
         for family, _, _, _, address in dict.fromkeys(found):
             # With the protocol's number: asyncio sets TCP_NODELAY only where it stands, and without that an answer in
             # two parts waits 40 ms for the client's acknowledgement of the first.
@@ -236,12 +240,13 @@ def _bound(config: Config, sockets: ExitStack) -> list[socket.socket]:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
-            one.bind((address[0], bound[0].getsockname()[1] if bound else port))
-            one.listen(BACKLOG)
-            bound.append(one)
+            one.bind((address[0], made[0].getsockname()[1] if made else port))
+            if does_listen:
+                one.listen(BACKLOG)
+            made.append(one)
     except OSError as error:
         raise BadSetting(f"server.host {host}, port {port}: can't listen there: {error.strerror or error}") from error
-    return bound
+    return made
 
 
 def _say_where(config: Config, listening: Sequence[socket.socket]) -> None:

@@ -64,6 +64,20 @@ class IssuerKeys:
                     await self._fetch()
         return self._known(wanted)
 
+    async def fetch_now(self) -> int:
+        """Fetch the keys, and say how many there are.
+
+        Raises:
+            NotFetched: they can't be had; names the address.
+        """
+        where = self._url or self._issuer
+        try:
+            with anyio.fail_after(FETCH_SECONDS):
+                self._keys = await self._read()
+        except TimeoutError:
+            raise NotFetched(f"{where}: no answer within {FETCH_SECONDS:g} s") from None
+        return len({kid for kid, _ in self._keys})
+
     def _needs_fetch(self, wanted: tuple[str, str]) -> bool:
         now = self._clock()
         is_wanted = wanted not in self._keys or now - self._got_at > FRESH_SECONDS

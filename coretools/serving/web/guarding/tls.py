@@ -8,9 +8,11 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from coretools.errors import BadSetting
 from coretools.serving.web.config import ServerSection
@@ -60,6 +62,23 @@ def certificate_of(server: ServerSection) -> Certificate | None:
         raise BadSetting(f"server.tls_certificate {server.tls_certificate}: {_reason(error)}") from error
     own = chain[0]
     return Certificate(hashlib.sha256(data).hexdigest(), own.not_valid_before_utc, own.not_valid_after_utc, len(chain))
+
+
+def require_chain(path: str) -> None:
+    """Refuse a file whose certificates do not sign each other, the server's own first: clients could not verify it.
+
+    Raises:
+        BadSetting: says which does not go with which.
+    """
+    chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
+    for number, (one, above) in enumerate(pairwise(chain), 1):
+        try:
+            one.verify_directly_issued_by(above)
+        except (ValueError, TypeError, InvalidSignature):
+            raise BadSetting(
+                f"server.tls_certificate {path}: certificate {number + 1} did not sign certificate {number}; put the "
+                "server's own first, then those that lead to the authority"
+            ) from None
 
 
 def now() -> datetime:

@@ -113,6 +113,22 @@ class Engine:
             raise Unreachable(SAID) from error
         return answer
 
+    async def require_usable(self) -> str:
+        """Whether it is one that we can use; its version.
+
+        Raises:
+            BadSetting: it does not answer, or is a cluster.
+        """
+        try:
+            found = await self.ask("INFO", "server")
+            await self.ask("PING")
+        except Unreachable as error:
+            cause = type(error.__cause__).__name__
+            raise BadSetting(f"redis.url: no Redis answers there, or it refuses us ({cause})") from None
+        if found["redis_mode"] == "cluster":
+            raise BadSetting("redis.url: must lead to a single Redis, not to a cluster")
+        return str(found["redis_version"])
+
     async def close(self) -> None:
         """Close every connection."""
         await self.client.aclose()

@@ -128,10 +128,8 @@ class RedisStores:
                 await self._engine.close()
 
     async def _open(self) -> None:
+        await self._engine.require_usable()
         try:
-            found = await self._engine.ask("INFO", "server")
-            if found["redis_mode"] == "cluster":
-                raise BadSetting("redis.url: must lead to a single Redis, not to a cluster")
             self.sealing_keys = await shared_keys(self._engine)
             await self.beat()
         except Unreachable as error:
