@@ -10,18 +10,17 @@ import posixpath
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coretools.call import check_cancelled
-from coretools.errors import Conflict, InvalidPath, PermissionRefused, TooLarge, Unsupported, WrongType
+from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
 from coretools.sandbox.failures import translated
 from coretools.sandbox.inside import DIRECTORY
 from coretools.sandbox.locate import Spot
-from coretools.sandbox.roots import Place, Roots, joined
+from coretools.sandbox.roots import Place, Roots, identity_of, joined
 from coretools.sandbox.writing import change, require_name
 
-MOST_DEPTH = 200
-"""Directories in each other; each holds a descriptor meanwhile."""
-
+_ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Waits for nobody: a FIFO may stand there by then."""
 
@@ -43,7 +42,7 @@ def delete_directory(roots: Roots, path: str) -> Deleted:
     Raises:
         WrongType: no directory. DeniedPath: it is or lies in a git directory, or is closed itself.
         InvalidPath: a root, or it holds one. Unsupported: something is mounted in it.
-        Conflict: a hidden file in it has another name. TooLarge: too deep.
+        Conflict: a hidden file in it has another name.
         ReadOnly, NotFound, and what `locate` raises.
     """
     with change(roots, path, follow=False) as spot:
@@ -57,7 +56,7 @@ def delete_tree(roots: Roots, place: Place, above: int, *, shown: str, spares_li
     `spares_links`: a hidden file with another name ends it; else it is deleted under this name and keeps its content.
 
     Raises:
-        Unsupported, Conflict, TooLarge, and what the system refuses: as `delete_directory`.
+        Unsupported, Conflict, and what the system refuses: as `delete_directory`.
     """
     deleted = Deleted(shown)
     tree = _Tree(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
@@ -73,6 +72,18 @@ def _require_deletable(roots: Roots, spot: Spot) -> None:
         raise InvalidPath(f"{spot.shown}: holds a root, which can't be deleted", path=spot.shown)
 
 
+class _Level(NamedTuple):
+    """A directory that is being deleted."""
+
+    name: str
+    beneath: str
+    """Its path from where the deletion began, "" for that directory itself."""
+    above: tuple[int, int]
+    """What it lies in: the way up must lead there, wherever a command has moved the directory."""
+    entries: list[tuple[str, bool]]
+    """What is left of it: names, and which are directories."""
+
+
 class _Tree:
     """One deletion: depth first, each directory by its handle."""
 
@@ -86,37 +97,78 @@ class _Tree:
         self._mount = mount
         self._spares_links = spares_links
 
-    def delete(self, above: int, name: str, beneath: str = "", depth: int = 0) -> None:
-        """Delete the directory of this name; `beneath` is its path from where the deletion began."""
-        shown = f"{self._deleted.shown}/{beneath}" if beneath else self._deleted.shown
-        if depth > MOST_DEPTH:
-            raise TooLarge(f"{shown}: more than {MOST_DEPTH} directories in each other; delete the inner ones first")
+    def delete(self, above: int, name: str) -> None:
+        """Delete the directory of this name. Two handles at most, at any depth."""
+        levels: list[_Level] = []
+        here = os.dup(above)
+        try:
+            here = self._enter(levels, here, name, "")
+            while levels:
+                check_cancelled()
+                level = levels[-1]
+                if not level.entries:
+                    here = self._leave(levels.pop(), here)
+                    continue
+                inner, is_directory = level.entries.pop()
+                path = f"{level.beneath}/{inner}" if level.beneath else inner
+                if is_directory:
+                    here = self._enter(levels, here, inner, path)
+                else:
+                    self._delete_file(here, inner, path)
+        finally:
+            os.close(here)
+
+    def _enter(self, levels: list[_Level], here: int, name: str, beneath: str) -> int:
+        """Go down from `here`, whose handle is given up."""
+        shown = self._shown(beneath)
         with translated(shown):
-            here = os.open(name, DIRECTORY, dir_fd=above)
+            below = os.open(name, DIRECTORY, dir_fd=here)
             try:
-                if _mount_of(here) != self._mount:
-                    raise Unsupported(f"{shown}: something is mounted here; it is not deleted")
-                with os.scandir(here) as scan:
+                self._require_same_mount(below, shown)
+                with os.scandir(below) as scan:
                     entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
-                for inner, is_directory in entries:
-                    check_cancelled()
-                    path = f"{beneath}/{inner}" if beneath else inner
-                    if is_directory:
-                        self.delete(here, inner, path, depth + 1)
-                    else:
-                        self._delete_file(here, inner, path)
-                    self._deleted.entries += 1
-            finally:
-                os.close(here)
-            os.rmdir(name, dir_fd=above)
+                levels.append(_Level(name, beneath, identity_of(os.fstat(here)), entries))
+            except BaseException:
+                os.close(below)
+                raise
+        os.close(here)
+        return below
+
+    def _leave(self, level: _Level, here: int) -> int:
+        """Go up, delete the directory that was left, and give up its handle."""
+        shown = self._shown(level.beneath)
+        with translated(shown):
+            above = os.open("..", _ABOVE, dir_fd=here)
+            try:
+                _require_above(above, level, shown)
+                os.rmdir(level.name, dir_fd=above)
+            except BaseException:
+                os.close(above)
+                raise
+        os.close(here)
+        self._deleted.entries += bool(level.beneath)
+        return above
+
+    def _require_same_mount(self, fd: int, shown: str) -> None:
+        if _mount_of(fd) != self._mount:
+            raise Unsupported(f"{shown}: something is mounted here; it is not deleted", path=shown)
+
+    def _shown(self, beneath: str) -> str:
+        return f"{self._deleted.shown}/{beneath}" if beneath else self._deleted.shown
 
     def _delete_file(self, here: int, name: str, beneath: str) -> None:
         place = Place(self._place.root, joined(self._place.relative, beneath))
-        shown = f"{self._deleted.shown}/{beneath}"
+        shown = self._shown(beneath)
         with translated(shown):
             if self._roots.hidden(place) and _emptied(here, name, shown, spares_links=self._spares_links):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
+        self._deleted.entries += 1
+
+
+def _require_above(fd: int, level: _Level, shown: str) -> None:
+    if identity_of(os.fstat(fd)) != level.above:
+        raise Conflict(f"{shown}: was moved meanwhile; call again", path=shown)
 
 
 def _mount_of(fd: int) -> tuple[int, int]:

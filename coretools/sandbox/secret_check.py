@@ -26,6 +26,9 @@ NO_FILE = "it is no regular file, and what it gives may be a secret"
 HASHED_BYTES = 16 * 1024 * 1024
 """A longer secret is hidden, whatever git holds."""
 
+MOST_LEVELS = 64
+"""Directories upwards in which a repository is looked for; a secret that lies deeper in one is hidden."""
+
 _POINTER_BYTES = 4096
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
@@ -129,7 +132,9 @@ class SecretCheck:
         if outer is not None:  # a root that lies in this one may be a part of its repository
             top, relative = outer, f"{top[0][len(outer[0]) + 1 :]}/{relative}"
         above = relative
-        while above:
+        for _ in range(MOST_LEVELS):
+            if not above:
+                return
             above = posixpath.dirname(above)
             path = posixpath.join(above, ".git")
             found = self._stamp(top[1], path)
@@ -190,7 +195,8 @@ def _stamp_of(fd: int) -> tuple[Stamp, int]:
 
 def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
     parts = relative.split("/")
-    return tuple("/".join((top, *parts[:end], ".git", "index")) for end in range(len(parts)))
+    nearest = range(max(0, len(parts) - MOST_LEVELS), len(parts))
+    return tuple("/".join((top, *parts[:end], ".git", "index")) for end in nearest)
 
 
 def _content(kind: str, fd: int) -> str:

@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from coretools.confinement.hidden import Hidden
+from coretools.sandbox.names import printable
 from coretools.sandbox.roots import Roots
 from coretools.tools.explanations import Ending
 
 MOST_NAMED = 5
 """Hidden files that are named; the rest is counted."""
+
+_LONGEST_SHOWN = 400
 
 _SIGN = re.compile(
     r"permission denied|permissionerror|\bEACCES\b|\bEPERM\b|\bEBUSY\b|device or resource busy|operation not permitted"
@@ -59,7 +62,12 @@ class HiddenFiles:
 
 def named(roots: Roots, one: Hidden) -> str:
     """A hidden file by its path as tools take it, and why it is hidden."""
-    return f"{roots.shown(roots.place(one.path))} ({one.reason})"
+    # Not checked: a command can make paths that no tool takes, too long or in no encoding.
+    place = roots.split(one.path)
+    shown = printable(one.path) if place is None else roots.shown(place)
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f"{shown[: _LONGEST_SHOWN // 2]}...{shown[-_LONGEST_SHOWN // 2 :]}"
+    return f"{shown} ({one.reason})"
 
 
 def _name(one: Hidden) -> str:

@@ -11,7 +11,7 @@ from coretools.sandbox.hidden_inodes import inode_of
 from coretools.sandbox.listing import list_directory
 from coretools.sandbox.reading import open_file, status
 from coretools.sandbox.roots import Roots
-from coretools.sandbox.secret_check import NO_FILE, UNDECIDED, UNREADABLE
+from coretools.sandbox.secret_check import MOST_LEVELS, NO_FILE, UNDECIDED, UNREADABLE
 from coretools.sandbox.secret_files import MOST_BYTES
 from coretools.sandbox.writing import delete_file, move, write_bytes
 from tests.sandbox.world import SECRET, World, descriptors, opened
@@ -102,6 +102,18 @@ def test_what_can_not_be_decided_is_hidden(world: World) -> None:
         (world.root / "closed.env").write_bytes(b"")
         (world.root / "closed.env").chmod(0)
         assert world.roots.hidden(world.roots.place("closed.env")) == UNREADABLE
+
+
+def test_a_repository_is_looked_for_in_the_nearest_directories_upwards(world: World) -> None:
+    """secret-files-2: a decision costs and rests on so many looks at most, however deep a command made its tree."""
+    (world.root / ".env").write_bytes(SECRET)
+    deep = "/".join(["d"] * 500)
+    os.makedirs(world.root / deep)
+    (world.root / deep / ".env").write_bytes(SECRET)
+    top = (world.roots.first.path, world.roots.first.fd)
+    judged = world.roots.check.judge(top, f"{deep}/.env", "environment")
+    assert judged.reason
+    assert len(judged.rests_on) == MOST_LEVELS
 
 
 def test_what_is_opened_is_what_is_judged(world: World) -> None:

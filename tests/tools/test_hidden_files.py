@@ -69,6 +69,17 @@ def test_a_command_that_meets_a_hidden_file_says_so(world: World) -> None:
     assert f"hidden from commands: 2: .npmrc (it holds a token or password), app/.env ({WHY})" in said
 
 
+def test_hidden_paths_that_no_tool_takes_are_named_all_the_same(world: World) -> None:
+    """secret-files-8: too long, or in no encoding; a command made them, and its results must not be lost for it."""
+    world.sh("printf 'TOKEN=x' > \"$(printf '\\377.env')\"")
+    deep = "import os\nfor _ in range(300): os.mkdir('x' * 20); os.chdir('x' * 20)"
+    assert "exit code 0" in world.call("run_command", command=shlex.join(["python3", "-c", deep]))
+    assert "hidden from commands: " in world.sh("rm -rf " + "x" * 20)
+    assert "\\xff.env" in world.call("get_diagnostics")
+    assert "deleted " in world.call("delete_directory", path="x" * 20)
+    assert "hidden" not in world.sh("ls")
+
+
 def test_what_is_no_secret_is_read_by_commands(world: World) -> None:
     """secret-files-1: certificates, settings without a token; and what git holds with the same content."""
     for name, content in (("ca.pem", "-----BEGIN CERTIFICATE-----"), (".npmrc", "package-lock=false"), (".env", "")):
