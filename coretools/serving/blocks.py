@@ -46,6 +46,8 @@ def _parts(outcome: Outcome) -> tuple[Content, ...]:
     parts = outcome.content or (Text(outcome.text),)
     if outcome.data is None or any(isinstance(part, Text) and part.text.strip() for part in parts):
         return parts
+    if outcome.data.get("result") == outcome.text:  # text that is empty, and says so
+        return parts
     return (*outcome.content, Text(json.dumps(outcome.data, ensure_ascii=False)))
 
 

@@ -32,8 +32,15 @@ CANCELLED = "notifications/cancelled"
 class OpenRequests:
     """What is open on one connection."""
 
-    def __init__(self, server_info: Mapping[str, Any] | None = None) -> None:
-        """`server_info` stands in the results that this gives."""
+    def __init__(
+        self, server_info: Mapping[str, Any] | None = None, *, finish_seconds: float | None = FINISH_SECONDS
+    ) -> None:
+        """`server_info` stands in the results that this gives.
+
+        At the end of input requests have `finish_seconds` to come to their own end, and are answered then; None:
+        whoever ends the connection has said so to its client.
+        """
+        self.finish_seconds = finish_seconds
         self._server_info = dict(server_info or {})
         self._open: dict[types.RequestId, types.JSONRPCRequest] = {}
         self._writer: WriteStream[SessionMessage] | None = None
@@ -131,7 +138,8 @@ class RequestReader(AsyncResource):
             try:
                 item = await self._reader.__anext__()
             except StopAsyncIteration:
-                await self._requests.finish(FINISH_SECONDS)
+                if self._requests.finish_seconds is not None:
+                    await self._requests.finish(self._requests.finish_seconds)
                 raise
             if isinstance(item, Exception) or await self._is_served(item.message):
                 return item

@@ -3,6 +3,9 @@
 The SDK answers every request of that era with a stream, or every one with JSON, which loses progress and questions.
 Here the beginning of a stream is held back for a moment: a response that comes first goes out as JSON; anything else,
 or a call that takes longer, as the stream it is, with the event id from which a client can resume it.
+
+A cancelled request is not answered (basic/utilities/cancellation, "Behavior Requirements"). The SDK ends its stream
+with an error all the same, which is kept for clients that come back, and left out of what is sent.
 """
 
 import asyncio
@@ -15,6 +18,11 @@ HELD_SECONDS = 0.5
 
 _RESPONSE = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"(?:result|error)":')
 """How a response begins as the SDK writes it; a request or a notification has its method there."""
+
+_CANCELLED = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"error":\{"code":-32800,"message":"Request cancelled"\}\}'
+)
+"""What the SDK writes for a cancelled request."""
 
 _DATA = b"data: "
 _RETRY = re.compile(rb"retry: \d+")
@@ -61,7 +69,7 @@ class _Held:
             if self._is_done:
                 return
             if self._is_open:
-                await self._send(message)
+                await self._send(without_cancelled(message))
             elif message["type"] == "http.response.start":
                 await self._begin(message)
             else:
@@ -91,6 +99,10 @@ class _Held:
             return
         self._is_done = True
         start = self._waiting[0]
+        if _CANCELLED.fullmatch(data):
+            await self._send(start)  # of a stream in which nothing comes, not even an id to come back with
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         kept = [(name, value) for name, value in start["headers"] if name not in _OF_STREAMS]
         headers = [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
         await self._send({**start, "headers": headers})
@@ -109,6 +121,32 @@ class _Held:
         waiting, self._waiting = self._waiting, []
         for message in waiting:
             await self._send(message)
+
+
+def without_cancelled(message: Message) -> Message:
+    """A piece of a stream, emptied where it is the error for a cancelled request."""
+    data = _data_of(message["body"]) if message["type"] == "http.response.body" and message.get("body") else None
+    return {**message, "body": b""} if data is not None and _CANCELLED.fullmatch(data) else message
+
+
+def unanswered(send: Send) -> Send:
+    """Sends an answer in JSON, or an empty stream where it is the error for a cancelled request."""
+    waiting: list[Message] = []
+
+    async def answering(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            waiting.append(message)
+            return
+        start = waiting.pop() if waiting else None
+        if start is not None and _CANCELLED.fullmatch(message.get("body", b"")):
+            kept = [(name, value) for name, value in start["headers"] if name not in _OF_STREAMS]
+            start = {**start, "headers": [*kept, (b"content-type", b"text/event-stream")]}
+            message = {**message, "body": b""}
+        if start is not None:
+            await send(start)
+        await send(message)
+
+    return answering
 
 
 _OF_STREAMS = (b"content-type", b"content-length", b"x-accel-buffering", b"connection", b"cache-control")

@@ -6,7 +6,7 @@ is gone; the session itself is not taken over, and its client is told to start a
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -19,12 +19,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coretools.errors import Conflict, Unreachable
 from coretools.serving.client_call import SESSION_KEY
 from coretools.serving.draining import Draining
-from coretools.serving.web.answer_form import AnswerForm
+from coretools.serving.web.answer_form import AnswerForm, unanswered, without_cancelled
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.envelope import header_mismatch, no_stream_here
 from coretools.serving.web.principals import name_in
 from coretools.serving.web.quiet import MESSAGE_KEY, IsQuiet, is_quiet_now, never
-from coretools.serving.web.session_manager import Admission, SessionManager, as_user
+from coretools.serving.web.session_manager import Admission, OpenSession, SessionManager, as_user
 from coretools.serving.web.shared.stores import Missed, Stores
 
 _SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
@@ -103,9 +103,9 @@ class Endpoint:
         known.touch()
         scope[SESSION_KEY] = known.id
         if scope["method"] == "GET":
-            await self._stream(scope, receive, send)
+            await self._listen(known, headers.get(_LAST_EVENT), scope, receive, send)
         elif self._has_nothing_to_tell(scope):
-            await self._answer(scope, receive, send)
+            await self._answer(scope, receive, unanswered(send))
         else:
             await self._handshake(scope, receive, send)
 
@@ -139,6 +139,19 @@ class Endpoint:
             finally:
                 watch.stop()
 
+    async def _listen(
+        self, session: OpenSession, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve the stream of a session, or what its client missed on another one."""
+        missed = None
+        if last_event is not None and len(last_event) <= LONGEST_ID:
+            with suppress(Unreachable):  # which the SDK finds too
+                missed = await session.events.log.after(last_event.decode("latin-1"))
+        if missed is not None and missed.is_cancelled:
+            await _cancelled()(scope, receive, send)
+        else:
+            await self._stream(scope, receive, send)
+
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a stream that has no end of its own, until the server ends."""
         has_begun = is_over = False
@@ -147,7 +160,7 @@ class Endpoint:
             nonlocal has_begun, is_over
             has_begun = True
             is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
-            await send(message)
+            await send(without_cancelled(message))
 
         with anyio.CancelScope() as streaming:
             stop = self._draining.hear(streaming.cancel)
@@ -194,6 +207,9 @@ class Endpoint:
         if missed is None or not missed.events:
             said = "no such session: it is ended, or another server has it; initialize a new one"
             await refusal(404, said, kind="unknown-session")(scope, receive, send)
+            return
+        if missed.is_cancelled:
+            await _cancelled()(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         for event in missed.events:
@@ -279,6 +295,12 @@ class _Opening:
 
 def _refused(status: int, said: str) -> Response:
     return refusal(status, said, kind="too-many-sessions", headers={"Retry-After": RETRY_SECONDS})
+
+
+def _cancelled() -> Response:
+    """Clients take 405 for the end of a stream, and try again after anything else (2025-11-25, basic/transports)."""
+    said = "the request of this stream was cancelled: nothing comes any more"
+    return refusal(405, said, kind="cancelled", headers={"Allow": "POST, DELETE"})
 
 
 def _unreachable() -> Response:

@@ -5,7 +5,8 @@ from the declaration: a plain function that takes no `Call` can neither tell nor
 whole server, by one public attribute of its transport and one of its manager; here each request decides (ADR 0024).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,6 +14,7 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 
 from coretools.call import LOCAL
 from coretools.graph import Graph
+from coretools.serving.open_requests import OpenRequests, RequestReader, ResponseWriter
 
 MESSAGE_KEY = "coretools.message"
 """Where the scope of a POST has its parsed message; without one nothing is known of it."""
@@ -33,7 +35,16 @@ is_quiet_now: ContextVar[bool] = ContextVar("the request has nothing to tell but
 
 
 class SessionTransport(StreamableHTTPServerTransport):
-    """The SDK's transport, which is told with each request whether it is answered with JSON."""
+    """The SDK's transport, which is told with each request whether it is answered with JSON.
+
+    Ids of requests are taken as they are between it and the SDK's dispatcher, as on stdio.
+    """
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[tuple[RequestReader, ResponseWriter]]:
+        """The two ends for the dispatcher."""
+        async with super().connect() as streams:
+            yield OpenRequests(finish_seconds=None).around(*streams)
 
     @property
     def is_json_response_enabled(self) -> bool:

@@ -6,7 +6,7 @@ import anyio
 from pydantic import BaseModel, Field
 
 from coretools.asking import AskForm, AskModel
-from coretools.call import Call
+from coretools.call import Call, check_cancelled
 from coretools.declare import Effect, asks, tool
 from coretools.errors import CapabilityMissing
 from coretools.registry import Registry
@@ -37,6 +37,16 @@ class Held:
             raise
         self._state[name] = "over"
         return f"{name} is over"
+
+    @tool(Effect.READ)
+    def spin(self, name: str) -> str:
+        """Go on in a thread until it is cancelled."""
+        self._state[name] = "held"
+        try:
+            while True:
+                check_cancelled()
+        finally:
+            self._state[name] = "cancelled"
 
     @tool(Effect.READ)
     async def let_go(self, name: str) -> str:

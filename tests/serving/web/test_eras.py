@@ -243,16 +243,50 @@ async def test_a_question_comes_in_the_middle_of_a_call(
         assert text_of(await answer.message()) == says
 
 
-async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer) -> None:
-    """http-4: and not by its going away."""
-    async with session(server.url, LATEST) as peer:
-        body = call("hold", name="unwanted")
+def cancelling(request_id: object) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}}
+
+
+@pytest.mark.parametrize("revision", HANDSHAKES)
+async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer, revision: str) -> None:
+    """http-4, http-25: and not by its going away; by its own id only; its stream ends without an answer, for good."""
+    name = f"unwanted {revision}"
+    async with session(server.url, revision) as peer:
+        body = call("hold", token="t", name=name, aloud=True)
         async with peer.asking(body) as answer:
-            await until_state(peer, "unwanted", "held")
-            cancelling = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": body["id"]}}
-            assert (await peer.post(cancelling)).status_code == 202
-            await until_state(peer, "unwanted", "cancelled")
-            assert [event.data for event in await answer.rest() if "result" in event.data] == []
+            while not (last := await event_of(answer)).data:
+                pass
+            for other in (str(body["id"]), body["id"] + 0.0, None):
+                assert (await peer.post(cancelling(other))).status_code == 202
+            assert await peer.say("state", name=name) == "held"
+            assert (await peer.post(cancelling(body["id"]))).status_code == 202
+            await until_state(peer, name, "cancelled")
+            assert await answer.rest() == []
+        async with peer.listening(last.id) as gone:
+            assert gone.response.status_code == 405
+        assert (await peer.post(request("ping") | {"id": body["id"]})).json()["result"] == {}
+
+
+@pytest.mark.parametrize("tool", ["hold", "spin"])
+async def test_a_call_that_is_cancelled_at_once_is_not_answered_either(server: HttpServer, tool: str) -> None:
+    """http-25: an empty stream, without an id to come back with, whichever form the answer would have had."""
+    name = f"{tool} at once"
+    async with session(server.url, LATEST) as peer:
+        body = call(tool, name=name)
+        answers = []
+
+        async def asked() -> None:
+            answers.append(await peer.post(body))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asked)
+            await until_state(peer, name, "held")
+            await peer.post(cancelling(body["id"]))
+        [answer] = answers
+        kind = answer.headers["content-type"].partition(";")[0]
+        assert (answer.status_code, kind) == (200, STREAM)
+        assert not [event for event in answer.text.splitlines() if event.startswith("data: {")]
+        assert await peer.say("state", name=name) == "cancelled"
 
 
 async def test_a_call_whose_client_is_gone_ends_at_its_deadline(server: HttpServer) -> None:

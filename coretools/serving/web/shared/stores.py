@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcp.server.streamable_http import EventMessage
+from mcp.server.streamable_http import REQUEST_CANCELLED, EventMessage
 from mcp.server.subscriptions import SubscriptionBus
-from mcp_types import JSONRPCMessage
+from mcp_types import JSONRPCError, JSONRPCMessage
 
 from coretools.serving.rounds import UsedStates
 
@@ -26,6 +26,12 @@ class Missed:
     events: Sequence[EventMessage]
     is_all: bool
     """Whether the request of that stream is answered, so that no more comes."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether that request was cancelled, so that it has no answer to send."""
+        last = self.events[-1].message if self.events else None
+        return isinstance(last, JSONRPCError) and last.error.code == REQUEST_CANCELLED
 
 
 class EventLog(Protocol):
