@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from coretools.confinement.control_files import ControlFiles, Noted, control_files
 from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
 from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
 from coretools.sandbox.editor_settings import NAMES
@@ -20,9 +21,6 @@ from coretools.sandbox.roots import Root, Roots
 
 REPOSITORY = ("config", "config.worktree", "hooks")
 """Entries of a git directory that decide what git runs."""
-
-LEADING = (".git", *(f".git/{name}" for name in (*REPOSITORY, "commondir")))
-"""What leads git to code, in the repository that a root is: told of when a command made it."""
 
 _POINTER_BYTES = 8192
 _WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
@@ -120,6 +118,10 @@ class MaskFinder:
         assert self._found is not None
         return self._found
 
+    def list_changed(self, seconds: float = float("inf")) -> bool:
+        """Go on with the first half of the look, which is enough for `control_files`; whether that has ended."""
+        return self._tree.go_on(seconds)
+
     def look(self) -> Masks:
         """A whole look. Blocks: a first one at 6,000 directories takes 0.2 s."""
         self.begin()
@@ -131,15 +133,13 @@ class MaskFinder:
             pass
         return found
 
-    def control_files(self) -> frozenset[str]:
-        """The settings of editors and agents that are there now, by path. Cheap: a stat for each of the names."""
-        return frozenset(
-            f"{root.path}/{name}"
-            for root in self._roots
-            if root.writable
-            for name in (*NAMES, *LEADING)
-            if _is_there(root.fd, name)
-        )
+    def control_files(self) -> ControlFiles:
+        """What git, an editor or an agent acts on, as of the last look. Cheap: a stat for each."""
+        found = control_files(self._tree.noted)
+        for root in self._roots:
+            if root.writable:
+                found |= {f"{root.path}/{name}": () for name in NAMES if _is_there(root.fd, name)}
+        return found
 
     def close(self) -> None:
         """Give every handle back."""
@@ -170,9 +170,10 @@ class MaskFinder:
     def _read(self, node: Node, entries: Iterator[os.DirEntry[str]]) -> Listing:
         if node.role != _WORK:
             return self._git_listing(node, list(entries))
-        listing = Listing()
+        listing, noted = Listing(), Noted(node.path)
         for entry in entries:
             path = node.below(entry.name)
+            noted.see(entry.name)
             if entry.name == ".git":
                 _note_repository(node.root, path, entry, listing)
             elif (kind := self._hidden.suspicion(node.root, path, entry)) is not None:
@@ -181,14 +182,17 @@ class MaskFinder:
                 listing.children[entry.name] = Child(entry.inode(), _WORK)
             if node.path == "." and entry.name in NAMES:
                 _keep(listing.fixed, node.root, path)
+        noted.into(listing)
         return listing
 
     def _git_listing(self, node: Node, entries: list[os.DirEntry[str]]) -> Listing:
         """What lies in a git directory, or in one that leads to those of submodules and worktrees."""
         listing = Listing()
+        noted = Noted(node.path, is_git=node.role == _GIT)
         is_repository = node.role == _GIT or (node.role == _INNER and any(entry.name == "HEAD" for entry in entries))
         for entry in entries:
             path = node.below(entry.name)
+            noted.see(entry.name)
             if is_repository and entry.name in REPOSITORY:
                 _keep(listing.fixed, node.root, path)
             if (kind := self._hidden.remembered(node.root, path, entry)) is not None:
@@ -196,6 +200,7 @@ class MaskFinder:
             elif entry.is_dir(follow_symlinks=False):
                 role = _role_in_git(node.role, entry.name, is_repository=is_repository)
                 listing.children[entry.name] = Child(entry.inode(), role)
+        noted.into(listing)
         return listing
 
 

@@ -52,11 +52,15 @@ class Listing:
     pinned: list[Kept] = field(default_factory=list)
     fixed: list[Kept] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
+    control: tuple[str, ...] = ()
+    """Names of entries that git acts on."""
+    is_git: bool = False
+    """Whether it is a git directory."""
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to be said of it."""
-        return not (self.pinned or self.fixed or self.suspects)
+        return not (self.pinned or self.fixed or self.suspects or self.control or self.is_git)
 
 
 @dataclass(slots=True, eq=False)

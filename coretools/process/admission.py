@@ -8,6 +8,7 @@ from itertools import count
 import anyio
 from anyio import CancelScope
 
+from coretools.confinement.control_files import ControlFiles
 from coretools.errors import Busy, CannotStart
 from coretools.process.child import Child
 
@@ -21,8 +22,8 @@ class Run:
         self.scope = CancelScope()
         self.is_closing = False
         self.slot: int | None = None
-        self.control_files: frozenset[str] = frozenset()
-        """Settings of editors and agents that were there before it."""
+        self.control_files: ControlFiles = {}
+        """What git, an editor or an agent acts on, before it."""
         self.remarks: tuple[str, ...] = ()
         """What became of its changes to git's configuration, where that is not what it meant."""
         self.is_left = False

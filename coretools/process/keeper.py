@@ -9,11 +9,9 @@ import asyncio
 import errno
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from secrets import token_hex
@@ -24,14 +22,16 @@ import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement import landlock
+from coretools.confinement.control_files import ControlFiles
 from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import MaskFinder, Masks
 from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
 from coretools.errors import Unconfined
-from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
+from coretools.operator_policy import ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
 from coretools.process.git_configs import Copies, GitConfigs
+from coretools.process.scratch import made, place_apart, remove
 from coretools.process.sockets import Watch
 from coretools.process.spawner import Orders
 from coretools.process.survivors import GROUPS
@@ -43,9 +43,6 @@ get the interpreter's lock back after each of its thousands of system calls; bes
 
 LONG_SECONDS = 0.1
 """After a piece that took as long it ends in a thread: one suspect, or a large index of git, can take half a second."""
-
-FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
-"""Where temporary files may lie when the usual place lies beneath a root."""
 
 DEFINITE = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
 """Of a system that gives this user no namespaces. Another failure may pass, and is no reason to hold commands worse."""
@@ -67,7 +64,7 @@ class Holding(NamedTuple):
     bounds: Mapping[str, bool] | None = None
     """What a control group bounds for all commands together, by controller; None where there is no group."""
     polled: tuple[str, ...] = ()
-    """Why directories are polled for hidden files, in words; empty where all are watched."""
+    """Why directories are polled for changes, in words; empty where all are watched."""
     hidden: tuple[Hidden, ...] = ()
     """What commands can't read beneath the roots; only known in the tier `full`."""
 
@@ -85,11 +82,14 @@ class Keeper:
         self._lock = anyio.Lock()
         self._limiter = CapacityLimiter(1)
         self._commands: Commands | None = None
-        self._scratch = Scratch(os.path.join(_apart(roots, policy), f"coretools-{token_hex(8)}"))
+        self._scratch = Scratch(os.path.join(place_apart(roots, policy), f"coretools-{token_hex(8)}"))
         self._cell: Cell | None = None
         self._state: Masks | None = None
         self._looked_ns = 0
         """When the last look began."""
+        self._control: ControlFiles = {}
+        self._listed_ns = 0
+        """When the last look for them began."""
         self.looks = 0
         """How many looks for hidden files there were."""
         self._granted: tuple[object, ...] = ()
@@ -127,6 +127,7 @@ class Keeper:
                     await self._current_cell()
                 except CellFailed as error:
                     self.missing.setdefault("full", str(error))
+            await self.control_files()  # a first look takes its time, which the first command need not wait for
         is_whole = self._state is None or self._state.is_whole
         tier = self.tier or "none"
         return Holding(
@@ -186,9 +187,20 @@ class Keeper:
             with suppress(OSError):
                 self._cell.fill()
 
-    def control_files(self) -> frozenset[str]:
-        """Settings of editors and agents at the top of the roots: nothing can keep a command from making new ones."""
-        return self._masks.control_files()
+    async def control_files(self) -> ControlFiles:
+        """What git, an editor or an agent acts on beneath the roots now: nothing can keep a command from making more.
+
+        Lists the directories that changed; empty where that fails.
+        """
+        asked = time.monotonic_ns()
+        with suppress(OSError):
+            async with self._lock:
+                if self._listed_ns <= asked:  # those who waited share one look
+                    began = time.monotonic_ns()
+                    await self._list_changed()
+                    self._control, self._listed_ns = self._masks.control_files(), began
+                return self._control
+        return {}
 
     def sees(self, path: str) -> bool:
         """Whether a path of the machine is one that commands are given."""
@@ -208,7 +220,7 @@ class Keeper:
         self._masks.close()
         self._configs.close()
         if self._commands is not None:
-            _remove(self._scratch.path)
+            remove(self._scratch.path)
 
     def require(self) -> None:
         """Refuse commands where they must not run.
@@ -247,7 +259,7 @@ class Keeper:
     async def _first_cell(self) -> Cell:
         if self._commands is None:
             try:
-                self._scratch = _made(self._scratch)
+                self._scratch = made(self._scratch)
             except OSError as error:
                 raise CellFailed(f"no place for the temporary files of commands: {error}") from error
             prefixes = (sys.prefix, sys.base_prefix)
@@ -356,6 +368,14 @@ class Keeper:
             await anyio.lowlevel.checkpoint()
         return await to_thread.run_sync(lambda: self._configs.found(self._masks.finish()), limiter=self._limiter)
 
+    async def _list_changed(self) -> None:
+        """List the directories that changed until now."""
+        self._masks.begin()
+        if self._masks.may_block:
+            await to_thread.run_sync(self._masks.list_changed, limiter=self._limiter)
+        while not self._masks.list_changed(SLICE_SECONDS):
+            await anyio.lowlevel.checkpoint()
+
     def _drop_old(self) -> None:
         gone = [cell for cell in self._old if cell.is_gone]
         for cell in gone:
@@ -364,37 +384,3 @@ class Keeper:
             self._old.remove(cell)
             if cell in self._copies:
                 self._configs.drop(self._copies.pop(cell))
-
-
-def _apart(roots: Roots, policy: ConfinementPolicy) -> str:
-    """A directory for temporary files that no command can reach into, since they become commands' /tmp and home."""
-    places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
-    reachable = [root.path for root in roots] + [os.path.realpath(path).rstrip("/") for path in policy.writable]
-    apart = [
-        place
-        for place in places
-        if not any(f"{place}/".startswith(f"{path}/") for path in reachable) and os.access(place, os.W_OK | os.X_OK)
-    ]
-    # Where there is no other place, commands go without one of the container's instead.
-    shared = CONTAINER_PLACES if policy.own_container else ()
-    own = [place for place in apart if not any(f"{place}/".startswith(f"{path}/") for path in shared)]
-    return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
-
-
-def _made(scratch: Scratch) -> Scratch:
-    """Make the directories, all or none, for nobody else to look into; a name that is taken already is an error."""
-    os.mkdir(scratch.path, 0o700)
-    try:
-        for path in (scratch.temporary, scratch.home):
-            os.mkdir(path, 0o700)
-        found = {path: os.lstat(path) for path in (scratch.temporary, scratch.home)}
-    except OSError:
-        _remove(scratch.path)
-        raise
-    return replace(scratch, identities={path: (one.st_dev, one.st_ino) for path, one in found.items()})
-
-
-def _remove(path: str) -> None:
-    import shutil  # seldom needed before the end, and not at the start
-
-    shutil.rmtree(path, ignore_errors=True)

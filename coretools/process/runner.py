@@ -16,6 +16,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from coretools.author import variables_of_caller
+from coretools.confinement.control_files import ControlFiles, made_between
 from coretools.confinement.domain import Domain
 from coretools.confinement.hidden import Hidden
 from coretools.errors import ReadOnly
@@ -112,7 +113,7 @@ class Completed:
     stopped_for: str = ""
     """Why its supervisor ended a command; empty when it did not."""
     made: tuple[str, ...] = ()
-    """Settings that an editor or an agent acts on and that came to be while a command ran."""
+    """What git, an editor or an agent acts on and that came to be, or changed, while a command ran."""
     remarks: tuple[str, ...] = ()
     """What became of a command's changes to git's configuration, where that is not what it meant; in sentences."""
 
@@ -207,9 +208,8 @@ class Runner:
         argv = tuple(argv)
         self._check(argv, order)
         with self._admission.admitted(argv) as run:
-            run.control_files = self._control_files(order)
-            child = await self._started(run, argv, cwd, order)
-            return await self._follow(run, child, argv, order)
+            run.control_files = await self._control_files(order)
+            return await self._follow(run, await self._started(run, argv, cwd, order), argv, order)
 
     async def run_found(self, program: str, find: Find, *, threads: CapacityLimiter) -> Completed | None:
         """Like `run`, for no command, where a look that blocks says what is started and where; None for nothing.
@@ -322,8 +322,8 @@ class Runner:
         run.slot = self._guard.enter(child.pid)
         return child
 
-    def _control_files(self, order: Order) -> frozenset[str]:
-        return self._keeper.control_files() if self._keeper is not None and order.is_command else frozenset()
+    async def _control_files(self, order: Order) -> ControlFiles:
+        return await self._keeper.control_files() if self._keeper is not None and order.is_command else {}
 
     def _command_environment(self, run: Run, order: Order) -> dict[str, str]:
         held = {} if self._keeper is None else self._keeper.variables()
@@ -357,7 +357,7 @@ class Runner:
             stragglers_stopped=stragglers,
             tier=self._keeper.tier if self._keeper is not None and order.is_command else None,
             stopped_for=child.stopped_for,
-            made=tuple(sorted(self._control_files(order) - run.control_files)),
+            made=() if run.is_closing else made_between(run.control_files, await self._control_files(order)),
             remarks=run.remarks,
         )
 

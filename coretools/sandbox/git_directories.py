@@ -165,8 +165,11 @@ def _git_directory_of(spot: Spot) -> str | None:
         if _is_git_directory(spot.root.fd, above):
             return f"lies in a git directory ({printable(above) if above != '.' else 'the root'})"
         # Where a work tree begins git looks no further up: one may lie in a bare repository.
-        if above == "." or _is_there(spot.root.fd, joined(above, ".git")):
+        if _is_there(spot.root.fd, joined(above, ".git")):
             return None
+        if above == ".":
+            is_inside = any(map(is_git_name, spot.root.path.split("/")))
+            return "its root lies in a git directory" if is_inside else None
         above = above.rpartition("/")[0] or "."
 
 

@@ -35,6 +35,6 @@ async def prepare(assembly: Assembly) -> None:
     logger.log(level, "commands are held in tier %s%s", holding.tier, missing)
     logger.info("network: %s", assembly.network.state(holding.tier))
     for why in holding.polled:
-        logger.warning("directories are polled for hidden files before each command: %s", why)
+        logger.warning("directories are polled for changes before each command: %s", why)
     if not holding.is_permitted:
         logger.warning("no command is run in tier %s (--allow-unconfined, --require-tier)", holding.tier)

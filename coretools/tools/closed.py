@@ -36,6 +36,7 @@ _SOCKETS = re.compile(
     r"Address family not supported|Protocol not supported|\b(?:EAFNOSUPPORT|EPROTONOSUPPORT)\b", re.IGNORECASE
 )
 _REFUSED = re.compile(_DENIED, re.IGNORECASE)
+_ABSOLUTE = re.compile(r"(?<![\w./-])/[^\s'\"`:,;\u2018\u2019]+")
 _UNIX_SOCKET = _beside(r"\.sock(?:et)?\b")
 _SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
 _TEMPORARY = _beside(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
@@ -111,7 +112,7 @@ class Closed:
                 "a command can't signal processes of another run: stop_run ends a run",
                 tiers=("full", "landlock"),
             ),
-            *self._around_explanations(),
+            self._around,
             # git ends some of these with exit code 0 (branch -u beneath a read-only root).
             _explained(
                 _CONTROL_FILES,
@@ -122,16 +123,21 @@ class Closed:
             ),
         )
 
-    def _around_explanations(self) -> tuple[Explanation, ...]:
-        if not self.around:
-            return ()
+    def _around(self, ending: Ending) -> str | None:
+        """For a command that may have tried to change the entries of a directory above a read-only root."""
+        if not self.around or ending.tier != "landlock" or not ending.may_have_failed:
+            return None
+        if not any(self._may_be_around(line) for line in ending.output.splitlines() if _REFUSED.search(line)):
+            return None
         return (
-            _explained(
-                _REFUSED,
-                f"in tier landlock commands can't create, delete or rename entries directly in {_listed(self.around)},"
-                " since a read-only root lies beneath: change what is there, work elsewhere, or use the file tools",
-            ),
+            f"in tier landlock commands can't create, delete or rename entries directly in {_listed(self.around)},"
+            " since a read-only root lies beneath: change what is there, work elsewhere, or use the file tools"
         )
+
+    def _may_be_around(self, line: str) -> bool:
+        """Whether a refusal is about an entry of such a directory, or names no absolute path."""
+        paths = _ABSOLUTE.findall(line)
+        return not paths or any(path.rpartition("/")[0] in self.around for path in paths)
 
 
 def _listed(paths: tuple[str, ...]) -> str:

@@ -74,7 +74,7 @@ class DiagnosticsReport(Result):
     hidden_count: int
     protections: dict[str, bool]
     polled: list[str]
-    """Why directories are polled for hidden files before each command, which takes the longer the more there are."""
+    """Why directories are polled for changes before each command, which takes the longer the more there are."""
     limits: dict[str, int | float]
 
     def text(self) -> str:
@@ -93,7 +93,7 @@ class DiagnosticsReport(Result):
             f"protections in force: {', '.join(in_force)}",
         ]
         lines += [f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}"] if self.hidden else []
-        lines += [f"directories are polled for hidden files: {why}" for why in self.polled]
+        lines += [f"directories are polled for changes: {why}" for why in self.polled]
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
         lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
         return "\n".join(lines)

@@ -9,10 +9,15 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from coretools.sandbox.names import printable
+
 logger = logging.getLogger(__name__)
 
 LOOKED_AT = 64 * 1024
 """Characters at each end of an output that explanations look at."""
+
+MOST_NAMED = 5
+"""Paths that are named; the rest is counted."""
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
@@ -63,3 +68,10 @@ NONE = Explanations()
 def lines_of(notes: Sequence[str]) -> list[str]:
     """The explanations as lines of a result."""
     return [f"[{note}]" for note in notes]
+
+
+def made_text(made: Sequence[str]) -> str:
+    """What a command made or changed that git, an editor or an agent acts on: nothing can keep it from that."""
+    more = f" and {len(made) - MOST_NAMED} more" if len(made) > MOST_NAMED else ""
+    shown = ", ".join(map(printable, made[:MOST_NAMED]))
+    return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"

@@ -23,6 +23,7 @@ from coretools.operator_policy import ConfinementPolicy
 from coretools.process import descendants, keeper
 from coretools.process.cell import Slot
 from coretools.process.runner import Completed, Order, Runner
+from coretools.process.scratch import FALLBACKS
 from coretools.process.streams import TerminalSize
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.reading import open_directory
@@ -664,7 +665,7 @@ def test_a_root_that_was_replaced(tmp_path: Path) -> None:
 
 async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     """confinement-18: commands are refused with the reason; other children run."""
-    for every_place in ((tempfile.gettempdir(), *keeper.FALLBACKS), ("/",)):
+    for every_place in ((tempfile.gettempdir(), *FALLBACKS), ("/",)):
         async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
             with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
                 await place.run("true")
@@ -741,9 +742,7 @@ async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) 
 async def test_what_leads_git_to_code_is_told(tmp_path: Path) -> None:
     """confinement-6: names in a git directory that lead git elsewhere, and a repository itself."""
     async with kept(tmp_path) as place:
-        assert (await place.run("git", "init", "-q")).made == tuple(
-            f"{tmp_path}/.git{name}" for name in ("", "/config", "/hooks")
-        )
+        assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)
         ended = await place.run("sh", "-c", "echo ../evil > .git/commondir")
         assert ended.made == (f"{tmp_path}/.git/commondir",)
 

@@ -12,7 +12,7 @@ from coretools.process.runner import Completed
 from coretools.result import Result
 from coretools.tools.ci.output import plain, shortened
 from coretools.tools.ci.report import Failure, Report
-from coretools.tools.explanations import NONE, Explanations, lines_of
+from coretools.tools.explanations import NONE, Explanations, lines_of, made_text
 
 SHOWN_IF_OK = 2_000
 """Characters of a build's output that are worth showing when it succeeded."""
@@ -91,13 +91,6 @@ class Ended:
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
 
-def made_lines(made: Sequence[str]) -> list[str]:
-    """What to say of settings that a command made: nothing can keep it from that, so whoever reads must look."""
-    return (
-        [f"[made while it ran: {', '.join(made)}: an editor or agent acts on it; look before opening]"] if made else []
-    )
-
-
 class EndedResult(Result):
     """What every answer about a command that ran has in common."""
 
@@ -124,7 +117,7 @@ class EndedResult(Result):
 
     def remarks(self) -> list[str]:
         """Lines that stand between the first line and the output."""
-        return [*lines_of(self.ended.notes), *made_lines(self.ended.made)]
+        return lines_of([*self.ended.notes, *([made_text(self.ended.made)] if self.ended.made else [])])
 
 
 class StepsResult(EndedResult):

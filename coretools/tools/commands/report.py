@@ -8,7 +8,7 @@ from coretools.process.runs import Run
 from coretools.redact import Redactor
 from coretools.result import Result
 from coretools.tools.ci.output import plain, printed, streams, visible, without_escapes
-from coretools.tools.explanations import LOOKED_AT, Explanations, lines_of
+from coretools.tools.explanations import LOOKED_AT, Explanations, lines_of, made_text
 
 ARGV_CHARACTERS = 80
 """Shown of a command line in a list."""
@@ -40,7 +40,7 @@ def _standing(run: Run) -> list[str]:
     if run.completed is not None and run.completed.stragglers_stopped:
         parts.append(f"{run.completed.stragglers_stopped} left-over processes stopped")
     if run.completed is not None and run.completed.made:
-        parts.append(f"made while it ran: {', '.join(run.completed.made)}")
+        parts.append(made_text(run.completed.made))
     return parts
 
 

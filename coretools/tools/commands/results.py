@@ -18,6 +18,8 @@ class CommandResult(EndedResult):
     def text(self) -> str:
         """Output; before it, unless the exit code is 0, how the command ended; behind it, what was cut."""
         lines = [f"[{self.ended.verdict()}]"] if self.failed else []
+        if not self.failed and not self.ended.output:
+            lines.append("[exit code 0, no output]")
         if self.ended.stragglers_stopped:
             lines.append(f"[{self.ended.stragglers_stopped} left-over processes stopped]")
         lines += self.remarks()
@@ -25,4 +27,4 @@ class CommandResult(EndedResult):
             lines.append(self.ended.output)
         if self.note:
             lines.append(self.note)
-        return "\n".join(lines) or "[exit code 0, no output]"
+        return "\n".join(lines)

@@ -262,6 +262,17 @@ def test_two_calls_do_not_complete_one_together(world: World, files: Filesystem)
         assert sorted(type(error) for error in errors if error is not None) == [DeniedPath]
 
 
+def test_a_root_in_a_git_directory(world: World) -> None:
+    """filesystem-37: nothing is changed in it either, unless it is a work tree of its own."""
+    (world.root / ".git" / "tree").mkdir()
+    git("worktree", "add", "-q", ".git/tree/own", cwd=world.root)
+    tops = [world.root / ".git" / name for name in ("hooks", "info", "tree/own")] + [world.root / "bare.git"]
+    with Roots([RootSpec(str(top)) for top in (world.root, *tops)], deny=DenyRules(DEFAULT_DENY)) as roots:
+        files = Filesystem(roots, Limits())
+        errors = [error_of(write(str(top / "new")), files) for top in tops]
+    assert [type(error) for error in errors] == [DeniedPath, DeniedPath, type(None), DeniedPath]
+
+
 def test_a_tree_that_is_too_large_to_look_through_is_not_moved(world: World) -> None:
     """filesystem-37: the limit."""
     with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, locate(roots, "src") as spot:

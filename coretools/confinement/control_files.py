@@ -1,0 +1,102 @@
+"""What git acts on beneath the roots: git directories, what leads git to them, and the settings and hooks in them.
+
+Commands may make all of it (`git init`, `git clone`), so it is looked at before and after each of them, and the result
+says what came to be. `scan` knows which directories changed; here stands which of their entries count. A directory
+counts as a git directory as for git itself (setup.c, `is_git_directory`): by `HEAD` with `objects` and `refs`, or with
+`commondir`.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from coretools.confinement.scan import Listing, Node
+from coretools.sandbox.hidden_inodes import inode_of
+
+SETTINGS = ("config", "config.worktree", "commondir", "hooks")
+"""Entries of a git directory that decide what git runs; `hooks` as a link, its entries otherwise."""
+
+_PARTS = frozenset({"HEAD", "objects", "refs", *SETTINGS})
+_GIT = ".git"
+_HOOKS = "hooks"
+_INERT = ".sample"
+
+ControlFiles = Mapping[str, tuple[int, ...]]
+"""By absolute path, and what tells each from what it was before."""
+
+
+class Noted:
+    """Gathers the entries of one directory that count."""
+
+    def __init__(self, path: str, *, is_git: bool = False) -> None:
+        """`is_git`: it is known to be a git directory, or to become one."""
+        self._is_git = is_git
+        self._is_hooks = path.rpartition("/")[2] == _HOOKS
+        self._names: set[str] = set()
+
+    def see(self, name: str) -> None:
+        """Take in the name of an entry."""
+        if name in _PARTS or self._is_hooks or name.lower() == _GIT:
+            self._names.add(name)
+
+    def into(self, listing: Listing) -> None:
+        """Write down what counts."""
+        names = self._names
+        is_layout = "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)
+        listing.is_git = self._is_git or is_layout
+        own = SETTINGS if listing.is_git else ()
+        listing.control = tuple(
+            name
+            for name in names
+            if name.lower() == _GIT or name in own or (self._is_hooks and not name.endswith(_INERT))
+        )
+
+
+def control_files(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
+    """What stands in the listed directories now. Costs a stat for each, of which a repository has about five."""
+    listed = [(node, node.listing) for node in nodes if node.listing is not None and node.root.writable]
+    git = {f"{node.root.path}/{node.path}" for node, listing in listed if listing.is_git}
+    found: dict[str, tuple[int, ...]] = {}
+    for node, listing in listed:
+        here = f"{node.root.path}/{node.path}".removesuffix("/.")
+        if listing.is_git:
+            _look(here, found)
+        is_inert = os.path.basename(here) == _HOOKS and os.path.dirname(here) not in git
+        for name in listing.control:
+            if not is_inert or name.lower() == _GIT:
+                _look(f"{here}/{name}", found)
+    return found
+
+
+def made_between(before: ControlFiles, after: ControlFiles) -> tuple[str, ...]:
+    """Paths of what is new, was replaced or was changed; of a new git directory only the directory."""
+    made: dict[str, None] = {}
+    for path in sorted(path for path, state in after.items() if before.get(path) != state):
+        if not any(above in made for above in _above(path)):
+            made[path] = None
+    return tuple(made)
+
+
+def _above(path: str) -> Iterable[str]:
+    while len(path) > 1:
+        path = os.path.dirname(path)
+        yield path
+
+
+def _look(path: str, found: dict[str, tuple[int, ...]]) -> None:
+    with suppress(OSError):
+        status = os.stat(path, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            if not path.endswith(f"/{_HOOKS}"):
+                found[path] = tuple(inode_of(path) or ())
+            return
+        found[path] = _state(status)
+        if stat.S_ISLNK(status.st_mode):  # what a link leads to counts with it
+            found[path] += _state(os.stat(path))
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    if stat.S_ISDIR(status.st_mode):
+        return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

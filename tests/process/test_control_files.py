@@ -1,0 +1,114 @@
+"""What commands make that git, an editor or an agent acts on: the result says so, at any depth (confinement-37)."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docker_profile import under_profile
+from tests.serving.peer import Peer, peer
+
+SAID = "made or changed while it ran, and git, editors or agents act on it: "
+GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
+
+
+class World:
+    """A root with a repository in a directory, and a server that serves it."""
+
+    def __init__(self, root: Path, client: Peer, tier: str) -> None:
+        self.root, self.client, self.tier = root, client, tier
+
+    def told(self, text: str, *, tool: str = "run_command") -> set[str]:
+        """Run shell text as a command; the paths that its result names, relative to the root."""
+        result = self.client.call(tool, command=shlex.join(["sh", "-ec", text]), timeout_seconds=60)
+        said, made = result["content"][0]["text"], result["_meta"]["coretools/facts"].get("made", [])
+        assert result["_meta"]["coretools/facts"]["exit_code"] == 0, said
+        assert (SAID in said) == bool(made), said
+        return {os.path.relpath(path, self.root) for path in made}
+
+
+@pytest.fixture(scope="module", params=["full", "landlock"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    root = tmp_path_factory.mktemp("control")
+    (root / "deep" / "er").mkdir(parents=True)
+    (root / "deep" / "proj").mkdir()
+    for words in ("init -q .", "commit -q --allow-empty -m first"):
+        subprocess.run([*GIT.split(), *words.split()], cwd=root / "deep" / "proj", check=True)
+    before = under_profile() if request.param == "landlock" else ()
+    with peer(root, before=before) as client:
+        client.start_session()
+        diagnostics = client.call("get_diagnostics")["content"][0]["text"]
+        if f"commands are held in tier: {request.param}" not in diagnostics:
+            pytest.skip(f"tier {request.param} can't be had here")
+        yield World(root, client, request.param)
+
+
+STEPS: list[tuple[str, set[str]]] = [
+    ("true", set()),
+    ("echo x > deep/er/f; mkdir -p deep/er/hooks; echo x > deep/er/hooks/use.ts; echo x > deep/config", set()),
+    ("git -C deep/proj status; git -C deep/proj branch other; git -C deep/proj gc -q", set()),
+    (f"{GIT} -C deep/proj commit -q --allow-empty -m second", set()),
+    ("git init -q deep/er/new", {"deep/er/new/.git"}),
+    ("git clone -q deep/proj deep/er/clone", {"deep/er/clone/.git"}),
+    ("git init -q --bare deep/bare.git", {"deep/bare.git"}),
+    ("git -C deep/proj worktree add -q ../tree", {"deep/tree/.git", "deep/proj/.git/worktrees/tree"}),
+    # A repository that is exchanged for another, with a program in its configuration.
+    (
+        "cd deep; mv proj old; git init -q proj; git -C proj config core.fsmonitor 'touch /tmp/marker'",
+        {"deep/proj/.git", "deep/old/.git"},
+    ),
+    ("mv deep/er deep/moved; mkdir deep/er", {"deep/moved/new/.git", "deep/moved/clone/.git"}),
+    # What leads git elsewhere.
+    ("echo ../../old/.git > deep/proj/.git/commondir", {"deep/proj/.git/commondir"}),
+    ("rm deep/proj/.git/commondir; echo '[core]' > deep/old/.git/config.worktree", {"deep/old/.git/config.worktree"}),
+    ("mkdir -p a/b/c; echo 'gitdir: ../../../deep/old/.git' > a/b/c/.git", {"a/b/c/.git"}),
+    ("ln -s ../deep/old/.git a/.git", {"a/.git"}),
+    ("echo 'gitdir: ../proj/.git' > deep/tree/.git", {"deep/tree/.git"}),
+    (
+        "touch -r deep/tree/.git t; echo 'gitdir: ../PROJ/.git' > deep/tree/.git; touch -r t deep/tree/.git",
+        {"deep/tree/.git"},
+    ),
+    # A configuration of a new repository by another name, and through a link.
+    ("git init -q one; mv one/.git/config shared; ln shared one/.git/config", {"one/.git"}),
+    ("echo '[core]' >> shared", {"one/.git/config"}),
+    ("git init -q two; mv two/.git/config far; ln -s ../../far two/.git/config", {"two/.git"}),
+    ("echo '[core]' >> far", {"two/.git/config"}),
+    ("mkdir -p deep/.GIT", {"deep/.GIT"}),
+    # Layouts that git takes for a git directory: complete, by the last part, by commondir.
+    ("mkdir -p l/refs l/objects; echo 'ref: refs/heads/main' > l/HEAD; echo '[core]' > l/config", {"l"}),
+    ("mkdir -p m/refs m/objects; echo '[core]' > m/config", set()),
+    ("echo 'ref: refs/heads/main' > m/HEAD", {"m"}),
+    ("mkdir n; echo 'ref: refs/heads/main' > n/HEAD; echo ../m > n/commondir", {"n"}),
+    # Settings at the top, for editors and agents.
+    ("mkdir .vscode; mkdir -p a/.vscode", {".vscode"}),
+]
+
+
+def test_what_a_command_makes_is_told(world: World) -> None:
+    """confinement-37: and what it does not make is not; ordinary work of git says nothing."""
+    for text, expected in STEPS:
+        assert world.told(text) == expected, text
+
+
+def test_in_builds_and_runs_too(world: World) -> None:
+    """confinement-37: by the other tools that start commands."""
+    assert world.told("git init -q built", tool="ci_build") == {"built/.git"}
+    line = shlex.join(["sh", "-c", "git init -q background"])
+    run = world.client.call("run_command", command=line, wait_seconds=0)["_meta"]["coretools/facts"]["run"]
+    ended = world.client.call("wait_run", run=run, seconds=60)
+    assert SAID in ended["content"][0]["text"]
+
+
+def test_what_changes_where_nothing_keeps_it(world: World) -> None:
+    """confinement-37, confinement-6: configuration and hooks in tier landlock; in the view they can't be changed."""
+    if world.tier == "full":
+        pytest.skip("the view keeps them as they are")
+    subprocess.run(["git", "init", "-q", str(world.root / "own")], check=True)
+    assert world.told("git -C own config core.fsmonitor x") == {"own/.git/config"}
+    assert world.told("echo x >> own/.git/config") == {"own/.git/config"}
+    assert world.told("echo x > own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
+    assert world.told("chmod +x own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
+    assert world.told("mv own/.git/hooks own/.git/h; ln -s ../../a own/.git/hooks") == {"own/.git/hooks"}
