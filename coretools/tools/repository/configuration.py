@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import time_ns
 
-from coretools.errors import CoreError, NotFound
+from coretools.errors import CoreError, DeniedPath, NotFound
 from coretools.sandbox import inside
 from coretools.sandbox.git_grammar import Setting, parse
+from coretools.sandbox.locate import locate
 from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.policy import Policy, policy_of
@@ -159,5 +160,16 @@ class Configurations:
         if target.startswith("/") and self._roots.split(target) is None:
             reading.outer.setdefault(target, by)
             return
-        parent, _, name = (target if target.startswith("/") else f"{directory}/{target}").rpartition("/")
+        path = target if target.startswith("/") else f"{directory}/{target}"
+        self._require_open(path, by)
+        parent, _, name = path.rpartition("/")
         self._read(reading, parent, name, by, depth=depth)
+
+    def _require_open(self, path: str, shown: str) -> None:
+        """Refuse to include a file that is closed: git would act on what it says, and a log would show it."""
+        try:
+            locate(self._roots, path, follow=False).close()
+        except DeniedPath as error:
+            raise refused(shown, f"leads to a file that is closed ({error})") from error
+        except CoreError:
+            return  # what can't be had for another reason is told by who reads it

@@ -151,6 +151,36 @@ async def test_what_was_remembered_is_asked_again_when_an_include_leads_out(tmp_
     assert not world.marker.exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [".env", "deep/.env", ".aws/x", ".git/hooks/x", "absolute", "key.pem", "by another", ".git/modules/x/config"],
+)
+async def test_a_closed_file_in_the_form_of_configuration_says_nothing(tmp_path: Path, name: str) -> None:
+    """repository-13: a name in it would be that of an author, in the log."""
+    world = World(tmp_path).filled()
+    path = name if name.startswith((".git/", "deep", ".aws", "key")) else ".env"
+    file = world.repository / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    key = (
+        "# -----BEGIN PRIVATE KEY-----\n# " + "A" * 64 + "\n# -----END PRIVATE KEY-----\n" if path == "key.pem" else ""
+    )
+    file.write_text(f"[user]\nname = PLANTED\nemail = p@x\n{key}")
+    target = str(file) if name == "absolute" else f"../{path}"
+    if name == "by another":
+        (world.git_dir / "more").write_text(f"[include]\npath = {target}\n")
+        target = "more"
+    world.git("config", "include.path", target)
+    async with world.tools() as tools:
+        for _ in range(2):
+            with pytest.raises(
+                GitRefused, match=r"leads to a file that is closed .*(closed by the deny glob|hidden, since)"
+            ):
+                await tools.git_status("work")
+        if path.endswith((".env", ".pem")):  # the others are closed by name, whether they are there or not
+            file.unlink()
+            assert (await tools.git_status("work")).not_used == []
+
+
 async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -> None:
     """repository-18: no loop."""
     world = World(tmp_path).filled()
