@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from coretools.serving.draining import Draining
 from coretools.serving.web.answers import refusal
 from coretools.serving.web.auth.exposure import allowed_hosts
 from coretools.serving.web.auth.failures import Failures
@@ -13,6 +14,7 @@ from coretools.serving.web.auth.gate import Gate
 from coretools.serving.web.auth.resource_metadata import metadata_routes, metadata_url
 from coretools.serving.web.auth.verifiers import ReplaceableVerifier
 from coretools.serving.web.config import Config
+from coretools.serving.web.drained import NoNewWork
 from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.guarding.guard import Guard
 from coretools.serving.web.guarding.throttle import Slots, Throttle
@@ -35,6 +37,7 @@ class Parts:
     workplaces: Mapping[str, Workplace]
     pages: Sequence[Route]
     """What is beside the endpoint: health, metrics, console."""
+    draining: Draining
 
 
 def application(parts: Parts) -> ASGIApp:
@@ -96,7 +99,8 @@ def _gated(parts: Parts) -> ASGIApp:
 
     config = parts.config
     by_role = ByRole(parts.workplaces)
-    bodies = Bodies(Slots(RequestIds(by_role), rates_of=rates_of), config.limits)
+    slots = Slots(RequestIds(by_role), rates_of=rates_of)
+    bodies = Bodies(NoNewWork(slots, parts.draining), config.limits)
     throttle = Throttle(bodies, rates_of=rates_of, limiter=parts.stores.rates)
     failures = Failures(config.limits.failures_per_minute)
     scopes = config.auth.jwt.scopes if config.auth.jwt else ()

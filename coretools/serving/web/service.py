@@ -78,7 +78,7 @@ async def serve(plan: Plan) -> int:
             site.reloading.connections = protocol.use
             server = _Server(_uvicorn(config, site, protocol))
             async with anyio.create_task_group() as watching:
-                await watching.start(_ended_by_signal, server, ending, draining)
+                await watching.start(_ended_by_signal, _End(server, ending, draining, site.drained))
                 await watching.start(_reloaded_by_signal, site.reloading)
                 _say_where(config, listening)
                 await server.serve(sockets=listening)
@@ -94,6 +94,8 @@ class Site:
     app: ASGIApp
     refused: Refused
     reloading: Reloading
+    drained: Drained
+    """Knows what is under way."""
 
 
 @asynccontextmanager
@@ -136,6 +138,7 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Sit
                     stores=stores,
                     workplaces=opened.opened,
                     pages=overseer.routes(),
+                    draining=draining,
                 )
                 yield _site(plan, parts, around, opened, overseer)
 
@@ -153,6 +156,7 @@ def _site(plan: Plan, parts: Parts, around: Surroundings, opened: Workplaces, ov
     )
     return Site(
         app=overseer.observed(bounded, PATH),
+        drained=bounded,
         refused=overseer.metrics.refused,
         reloading=Reloading(plan.config, plan.roles, plan.source, living),
     )
@@ -198,22 +202,37 @@ def _uvicorn(config: Config, site: Site, protocol: type[TimedProtocol]) -> uvico
         date_header=True,
         proxy_headers=bool(server.proxies),
         forwarded_allow_ips=list(server.proxies),
-        timeout_graceful_shutdown=math.ceil(server.drain_seconds) + GRACE_SECONDS,
         timeout_keep_alive=math.ceil(config.limits.keep_alive_seconds),
     )
 
 
-async def _ended_by_signal(
-    server: uvicorn.Server, ending: Ending, draining: Draining, *, task_status: TaskStatus[None]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What takes part in the end of the server."""
+
+    server: uvicorn.Server
+    ending: Ending
+    draining: Draining
+    drained: Drained
+
+    async def come(self) -> None:
+        """Listen until nothing is under way or the time is over; then no connection is taken any more."""
+        self.draining.begin()
+        left = await self.drained.finished()
+        # What is answered may not be read yet.
+        self.server.config.timeout_graceful_shutdown = math.ceil(left) + GRACE_SECONDS
+        self.server.should_exit = True
+
+
+async def _ended_by_signal(end: _End, *, task_status: TaskStatus[None]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignores it hands that on; exit codes are lost then
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        task_status.started()
-        async for number in signals:
-            logger.info("ending: %s", number.name)
-            ending.by_signal(number)
-            draining.begin()
-            server.should_exit = True
+        async with anyio.create_task_group() as tasks:
+            task_status.started()
+            async for number in signals:
+                logger.info("ending: %s", number.name)
+                end.ending.by_signal(number)
+                tasks.start_soon(end.come)
 
 
 async def _reloaded_by_signal(reloading: Reloading, *, task_status: TaskStatus[None]) -> None:

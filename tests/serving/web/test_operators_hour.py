@@ -7,17 +7,19 @@ import signal
 import ssl
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
+from anyio import to_thread
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from coretools.serving.web.auth.hashed_tokens import create_token
 from tests.process.tree import until
-from tests.serving.web.by_hand import Hand
+from tests.serving.web.by_hand import Hand, messages_in
 from tests.serving.web.certificates import Certificate, write_certificate
 from tests.serving.web.http_server_peer import HttpServer, http_server
 
@@ -31,7 +33,7 @@ tls_certificate = "{certificate.path}"
 tls_key = "{certificate.key}"
 hosts = ["127.0.0.1:*"]
 proxies = ["127.0.0.2"]
-drain_seconds = 2.0
+drain_seconds = 60.0
 
 [auth]
 tokens = "{tokens}"
@@ -103,6 +105,7 @@ async def test_an_operators_hour(tmp_path: Path) -> None:
             await a_good_file_is_in_force_at_once(hour)
             await a_broken_file_changes_nothing(hour)
             await a_renewed_certificate_is_for_connections_that_come(hour)
+            await the_end_answers_everybody(hour)
         assert "Traceback" not in server.log.read_text()
 
 
@@ -184,7 +187,7 @@ async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
     ):
         wrote = await client.call_tool("write_file", {"path": "b.txt", "content": "b"})
         assert not wrote.is_error
-        changed = written.replace("drain_seconds = 2.0", "drain_seconds = 3.0")
+        changed = written.replace("drain_seconds = 60.0", "drain_seconds = 3.0")
         hour.configuration.write_text(f"{changed}read_only = true\n")
         level, said = await hour.reloaded()
         assert said.startswith("reloaded: roles.default.read_only false -> true; ")
@@ -238,3 +241,41 @@ async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None
             await Hand(late, hour.server.url, token=token).initialize()
     async with hour.client() as after:
         assert (await Hand(after, hour.server.url, token=token).initialize()).status_code == 200
+
+
+async def the_end_answers_everybody(hour: Hour) -> None:
+    """http-18, operations-6: a stream goes on to its answer; who comes meanwhile is told that the server ends."""
+    ended: list[httpx2.Response] = []
+    waiting = "sh -c 'echo > up; while ! [ -e go ]; do sleep 0.05; done; echo finished'"
+    async with hour.client(hour.token("late")) as http, anyio.create_task_group() as tasks:
+        hand = Hand(http, hour.server.url)
+        await hand.initialize()
+
+        async def call() -> None:
+            ended.append(await hand.call("run_command", command=waiting))
+
+        tasks.start_soon(call)
+        await until((hour.root / "up").exists)
+        hour.server.process.send_signal(signal.SIGTERM)
+        await hour.logged(message="ending: SIGTERM")
+        for ask in (
+            hand.initialize,
+            partial(hand.call, "read_file", path="a.txt"),
+            partial(hand.stateless, "tools/list"),
+        ):
+            refused = await ask()
+            assert (refused.status_code, refused.json()["error"]["data"]["kind"]) == (503, "ending")
+            assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+        assert (await http.get(hour.server.url, headers=hand.headers())).status_code == 503
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 4711}}
+        assert (await hand.post(cancelled)).status_code == 202
+        base = hour.server.url.removesuffix("/mcp")
+        async with hour.client() as stranger:  # on a connection of its own
+            ready = await stranger.get(f"{base}/readyz")
+            assert (ready.status_code, ready.json()["failing"]) == (503, ["draining"])
+            assert (await stranger.get(f"{base}/healthz")).status_code == 200
+        assert not ended
+        (hour.root / "go").touch()
+    (message,) = messages_in(ended[0])
+    assert message["result"]["content"][0]["text"] == "finished"
+    assert await to_thread.run_sync(hour.server.process.wait, SECONDS) == 128 + signal.SIGTERM
