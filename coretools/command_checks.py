@@ -31,7 +31,10 @@ def check_function(function: Callable[..., Any], declared: Declaration, route: S
     is_resource = Surface.RESOURCE in declared.surfaces
     if not (in_route or is_resource):
         return
-    known, required = parameters_of(function)
+    try:
+        known, required = parameters_of(function)
+    except BadSetting:
+        return  # its module may define the name below it; `prove` looks again
     unknown = [name for name in in_route if name not in known]
     if unknown:
         raise BadSetting(f"{source}: the route has a word that is no parameter: {', '.join(unknown)}")
@@ -52,19 +55,28 @@ def _check_resource(
         raise BadSetting(f"{source}: its version is {version!r}, which is no method beside it")
 
 
-def prove(source: str, description: str, declared: Declaration, made: Callable[[], tuple[Arguments, Output]]) -> None:
+def prove(
+    function: Callable[..., Any],
+    declared: Declaration,
+    route: Sequence[str],
+    *,
+    description: str,
+    made: Callable[[], tuple[Arguments, Output]],
+) -> None:
     """Build what is listed of a command and what its calls need; `made` gives its two ends.
 
     Raises:
         BadSetting: what can't be served, with the source.
     """
+    source = source_of(function)
     try:
         if declared.input_schema is not None:
             raw_schema.require_schema(source, declared.input_schema)
         arguments, output = made()
         output.prove()
         listed: list[Any] = [description, declared.title, declared.uri, declared.mime_type, declared.metadata]
-        listed += [arguments.schema(), output.schema]
+        listed += [arguments.schema(), arguments.answers, output.schema]
+        check_function(function, declared, route)
     except BadSetting as error:
         said = str(error)
         raise BadSetting(said if said.startswith(source) else f"{source}: {said}") from error

@@ -134,7 +134,8 @@ class Command:
         Raises:
             BadSetting: what can't be served, with its source.
         """
-        prove(self.source, self.description, self.declaration, lambda: (self.arguments, self.output))
+        made = lambda: (self.arguments, self.output)  # noqa: E731  # what fails to be made is said with its source
+        prove(self.function, self.declaration, self.route, description=self.description, made=made)
 
     def is_a(self, surface: Surface) -> bool:
         """Whether its declaration asks for the surface."""

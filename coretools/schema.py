@@ -9,6 +9,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -125,8 +126,7 @@ class Arguments:
         self._source = source_of(function)
         self._asks = asks
         self._questions = questions
-        self.answer_keys = tuple(key for key in asks if key not in unlisted)
-        """Questions whose answers the schema has."""
+        self._listed = tuple(key for key in asks if key not in unlisted)
         self._raw = raw
         self._schema: dict[str, Any] | None = None
         hints = hints_of(function)
@@ -193,7 +193,7 @@ class Arguments:
     def _built(self) -> dict[str, Any]:
         try:
             schema = compact(self._model.model_json_schema())
-            answers = {key: self._answer(key) for key in self.answer_keys}
+            answers = self.answers
         except AUTHOR_FAULTS as error:
             fields = self._model.model_fields
             raise self._faulty({name: (one.annotation, one) for name, one in fields.items()}, error) from error
@@ -204,6 +204,11 @@ class Arguments:
                 "properties": answers,
             }
         return schema
+
+    @cached_property
+    def answers(self) -> dict[str, dict[str, Any]]:
+        """The schema of each answer that may be given beforehand and is listed."""
+        return {key: self._answer(key) for key in self._listed}
 
     def _answer(self, key: str) -> dict[str, Any]:
         question = self._questions.get(key)
@@ -219,13 +224,10 @@ class Arguments:
         """Arguments that were written as text (an address, the arguments of a prompt), as JSON has them.
 
         Text stays text; a number, true or false is read where the schema says so. What does not fit stays as it is,
-        and `accept` refuses it. Answers given beforehand are a JSON object.
+        and `accept` refuses it.
         """
         properties = self.schema().get("properties", {})
-        read = {name: _read(value, properties.get(name, {})) for name, value in given.items()}
-        if self._asks and isinstance(read.get(ANSWERS), str):
-            read[ANSWERS] = _parsed_object(read[ANSWERS])
-        return read
+        return {name: _read(value, properties.get(name, {})) for name, value in given.items()}
 
     def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of the function, and the answers given beforehand.
@@ -237,6 +239,7 @@ class Arguments:
         if not self._asks:
             return arguments, {}
         answers = arguments.pop(ANSWERS, None) or {}
+        answers = _parsed_object(answers) if isinstance(answers, str) else answers
         if not isinstance(answers, dict):
             raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {_shown(answers)}")
         unknown = [key for key in answers if key not in self._asks]

@@ -412,11 +412,96 @@ async def test_a_result_that_is_not_what_was_declared_says_that_the_command_ran(
     assert "Traceback" in caplog.text
 
 
+TONE = AskChoice(key="tone", message="Which tone?", choices=("warm", "cold"))
+
+
+class Speechless(Result):
+    n: int
+
+    def text(self) -> str:
+        return self.n  # type: ignore[return-value]  # what is tested
+
+
+class Factual(Result):
+    def text(self) -> str:
+        return "said"
+
+    def facts(self) -> dict[str, object]:
+        return {"x": object()}
+
+
+@pytest.mark.parametrize("value", [Speechless(n=5), Factual()], ids=["text that is none", "facts that are no JSON"])
+async def test_a_result_that_can_not_be_sent_leaves_the_connection_as_it_is(value: Result) -> None:
+    """declarations-18: an error of this call, and of no other."""
+    registry = Registry()
+    registry.tool(Effect.CHANGE)(returning("made", type(value), value))
+    registry.tool(Effect.READ)(returning("other", Image, Image(b"x", "image/png")))
+    async with Client(build(registry), mode="legacy") as client:
+        refused = await client.call_tool("made")
+        assert refused.is_error
+        assert "made ran, but" in getattr(refused.content[0], "text", "")
+        assert not (await client.call_tool("other")).is_error
+    with pytest.raises(TypeError, match=r"Image\.data is bytes, not str"):
+        Image("x", "image/png")  # type: ignore[arg-type]  # where it is made, not where it is sent
+
+
+async def test_an_async_function_in_a_plain_wrapper_is_awaited() -> None:
+    """declarations-12: what the wrapper gives is no result yet."""
+    registry = Registry()
+
+    async def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @functools.wraps(add)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return add(*args, **kwargs)
+
+    registry.tool(Effect.READ)(wrapper)
+    registry.prove()
+    (command,) = registry
+    outcome = await Dispatcher(threads=1).dispatch(command, {"a": 1, "b": 2}, SilentCall())
+    assert outcome.data == {"result": 3}
+
+
+def test_a_name_may_be_defined_below_the_function_that_uses_it() -> None:
+    """declarations-14: annotations are read at the start, those of resources too; a wrong address is told then."""
+    space: dict[str, Any] = {"__name__": "authors", "resource": resource, "registry": Registry()}
+    text = (
+        "@registry.add\n@resource({uri!r})\ndef made(n: 'Below') -> 'Below':\n    'Give it.'\n    return n\nBelow = int"
+    )
+    exec(text.format(uri="app://{n}"), space)  # a module whose names come in this order
+    build(space["registry"])
+    space["registry"] = Registry()
+    exec(text.format(uri="app://{m}").replace("Below", "Under"), space)  # as above
+    with pytest.raises(BadSetting, match=r"authors\.made: .*has a variable that is no parameter: m"):
+        build(space["registry"])
+
+
+async def test_a_prompt_with_a_schema_of_its_own_lists_what_that_has() -> None:
+    """graph-13, asking-4: not the parameter that takes the mapping; `answers` beside them."""
+    schema = {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}
+    registry = Registry()
+
+    @registry.add
+    @prompt()
+    @raw_schema(schema)
+    @asks(TONE)
+    async def letter(given: dict[str, Any], call: Call) -> str:
+        """Write a letter."""
+        return f"{given['topic']}, {await call.ask(TONE)}"
+
+    async with Client(build(registry), mode="legacy") as client:
+        (listed,) = (await client.list_prompts()).prompts
+        assert [(one.name, one.required) for one in listed.arguments or ()] == [("topic", True), ("answers", False)]
+        said = await client.get_prompt("letter", {"topic": "tea", "answers": '{"tone": "w"}'})
+        assert getattr(said.messages[0].content, "text", "") == "tea, warm"
+
+
 class Trip(BaseModel):
     days: int
 
 
-TONE = AskChoice(key="tone", message="Which tone?", choices=("warm", "cold"))
 SURE = AskConfirmation(key="sure", message="Sure?")
 TRIP: Question[Trip] = AskForm(key="trip", message="Which trip?", model=Trip)
 

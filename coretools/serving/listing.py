@@ -204,17 +204,18 @@ def _as_template(resource: Resource) -> types.ResourceTemplate:
 
 def _as_prompt(name: str, command: Command) -> types.Prompt:
     arguments = command.arguments
-    properties = arguments.schema().get("properties", {})
+    schema = arguments.schema()
     listed = [
         types.PromptArgument(
             name=argument,
-            description=properties.get(argument, {}).get("description"),
-            required=argument in arguments.required,
+            description=shape.get("description"),
+            required=argument in schema.get("required", ()),
         )
-        for argument in arguments.names
+        for argument, shape in schema.get("properties", {}).items()
+        if not (argument == ANSWERS and arguments.answers)
     ]
-    if arguments.answer_keys:  # text, as every argument of a prompt
-        shapes = json.dumps(properties[ANSWERS]["properties"])
+    if arguments.answers:  # text, as every argument of a prompt
+        shapes = json.dumps(arguments.answers)
         said = f"Answers given beforehand to what it may ask: a JSON object, as text, of {shapes}"
         listed.append(types.PromptArgument(name=ANSWERS, description=said, required=False))
     return types.Prompt(
