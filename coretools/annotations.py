@@ -20,11 +20,15 @@ from typing import (
 )
 
 import typing_extensions
+from pydantic_core import SchemaError
 
 from coretools.declare import source_of
 from coretools.errors import AUTHOR_FAULTS, BadSetting
 
 RETURN = "return"
+
+TYPE_FAULTS = (*AUTHOR_FAULTS, SchemaError)
+"""What pydantic and the types themselves raise where a type has no schema."""
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -57,7 +61,8 @@ def shown(hint: Any) -> str:
 
 def first_sentence(error: BaseException) -> str:
     """The first sentence of what an exception says, without its advice."""
-    line = str(error).partition("\n")[0]
+    lines = str(error).splitlines() or [""]
+    line = lines[-1 if isinstance(error, SchemaError) else 0].strip()
     return line.partition(". ")[0].rstrip(".")[:200] or type(error).__name__
 
 

@@ -72,6 +72,17 @@ def _listed(source: Source, text: str, given: Given) -> list[str] | Awaitable[It
     return found if isinstance(found, Awaitable) else list(found)
 
 
+def require_sources(commands: Iterable[Command]) -> None:
+    """Refuse a source that is not there.
+
+    Raises:
+        BadSetting: says which, with the command.
+    """
+    for command in commands:
+        for parameter in command.arguments.names:
+            _source(command, parameter)
+
+
 def _source(command: Command, parameter: str) -> Source | None:
     hint = get_type_hints(command.function, include_extras=True).get(parameter)
     said = next((one for one in _metadata(hint) if isinstance(one, Completes)), None)

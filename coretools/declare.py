@@ -9,7 +9,8 @@ already: `@registry.tool` stands above all of them. Imports neither `mcp` nor py
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from types import NoneType
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 from coretools.errors import BadSetting
 
@@ -71,6 +72,18 @@ class Hints(TypedDict, total=False):
     empty tuple hides the tool from automation."""
 
 
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "title": (str,),
+    "idempotent": (bool,),
+    "open_world": (bool,),
+    "long_running": (bool,),
+    "structured": (bool, NoneType),
+    "profiles": (tuple, list, frozenset),
+}
+"""What each hint is: another kind would break the list of every client."""
+
+
+@runtime_checkable
 class DeclaredQuestion(Protocol):
     """What a question (`coretools.asking`) says of itself before it is asked."""
 
@@ -158,10 +171,10 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
     """
     if not isinstance(effect, Effect):
         raise BadSetting(f"a tool says what it does to the world: write tool(Effect.READ), not tool({effect!r:.60})")
-    unknown = sorted(hints.keys() - Hints.__annotations__.keys())
+    unknown = sorted(hints.keys() - _KINDS.keys())
     if unknown:
-        known = ", ".join(Hints.__annotations__)
-        raise BadSetting(f"tool(...): {', '.join(unknown)}: no such hint; there are {known}. {_EFFECTS}")
+        raise BadSetting(f"tool(...): {', '.join(unknown)}: no such hint; there are {', '.join(_KINDS)}. {_EFFECTS}")
+    _require("tool", hints)
     return _amend(
         "tool",
         Surface.TOOL,
@@ -185,11 +198,13 @@ def resource(
     same arguments, or the name of a method beside this one: while somebody is subscribed it is called each second, and
     what it gives is compared. Others tell of a change by `Registry.announce`.
     """
+    _require("resource", {"uri": uri, "title": title, "mime_type": mime_type})
     return _amend("resource", Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version, **_titled(title))
 
 
 def prompt(*, title: str = "") -> Decorator:
     """Declare a function as a prompt: its arguments are the parameters, its result the text or messages."""
+    _require("prompt", {"title": title})
     return _amend("prompt", Surface.PROMPT, **_titled(title))
 
 
@@ -203,11 +218,13 @@ def at(*route: str) -> Decorator:
 
 def details(text: str) -> Decorator:
     """Say more to agents and in the reference than the docstring does."""
+    _require("details", {"its text": text})
     return _amend("details", details=text)
 
 
 def metadata(values: Mapping[str, Any]) -> Decorator:
     """Send these values as `_meta` wherever the command is listed."""
+    _require("metadata", {f"key {key!r:.60}": key for key in values})
     return _amend("metadata", metadata=dict(values))
 
 
@@ -217,6 +234,9 @@ def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorato
     The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then. What an
     answer looks like is in the schema for those that are given as themselves.
     """
+    for question in questions:
+        if isinstance(question, type) or not isinstance(question, str | DeclaredQuestion):
+            raise BadSetting(f"@asks: {question!r:.60} is no question and no key; write AskText(key=..., message=...)")
     known = {question.key: question for question in questions if not isinstance(question, str)}
     keys = tuple(question if isinstance(question, str) else question.key for question in questions)
     return _amend("asks", asks=keys, questions=known, unlisted_asks=() if is_listed else keys)
@@ -272,6 +292,14 @@ def note_registered(function: Callable[..., Any]) -> None:
     setattr(plain, _REGISTERED, plain)
 
 
+def _require(by: str, values: Mapping[str, object]) -> None:
+    """Refuse a value of another kind than it is declared to be; text, where nothing else is said."""
+    for name, value in values.items():
+        kinds = _KINDS.get(name, (str,))
+        if not isinstance(value, kinds):
+            raise BadSetting(f"@{by}: {name} is {kinds[0].__name__}, not {type(value).__name__}")
+
+
 def _titled(title: str) -> dict[str, str]:
     """The title, where one is given: a command that is tool and resource may say it with either."""
     return {"title": title} if title else {}
@@ -286,7 +314,10 @@ def _amend(by: str, *surfaces: Surface, **said: Any) -> Decorator:
                 f"{source_of(function)}: @{by} comes after the registry has the command, and would change nothing; "
                 f"write @{by} below @registry.tool or @registry.add"
             )
-        setattr(function, _ATTRIBUTE, amended)
+        try:
+            setattr(function, _ATTRIBUTE, amended)
+        except AttributeError as error:
+            raise BadSetting(f"{source_of(function)}: can't be declared; write a function or method for it") from error
         return function
 
     return declared

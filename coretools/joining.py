@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from coretools.completion import require_sources
 from coretools.errors import BadSetting
 from coretools.registry import Key, Registry, key_of
 
@@ -25,6 +26,7 @@ def join(target: Registry, sources: Sequence[Registry], until: ExitStack | None 
     for source in sources:
         _join(target, source, lock, until or ExitStack())
     target.prove(but=own)
+    require_sources(command for command in target if command not in own)
     return target
 
 

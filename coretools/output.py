@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from coretools.annotations import RETURN, first_sentence, hints_of, shown
+from coretools.annotations import RETURN, TYPE_FAULTS, first_sentence, hints_of, shown
 from coretools.compact_schema import compact, output_schema
 from coretools.content import Audio, Embedded, Image, Link, Message, Text
 from coretools.declare import source_of
-from coretools.errors import AUTHOR_FAULTS, BadSetting
+from coretools.errors import BadSetting
 from coretools.result import Result
 
 WRAPPER = "result"
@@ -128,7 +128,7 @@ class Output:
         """The schema of a type that JSON can carry."""
         try:
             schema = compact(TypeAdapter(hint).json_schema(mode="serialization"), keeps_null=True)
-        except AUTHOR_FAULTS as error:
+        except TYPE_FAULTS as error:
             raise self._refused(first_sentence(error)) from error
         except BadSetting as error:
             raise self._refused(str(error)) from error

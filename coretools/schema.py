@@ -16,11 +16,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from coretools import raw_schema
-from coretools.annotations import first_sentence, hints_of, place_of, shown
+from coretools.annotations import TYPE_FAULTS, first_sentence, hints_of, place_of, shown
 from coretools.call import Call
 from coretools.compact_schema import compact
 from coretools.declare import DeclaredQuestion, source_of
-from coretools.errors import AUTHOR_FAULTS, BadSetting, InvalidArguments
+from coretools.errors import BadSetting, InvalidArguments
 from coretools.native import is_native
 from coretools.services import Services
 
@@ -156,7 +156,7 @@ class Arguments:
         """
         try:
             model: type[BaseModel] = create_model(f"{self._name}_arguments", __config__=_STRICT, **parameters)
-        except AUTHOR_FAULTS as error:
+        except TYPE_FAULTS as error:
             raise self._faulty(parameters, error) from error
         lost = [name for name in parameters if name not in model.model_fields]
         if lost:
@@ -170,7 +170,7 @@ class Arguments:
         for name, parameter in parameters.items():
             try:
                 create_model("one", __config__=_STRICT, **{name: parameter}).model_json_schema()
-            except AUTHOR_FAULTS as one:
+            except TYPE_FAULTS as one:
                 where, reason = f"{place_of(name)} ({shown(parameter[0])})", first_sentence(one)
                 break
         else:
@@ -194,7 +194,7 @@ class Arguments:
         try:
             schema = compact(self._model.model_json_schema())
             answers = self.answers
-        except AUTHOR_FAULTS as error:
+        except TYPE_FAULTS as error:
             fields = self._model.model_fields
             raise self._faulty({name: (one.annotation, one) for name, one in fields.items()}, error) from error
         if answers:

@@ -10,14 +10,15 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 from mcp import Client, MCPError
-from pydantic import BaseModel, ConfigDict, EmailStr
+from pydantic import BaseModel, ConfigDict, EmailStr, Field
 
 from coretools.asking import AskChoice, AskConfirmation, AskForm, AskText, Question
 from coretools.call import Call, SilentCall
+from coretools.completion import Completes
 from coretools.content import Image, Message, Text
 from coretools.declare import (
     Effect,
@@ -128,8 +129,32 @@ REFUSED_PARAMETERS = {
     "a list of classes": (list[Odd], "parameter 'value' (list["),
     "a package that is missing": (EmailStr, "email-validator is not installed"),
     "a model that holds itself": (Tree, "Tree: a model that holds itself"),
+    "a pattern that is none": (Annotated[str, Field(pattern="(")], "unclosed group"),
+    "a lone surrogate": (Literal["\ud800"], "parameter 'value'"),
+    "a source of values that is not there": (Annotated[str, Completes("nowhere")], "value completes by 'nowhere'"),
     "an optional call": (Call | None, "parameter 'value'"),
 }
+
+DECLARED: dict[str, tuple[Callable[[], object], str]] = {
+    "a title": (lambda: tool(Effect.READ, title=5), "@tool: title is str, not int"),  # type: ignore[arg-type]
+    "a hint": (lambda: tool(Effect.READ, idempotent="yes"), "idempotent is bool"),  # type: ignore[arg-type]
+    "profiles": (lambda: tool(Effect.READ, profiles="dev"), "profiles is tuple, not str"),  # type: ignore[arg-type]
+    "an address": (lambda: resource(5), "@resource: uri is str"),  # type: ignore[arg-type]
+    "a media type": (lambda: resource("app://x", mime_type=5), "mime_type is str"),  # type: ignore[arg-type]
+    "details": (lambda: details(5), "@details: its text is str"),  # type: ignore[arg-type]
+    "metadata": (lambda: metadata({5: 1}), "@metadata: key 5 is str"),  # type: ignore[dict-item]
+    "a question": (lambda: asks(AskText), "write AskText\\(key="),  # type: ignore[arg-type]
+    "a builtin": (lambda: tool(Effect.READ)(len), "builtins.len: can't be declared"),
+}
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_what_is_of_another_kind_is_refused_where_it_is_declared(case: str) -> None:
+    """declarations-17: such a value would break the list of every client."""
+    declare, said = DECLARED[case]
+    with pytest.raises(BadSetting, match=said):
+        declare()
+
 
 REFUSED_RESULTS = {
     "a class": (Odd, "its result (Odd) can't be sent"),

@@ -13,6 +13,7 @@ from mcp.server.lowlevel import Server
 
 from coretools import __version__
 from coretools.call import LOCAL
+from coretools.completion import require_sources
 from coretools.dispatch import Dispatcher
 from coretools.errors import BadSetting
 from coretools.graph import Graph
@@ -89,6 +90,7 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
     """
     options = options or ServeOptions()
     registry.prove()
+    require_sources(registry)
     graph = Graph(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
     graph.offer(LOCAL)  # what can't be offered ends the start
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
