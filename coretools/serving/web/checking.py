@@ -19,6 +19,7 @@ from coretools.serving.web.auth.exposure import allowed_hosts, is_exposed
 from coretools.serving.web.auth.hashed_tokens import read_tokens
 from coretools.serving.web.auth.issuer_keys import IssuerKeys
 from coretools.serving.web.config import RedisSection
+from coretools.serving.web.differences import counted
 from coretools.serving.web.guarding.tls import certificate_of, now, require_chain, tls_context
 from coretools.serving.web.principals import DEFAULT_ROLE, Role
 from coretools.serving.web.service import Plan, bound, served
@@ -73,10 +74,11 @@ async def _tls(plan: Plan) -> list[str]:
         return ["tls: none; a proxy has it" if server.proxies else "tls: none"]
     certificate.require_valid(server.tls_certificate, now())
     require_chain(server.tls_certificate)
-    days = certificate.days_left(now())
+    left = certificate.days_left(now())
+    days = counted(left, "day")
     said = f"tls: {server.tls_certificate} and its key; {certificate.chain} in the chain; valid until "
-    lines = [f"{said}{certificate.ends:%Y-%m-%d}, {days} days left"]
-    return [*lines, f"warning: tls: {days} days left; renew it and send SIGHUP"] if days < FEW_DAYS else lines
+    lines = [f"{said}{certificate.ends:%Y-%m-%d}, {days} left"]
+    return [*lines, f"warning: tls: {days} left; renew it and send SIGHUP"] if left < FEW_DAYS else lines
 
 
 async def _auth(plan: Plan) -> list[str]:
@@ -95,7 +97,7 @@ async def _issuer(plan: Plan) -> list[str]:
     audience = jwt.audience or plan.config.server.public_url
     roles = f"role by {jwt.role_claim}" if jwt.role_claim else f"role {DEFAULT_ROLE}"
     taken = f"types {', '.join(jwt.token_types)}; algorithms {', '.join(jwt.algorithms)}"
-    return [f"auth.jwt: {jwt.issuer}: {count} keys fetched; audience {audience}; {taken}; {roles}"]
+    return [f"auth.jwt: {jwt.issuer}: {counted(count, 'key')} fetched; audience {audience}; {taken}; {roles}"]
 
 
 async def _redis(plan: Plan) -> list[str]:
@@ -128,7 +130,7 @@ async def _roles(plan: Plan) -> list[str]:
 def _policy(plan: Plan) -> str:
     policy: OperatorPolicy = next(iter(plan.roles.values())).settings.policy
     commands = policy.commands
-    rules = "1 rule" if len(commands.rules) == 1 else f"{len(commands.rules)} rules"
+    rules = counted(len(commands.rules), "rule")
     name = policy.source or "no file, the defaults"
     opaque = commands.opaque or "as default"
     return f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}; network {policy.confinement.network}"
@@ -144,7 +146,8 @@ def _tokens(name: str, path: str, known: Collection[str] | None = None) -> Itera
     entries, _ = read_tokens(path)
     over = sum(entry.expires is not None and entry.expires <= datetime.now(UTC) for entry in entries)
     said = f", {over} of them expired" if over else ""
-    yield f"{name}: {path}: {len(entries)} tokens of {len({entry.name for entry in entries})} principals{said}"
+    principals = counted(len({entry.name for entry in entries}), "principal")
+    yield f"{name}: {path}: {counted(len(entries), 'token')} of {principals}{said}"
     if len(entries) == over:
         yield f"warning: {name}: {path} lets nobody in; make a token with coretools token create"
     for entry in entries:

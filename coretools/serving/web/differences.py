@@ -87,6 +87,11 @@ def settled(before: Config, after: Config) -> Config:
     return Config.model_validate(new)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _has_auth(config: Config) -> bool:
     return bool(config.auth.tokens) or config.auth.jwt is not None
 
@@ -122,7 +127,7 @@ def _shown(value: object) -> str | None:
         return str(value).lower()
     if isinstance(value, tuple):
         if any(isinstance(one, dict) for one in value):
-            return "1 rule" if len(value) == 1 else f"{len(value)} rules"
+            return counted(len(value), "rule")
         text = f"[{', '.join(map(str, value))}]"
     else:
         text = str(value)

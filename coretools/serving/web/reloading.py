@@ -29,6 +29,7 @@ from coretools.serving.web.differences import (
     Change,
     changes_of_config,
     changes_of_policy,
+    counted,
     needs_restart,
     settled,
 )
@@ -72,6 +73,8 @@ class _Read:
     certificate: Certificate | None
     tokens: Mapping[str, frozenset[str]]
     verifier: Verifier | None
+    moved: frozenset[str]
+    """Roles of which a root is not any more where it was opened."""
 
 
 @dataclass(slots=True)
@@ -146,7 +149,9 @@ class Reloading:
         tokens = _tokens(config)
         for key, ids in tokens.items():
             if ids != self._tokens.get(key):
-                changes.append(Change(f"{key}: {len(ids)} tokens", None, None))
+                changes.append(Change(f"{counted(len(ids), 'token')} in {key}", None, None))
+        moved = [name for name, one in tuple(self._living.workplaces.opened.items()) if not one.is_ready]
+        changes += [Change(f"roles.{name}: its roots are opened again", None, None) for name in moved]
         return _Read(
             config=config,
             roles=roles,
@@ -156,6 +161,7 @@ class Reloading:
             certificate=certificate,
             tokens=tokens,
             verifier=verifier,
+            moved=frozenset(moved),
         )
 
     async def _open(self, read: _Read) -> _Opened:
@@ -173,7 +179,7 @@ class Reloading:
                     workplace = await workplaces.open(role)
                     undo.callback(workplace.over.set)
                     opened.workplaces.append(workplace)
-                elif role.settings != before.role.settings:
+                elif role.settings != before.role.settings or name in read.moved:
                     assembly = await workplaces.successor(before, role)
                     undo.push_async_callback(assembly.retire)
                     opened.successors.append((before, role, assembly))

@@ -168,6 +168,13 @@ async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureF
         assert "403" in await said(late, "read_file", path="which.txt")
         assert await to_thread.run_sync(wait_until_none, f"sleep {seconds}") == []
 
+        server.write()
+        assert "roles.default.roots" in await server.reloaded()
+        (folder / "a").rename(folder / "older")
+        (folder / "a").mkdir()
+        assert await server.reloaded() == "reloaded: roles.default: its roots are opened again"
+        assert "nothing at this path" in await said(hand, "read_file", path="which.txt")
+
         server.write(config=server.config("requests_per_second = 0.001\nburst = 1", "[limits]\nsessions = 1"))
         told = await server.reloaded()
         assert "limits.sessions 1024 -> 1; " in told
@@ -179,15 +186,20 @@ async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureF
 async def test_whoever_listens_is_told_that_the_lists_are_others(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """operations-22, changes-1: in a session that was open before."""
+    """operations-22, changes-1: in a session that was open before, whose resources are watched on."""
     async with operated(folder, caplog) as (server, hand):
+        await hand.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
         async with hand.http.stream("GET", hand.url, headers=hand.headers()) as stream:
             server.write(policy='[offer]\nwithout = ["write_file"]')
             assert await server.reloaded() == "reloaded: policy.offer.without unset -> [write_file]"
             with anyio.fail_after(SECONDS):
-                async for line in stream.aiter_lines():
-                    if "notifications/tools/list_changed" in line:
-                        break
+                lines = stream.aiter_lines()
+                while "notifications/tools/list_changed" not in await anext(lines):
+                    pass
+                (folder / "a" / "which.txt").write_text("another")
+                while "notifications/resources/updated" not in await anext(lines):
+                    pass
+        assert "failed inside" not in caplog.text
         assert "write_file is not offered here" in await said(hand, "write_file", path="x", content="x")
 
 

@@ -17,6 +17,7 @@ from coretools.serving.web.auth.failures import MOST_ADDRESSES, WINDOW_SECONDS, 
 from coretools.serving.web.auth.gate import LONGEST_TOKEN, Gate
 from coretools.serving.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.serving.web.auth.token_file import TokenFile
+from coretools.serving.web.auth.verifiers import ReplaceableVerifier
 from coretools.serving.web.principals import NotEntitled, Principal, Verifier, name_in, role_in
 from tests.serving.http_peer import listening
 
@@ -332,17 +333,21 @@ async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
         await behind.stopped.wait()
 
 
-@pytest.mark.parametrize("how", ["revoked", "unreadable", "another-role"])
+@pytest.mark.parametrize("how", ["revoked", "unreadable", "another-role", "reloaded"])
 async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, how: str) -> None:
-    """auth-25: though it has no end of its own; who has another token goes on listening."""
+    """auth-25, operations-22: though it has no end of its own; a reload may name another file of tokens."""
     token = token_of(file)
     behind = Behind()
-    async with guarded(TokenFile(str(file)), behind, looking=0.01) as client:
+    verifier = ReplaceableVerifier(TokenFile(str(file)))
+    async with guarded(verifier, behind, looking=0.01) as client:
         async with client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer:
             read = answer.aiter_raw()
             assert await anext(read) == HELLO
             if how == "revoked":
                 revoke_tokens(str(file), "ci")
+            elif how == "reloaded":
+                token_of(file.with_name("other"))
+                verifier.replace(TokenFile(str(file.with_name("other"))))
             else:
                 rewrite(file, "{" if how == "unreadable" else file.read_text().replace('"dev"', '"ops"'))  # noqa: ASYNC240
             assert [part async for part in read] == []
