@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from coretools.confinement import kernel
 from coretools.process.listeners import Listeners
+from coretools.process.socket_paths import pinned
 
 _RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 """Requests of ioctl(2), `linux/seccomp.h`: next call, answer, whether a call still waits, a descriptor for it."""
@@ -242,7 +243,7 @@ class Broker:
             raise OSError(errno.ECONNREFUSED, "")
         cwd = os.open(f"/proc/{thread}/cwd", os.O_PATH | os.O_CLOEXEC)
         try:
-            handle = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=cwd)
+            handle = pinned(path, cwd, self._watch.places)
         finally:
             os.close(cwd)
         real = os.readlink(f"/proc/self/fd/{handle}")

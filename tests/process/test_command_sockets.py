@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -373,3 +374,39 @@ except OSError as error:
         tcp.accept()[0].close()
         udp.settimeout(5)
         assert udp.recv(9) == b"x"
+
+
+HUNG = """
+import ctypes, os, shlex, sys
+from pathlib import Path
+from tests.docker_profile import under_profile
+from tests.serving.peer import peer
+
+top = Path(sys.argv[1])
+libc = ctypes.CDLL(None)
+device = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
+if libc.mount(b"none", str(top / "hung").encode(), b"fuse", 0, options.encode()) != 0:
+    sys.exit("no FUSE here")
+os.symlink(top / "hung", top / "root" / "link")
+with peer(top / "root", before=under_profile()) as client:
+    client.start_session()
+    for path in (top / "hung" / "socket", "link/socket", "link", "link/../root/link/x"):
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
+        command = shlex.join([sys.executable, "-c", code])
+        said = client.call("run_command", command=command, timeout_seconds=20)
+        print("Permission denied" in said["content"][0]["text"])
+os.close(device)
+"""
+
+
+@pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="needs FUSE")
+def test_a_file_system_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
+    """confinement-8: nobody serves the FUSE mount here, so whoever looks into it waits until it is unmounted."""
+    for name in ("root", "hung"):
+        (tmp_path / name).mkdir()
+    argv = ["unshare", "-Urm", sys.executable, "-c", HUNG, str(tmp_path)]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    if said.returncode != 0 and ("unshare" in said.stderr or "no FUSE" in said.stderr):
+        pytest.skip("needs user namespaces and FUSE in them")
+    assert said.stdout.split() == ["True"] * 4, said.stderr
