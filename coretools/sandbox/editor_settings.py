@@ -33,8 +33,8 @@ def require_unset(spot: Spot) -> None:
     except FileNotFoundError:
         return
     raise DeniedPath(
-        f"{spot.shown}: editors and agents act on {printable(top)} when they open the root, so neither tools nor "
-        "commands change what is there; ask the user to, or where it may be replaced, to delete it first",
+        f"{spot.shown}: editors and agents act on {printable(top)} when they open the root, and file tools "
+        "change nothing that is there; ask the user to change it, or to delete it if it may be replaced",
         path=spot.shown,
     )
 

@@ -262,6 +262,21 @@ tar -cf host:x .
 rsync -a host:x .
 cpio -o -O host:x
 chroot d ls
+sudo -R d ls
+sudo --chroot=d ls
+env -P /tmp ls
+tput -T x init
+busybox tcpsvd 0 1 ls
+sed 'p;e'
+sed -n '/x/e rm'
+awk -- 'BEGIN{system("rm x")}'
+git pull -s rm
+git clone -c core.pager=x a b
+git remote add x ext::sh
+git fetch fd::3
+cp.real a b
+/usr/bin/../bin/ls2
+/usr/bin/x/ls
 nm --plugin ./x.so x.o
 tree -R -L 1
 openssl req -config ./x.cnf

@@ -23,13 +23,14 @@ SELF_CONTAINED = _names(
     lscpu lsipc lslocks lsmem lsns mcookie mountpoint namei ncal rename.ul rev ul uuidgen uuidparse whereis free
     killall pgrep pidof pidwait pkill pmap ps pstree pwdx uptime vmstat w bunzip2 bzcat bzip2 gzip lz4 lzma unlzma
     unxz unzip unzstd xz xzcat zipinfo zstd zstdcat zstdmt chattr getfacl getfattr lsattr setfacl setfattr clear dig
-    dos2unix file getconf getent host hostname iconv jq locale objdump ping readelf strings tput unix2dos which
+    dos2unix file getconf getent host hostname iconv jq locale objdump ping readelf strings unix2dos which
     xmllint xxd
     """
 )
 """Start no other program, whatever their words (GNU coreutils 9.1, grep 3.8, diffutils 3.8, util-linux 2.38, procps
-4.0, psmisc 23.6, binutils 2.40, libxml2 2.9, jq 1.6, Info-ZIP). A few run a fixed helper: `file -z` gzip, `diff -l`
-pr; `which` is a script of a shell."""
+4.0, psmisc 23.6, binutils 2.40, libxml2 2.9, jq 1.6, Info-ZIP). A few run a fixed helper: `file -z`, `iconv` and
+`locale` gzip, `diff -l` pr, `ps` a debugger when it crashes; `which` is a script of a shell. Of those binaries in
+Debian 12 only these and `pidof` import exec, system or posix_spawn (readelf --dyn-syms)."""
 
 COMPILER = re.compile(
     r"(?:[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*-)?(?:gcc|g\+\+|cpp|gfortran|clang|clang\+\+)(?:-[0-9]+)?"

@@ -156,4 +156,4 @@ def _found(started: Started) -> Iterator[Found]:
 
 
 def _is_of_the_system(program: str) -> bool:
-    return program.startswith(_SYSTEM) and program == posixpath.normpath(program)
+    return f"{posixpath.dirname(program)}/" in _SYSTEM and program == posixpath.normpath(program)

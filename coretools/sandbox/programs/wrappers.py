@@ -34,7 +34,7 @@ class Wrapper:
     operands: int = 0
     """Words of its own before the command, as the seconds of `timeout`."""
     shells: tuple[str, ...] = ()
-    """Options that make it start a shell or an editor."""
+    """Options that make it start a shell or an editor, or look for the command elsewhere."""
 
 
 def _wrapper(short: str, long: str = "", *, operands: int = 0, shells: tuple[str, ...] = ()) -> Wrapper:
@@ -58,13 +58,14 @@ WRAPPERS = {
         "0iu:C:S:va:P:L:U:",
         "null ignore-environment unset= chdir= split-string= debug argv0= block-signal=? default-signal=?"
         " ignore-signal=? list-signal-handling",
+        shells=("-P",),  # of BSD: another PATH
     ),
     "sudo": _wrapper(
         "ABbC:D:Eeg:HiKklNnPp:R:r:ST:t:U:u:Vvs",
         "askpass background bell close-from= chdir= preserve-env=? edit group= set-home host= login remove-timestamp"
         " reset-timestamp list non-interactive no-update preserve-groups prompt= chroot= role= stdin shell type="
         " command-timeout= other-user= user= validate",
-        shells=("-s", "-i", "-e", "--shell", "--login", "--edit"),
+        shells=("-s", "-i", "-e", "-R", "--shell", "--login", "--edit", "--chroot"),
     ),
     "doas": _wrapper("a:C:Lnsu:", shells=("-s",)),
     "busybox": _wrapper("", "list list-full install"),
@@ -93,7 +94,7 @@ def read_wrapper(name: str, words: Words) -> Iterator[Found]:
             yield from read_loose(name, words)
             return
         if token.name in wrapper.shells:
-            yield Code(f"{name} {token.name} starts a shell or an editor", token.index)
+            yield Code(f"{name} {token.name} starts something else than its words say", token.index)
         if name == "env" and token.name in ("-S", "--split-string"):
             yield from _split_string(words, token)
             return

@@ -60,7 +60,7 @@ CHANGES: dict[str, Call] = {
 def test_settings_that_are_there_stay_as_they_are(files: Filesystem, tmp_path: Path, name: str) -> None:
     """filesystem-39: by no tool, link or detour; the error says what would work."""
     before = state(tmp_path)
-    with pytest.raises(DeniedPath, match="neither tools nor commands change what is there; ask the user"):
+    with pytest.raises(DeniedPath, match="file tools change nothing that is there; ask the user"):
         CHANGES[name](files)
     assert state(tmp_path) == before
 
