@@ -200,7 +200,7 @@ class GitConfigs:
     def _opened(self, place: Place) -> tuple[tuple[int, int], bytes]:
         """Identity of the directory of a file, and the file's bytes."""
         above, _, name = place.relative.rpartition("/")
-        handle = self._roots.engine.open(place.root.fd, above, _DIRECTORY)
+        handle = self._roots.engine.open(place.root.fd, above or ".", _DIRECTORY)
         try:
             return identity_of(os.fstat(handle)), _content(name, handle)[0]
         finally:
@@ -290,7 +290,7 @@ class GitConfigs:
 
     def _write(self, place: Place, changes: _Changes) -> None:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above, _DIRECTORY)
+        directory = self._roots.engine.open(place.root.fd, above or ".", _DIRECTORY)
         try:
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository has its place")

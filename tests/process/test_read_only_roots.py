@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ class World:
     def state(self) -> dict[str, tuple[int, bytes]]:
         """The read-only roots: inodes and content."""
         found = {}
-        for name in ROOTS:
+        for name in (*ROOTS, "git/.git"):
             for path in sorted([self.top / name, *(self.top / name).rglob("*")]):
                 content = path.read_bytes() if path.is_file() else b""
                 found[str(path)] = (path.stat().st_ino, content)
@@ -66,7 +67,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     policy = top.parent / "policy.toml"
     policy.write_text(f'[confinement]\nwritable = ["{top.parent / "q"}"]\n')
     before = under_profile() if request.param == "landlock" else ()
-    with peer(top, *(f"{top / name}:ro" for name in ROOTS), "--policy", policy, before=before) as client:
+    subprocess.run(["git", "init", "-q", str(top / "git")], check=True)
+    with peer(top, *(f"{top / name}:ro" for name in (*ROOTS, "git/.git")), "--policy", policy, before=before) as client:
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
         if f"commands are held in tier: {request.param}" not in diagnostics:
@@ -87,6 +89,8 @@ cd RO; echo x > f; echo x > n; exec 3<.; echo x > /dev/fd/3/f; echo x > /proc/se
 unshare -Urm sh -c 'mount --bind RO a && echo x > a/f'
 git init -q RO; git -C RO init -q; git --git-dir=RO/g init -q; git init -q --separate-git-dir=RO/h a
 PYTHON -c "import socket; socket.socket(socket.AF_UNIX).bind('RO/s')"
+PYTHON -c "import os; f = os.open('a', os.O_TMPFILE | os.O_WRONLY); os.link(f'/proc/self/fd/{f}', 'RO/t')"
+PYTHON -c "import ctypes; ctypes.CDLL(None).renameat2(-100, b'a/f', -100, b'RO/f', 2)"
 mv x a/x && echo x > a/x/ro/f
 mv x y && echo x > y/ro/f
 """.strip().splitlines()
@@ -118,6 +122,15 @@ def test_what_lies_beside_it_is_written(world: World) -> None:
         is_ok, said = world.sh(text)
         assert is_ok, said
     assert (world.top / "f").read_text() == (world.top / "came.txt").read_text() == "1\n"
+
+
+def test_a_git_directory_that_is_a_read_only_root(world: World) -> None:
+    """confinement-36: git reads it, and changes nothing in it."""
+    before = world.state()
+    (world.top / "git" / "f").write_text("x")
+    assert world.sh("git -C git status && git -C git config --get core.bare")[0]
+    world.sh("set +e; git -C git add f; git -C git config user.name x; git -C git symbolic-ref HEAD refs/heads/x")
+    assert world.state() == before
 
 
 def test_links_beside_it_lead_nowhere_new(world: World) -> None:

@@ -124,7 +124,7 @@ class Checkouts:
                 shared = examine(common)
             borrowed = examine_shared(self._roots, common, shared, stack)
             if change:
-                _require_writable(directory, own, common)
+                _require_writable(self._roots, directory, own, common)
             if change or references:
                 examine_references(own, entries, change=change)
                 if common is not own:
@@ -201,8 +201,14 @@ class Checkouts:
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
 
 
-def _require_writable(directory: Directory, *places: GitDirectory) -> None:
-    for root in (directory.place.root, *(place.root for place in places)):
+def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> None:
+    """Refuse a change in a read-only root; one may lie in the work tree's root, as its git directory or in that."""
+    found = [directory.place.root, *(place.root for place in places)]
+    for place in places:
+        inner = roots.split(place.path)
+        found += [] if inner is None else [inner.root]
+        found += [root for root in roots if root.path.startswith(f"{place.path}/")]
+    for root in found:
         if not root.writable:
             raise ReadOnly(f"{directory.shown}: the root {root.name} is read-only, so nothing is staged or committed")
 

@@ -24,6 +24,10 @@ from tests.serving.peer import peer
 
 Call = Callable[[Filesystem], object]
 
+LINKS = (
+    *(("link", ".git"), ("pointer", "evil"), ("stored", "nested/.git/objects")),
+    *(("to-new", "src/.git"), ("to-part", "part/objects"), ("to-parent", "src/a/.git/x")),
+)
 HEAD = "ref: refs/heads/main\n"
 
 
@@ -58,7 +62,7 @@ class World:
         git("worktree", "add", "-q", "tree", cwd=self.root)
         git("worktree", "add", "-q", "../inner", cwd=self.root / "bare.git")
         shutil.move(self.root / "inner", self.root / "bare.git" / "inner")
-        for name, target in (("link", ".git"), ("pointer", "evil"), ("stored", "nested/.git/objects")):
+        for name, target in LINKS:
             (self.root / name).symlink_to(target)
 
     def leave(self, path: str, text: str) -> None:
@@ -151,6 +155,14 @@ ATTACKS: dict[str, list[Call]] = {
     "link renamed to it": [move("pointer", "src/.git")],
     "nested": [write("nested/.git/commondir", "../../evil\n"), delete_all("nested/.git/hooks")],
     "moved away": [move("nested/.git", "src/plain"), move(".git", "old"), delete_all(".git")],
+    "through links that lead nowhere yet": [
+        write("to-new", "gitdir: ../evil\n"),
+        make("to-new"),
+        write("to-part"),
+        write("to-part/x"),
+        make("to-parent"),
+    ],
+    "by other spellings": [write("./src//../.git/commondir"), write("src/./.git/", "x"), make("link/../new/.git/x")],
     # Layouts without that name.
     "last part: objects": [make("part/objects")],
     "last part: objects, as a parent": [write("part/objects/x")],
@@ -175,7 +187,7 @@ def test_nothing_is_planted(world: World, files: Filesystem, name: str) -> None:
     """filesystem-37: no git directory is changed or made, and git runs nothing; the last step is refused."""
     before = world.state()
     errors = [error_of(call, files) for call in ATTACKS[name]]
-    assert isinstance(errors[-1], DeniedPath)
+    assert isinstance(errors[-1], DeniedPath), errors
     assert world.state() == before
     assert not world.is_planted()
 

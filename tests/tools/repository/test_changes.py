@@ -254,3 +254,17 @@ async def test_a_read_only_root_takes_no_change(tmp_path: Path) -> None:
             with pytest.raises(ReadOnly):
                 await tools.git_commit("message", repository)
         assert (await tools.git_status(str(tmp_path / "tree"))).branch == "other"
+
+
+@pytest.mark.parametrize("inner", [".git", ".git/objects"])
+async def test_a_read_only_root_in_the_work_tree_takes_no_change(tmp_path: Path, inner: str) -> None:
+    """repository-11: the git directory, or a part of it, is a root of its own."""
+    world = World(tmp_path).filled()
+    objects = world.git("count-objects", "-v")
+    async with world.tools(roots=(RootSpec(f"{world.repository}/{inner}", writable=False),)) as tools:
+        assert (await tools.git_status("work")).branch == "main"
+        with pytest.raises(ReadOnly, match="read-only"):
+            await tools.git_add(["."], "work")
+        with pytest.raises(ReadOnly, match="read-only"):
+            await tools.git_commit("message", "work")
+    assert world.git("count-objects", "-v") == objects
