@@ -1,7 +1,7 @@
 """What the operator's configuration file decides: which commands may run, how they are confined, what they see.
 
-Values only; `coretools.policy_file` reads them, once, at start. Every default is what holds without a file: any command
-may be started, in the strongest confinement that the machine has, without a network.
+Values only; `coretools.policy_file` reads them, at start and at a reload. Every default is what holds without a file:
+any command may be started, in the strongest confinement that the machine has, without a network.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Read the operator's configuration file, once, at start, and refuse one that anybody else could have written.
+"""Read the operator's configuration file, and refuse one that anybody else could have written.
 
 TOML by the standard library. Every key, its type and its table are checked here; a typing error in a file that grants
 and denies must not pass as a wish. Values that hold without a file stand in `coretools.operator_policy`.

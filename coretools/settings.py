@@ -1,4 +1,4 @@
-"""What the operator decides: roots, profile, rights, limits. Read once at start by an entry point.
+"""What the operator decides: roots, profile, rights, limits. Read at start by an entry point.
 
 Frozen values only; nothing here touches the system. `None` means "no limit" wherever it is allowed.
 """

@@ -22,7 +22,7 @@ NEEDS_RESTART = (
     "telemetry",
     "log.format",
 )
-"""Keys and sections that are read once: the listening sockets, the stores and what watches are made of them."""
+"""Keys and sections that take effect at a start only: listening sockets, stores and metrics are made of them."""
 
 LONGEST = 60
 """Characters of a value in the log; a longer one is not shown."""

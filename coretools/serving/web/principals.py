@@ -1,7 +1,7 @@
 """Who calls over HTTP, and what he may: a principal has a role, a role has roots, rights and limits.
 
 The gate (`coretools.serving.web.auth.gate`) puts the principal into the scope of a request; everything behind it reads
-it there. What a role may do is fixed when the server starts.
+it there. What a role may do is what the operator's files said when they were last read.
 """
 
 from dataclasses import dataclass

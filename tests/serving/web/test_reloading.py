@@ -123,6 +123,11 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
     "no TOML": ("http.toml", lambda _: "[roles", "http.toml: no TOML"),
     "a root": ("http.toml", lambda one: one.config(more='[roles.other]\nroots = ["/no/such"]'), "/no/such"),
     "the root of a role that there is": ("http.toml", lambda one: one.config().replace("/a", "/none"), "/none"),
+    "a root that is a file": (
+        "http.toml",
+        lambda one: one.config("read_only = true", f'[roles.other]\nroots = ["{one.folder}/b/which.txt"]'),
+        "which.txt",
+    ),
     "a profile": ("http.toml", lambda one: one.config('profile = "devv"'), "profile 'devv'"),
     "an author": ("http.toml", lambda one: one.config('author = "nobody"'), "roles.default.author"),
     "an origin": ("http.toml", lambda one: one.config(more='[server]\norigins = ["x"]'), "server.origins"),
