@@ -15,6 +15,7 @@ from coretools.errors import BadSetting, CoreError
 from coretools.operator_policy import OperatorPolicy
 from coretools.serving.draining import Draining
 from coretools.serving.web.application import PATH
+from coretools.serving.web.auth.discovery import NotFetched
 from coretools.serving.web.auth.exposure import allowed_hosts, is_exposed
 from coretools.serving.web.auth.hashed_tokens import read_tokens
 from coretools.serving.web.auth.issuer_keys import IssuerKeys
@@ -93,7 +94,10 @@ async def _issuer(plan: Plan) -> list[str]:
     if jwt is None:
         return []
     keys = IssuerKeys(jwt.issuer, url=jwt.jwks_url, algorithms=jwt.algorithms)
-    count = await keys.fetch_now()
+    try:
+        count = await keys.fetch_now()
+    except NotFetched as error:
+        raise BadSetting(f"auth.jwt: the keys of {jwt.issuer} can't be fetched: {error}") from error
     audience = jwt.audience or plan.config.server.public_url
     roles = f"role by {jwt.role_claim}" if jwt.role_claim else f"role {DEFAULT_ROLE}"
     taken = f"types {', '.join(jwt.token_types)}; algorithms {', '.join(jwt.algorithms)}"

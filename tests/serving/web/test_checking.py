@@ -90,7 +90,7 @@ async def test_keys_of_an_issuer_are_fetched(folder: Path, authorization_server:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
     report = await report_of(folder, auth__jwt={"issuer": nobody, "jwks_url": f"{nobody}/keys"}, **more)
-    assert report.faults == [f"{nobody}/keys: ConnectError"]
+    assert report.faults == [f"auth.jwt: the keys of {nobody} can't be fetched: {nobody}/keys: ConnectError"]
 
 
 async def test_redis_is_asked_and_nothing_is_written_there(folder: Path) -> None:
