@@ -90,10 +90,12 @@ class Assembly:
         return tasks, Views(OWN_VIEWS)
 
     @cached_property
-    def resources(self) -> "RunResources":
-        """The outputs of runs, as resources."""
+    def resources(self) -> "RunResources | None":
+        """The outputs of runs, as resources; None where `read_run`, which shows the same, is not offered."""
         from coretools.serving.resources import RunResources  # imported late: needs the SDK
 
+        if self.graph.offer(LOCAL).find("read_run") is None:
+            return None
         return RunResources(self.runs, self.limits)
 
     @property

@@ -73,7 +73,7 @@ async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
 async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mode: str, pattern: str) -> None:
     """policy-19: without read_file no other surface has a file's content, and no completion its name."""
     (tmp_path / "a.txt").write_text("hello\n")
-    offer = OfferPolicy(without=(pattern, "delete_file"), promote_read_only=True, resources_as_tools=True)
+    offer = OfferPolicy(without=(pattern, "read_run", "delete_file"), promote_read_only=True, resources_as_tools=True)
     async with serving(tmp_path, mode, offer) as client:
         assert not {"file", "read_file", "delete_file", "delete_directory"} & set(await names(client))
         templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
