@@ -16,6 +16,7 @@ _CREDENTIALS = frozenset({"extraheader", "cookie", "smtppass", "pass", "pw", "pa
 """Variables that are credentials by name, beside those that `secret_names` knows."""
 _NO_CREDENTIALS = frozenset({"signingkey", "sslkey", "sslcertpasswordprotected", "proxysslkey"})
 """Variables that sound like one: names of keys and of files."""
+_INCLUDE = ("include", "includeif")
 _PLAIN = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 
 _USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/\s]*)@", re.IGNORECASE)
@@ -131,6 +132,16 @@ def _is_allowed(key: str, values: Sequence[Value], remotes: set[str] | None) -> 
                 return remotes is None or all(value in (".", *remotes) for value in values)
             return all(pattern.fullmatch("" if value is None else value) for value in values)
     return False
+
+
+def has_credential(data: bytes) -> bool:
+    """Whether there is a credential anywhere in the bytes of a file, comments and what is no configuration too."""
+    return _has_credential(data.decode("utf-8", "replace"))
+
+
+def included(settings: Iterable[Setting]) -> tuple[str, ...]:
+    """Paths of the files that these settings include."""
+    return tuple(one.value for one in settings if one.value and one.section in _INCLUDE and one.variable == "path")
 
 
 def _cleaned(one: Setting) -> Setting | None:

@@ -10,12 +10,14 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement.control_files import ControlFiles, Noted, control_files
 from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
 from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
 from coretools.sandbox.editor_settings import NAMES
+from coretools.sandbox.git_directories import is_git_directory
 from coretools.sandbox.hidden_inodes import Inode, inode_of
 from coretools.sandbox.roots import Root, Roots
 
@@ -45,6 +47,8 @@ class Repository(NamedTuple):
     is_writable: bool
     """Whether commands may change it."""
     text: bytes
+    inode: tuple[int, ...] = ()
+    """Of the file: one that was replaced is laid over again."""
     generation: int = 0
     """How many copies of it commands have spoiled: then they get another one."""
 
@@ -62,6 +66,8 @@ class Masks(NamedTuple):
     """Device, inode and birth time of what is pinned and fixed: a file that was replaced is laid over again."""
     is_whole: bool
     """False when there were too many directories to look into all of them."""
+    configs: tuple[str, ...] = ()
+    """Files that may have credentials for git in them."""
     repositories: tuple[Repository, ...] = ()
     """Files that commands see another text of."""
 
@@ -165,6 +171,7 @@ class MaskFinder:
             hidden=(),
             state=tuple(identity for _, identity in (*pinned, *fixed)),
             is_whole=self._tree.directories < MOST_DIRECTORIES,
+            configs=tuple(path for path, _ in _kept(nodes, "configs")),
         )
 
     def _read(self, node: Node, entries: Iterator[os.DirEntry[str]]) -> Listing:
@@ -182,6 +189,8 @@ class MaskFinder:
                 listing.children[entry.name] = Child(entry.inode(), _WORK)
             if node.path == "." and entry.name in NAMES:
                 _keep(listing.fixed, node.root, path)
+            if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):  # bare, or apart from its work tree
+                _keep(listing.configs, node.root, node.below("config"))
         noted.into(listing)
         return listing
 
@@ -193,8 +202,8 @@ class MaskFinder:
         for entry in entries:
             path = node.below(entry.name)
             noted.see(entry.name)
-            if is_repository and entry.name in REPOSITORY:
-                _keep(listing.fixed, node.root, path)
+            if is_repository:
+                _note_part(node.root, path, entry, listing)
             if (kind := self._hidden.remembered(node.root, path, entry)) is not None:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
@@ -202,6 +211,20 @@ class MaskFinder:
                 listing.children[entry.name] = Child(entry.inode(), role)
         noted.into(listing)
         return listing
+
+
+def _note_part(root: Root, path: str, entry: os.DirEntry[str], listing: Listing) -> None:
+    """What lies in a git directory: what decides, what has credentials, and old copies of it."""
+    if entry.name in REPOSITORY and not entry.is_symlink():
+        _keep(listing.fixed, root, path)
+    elif entry.name in REPOSITORY:
+        with suppress(OSError):
+            target = os.path.join(os.path.dirname(path), os.readlink(path, dir_fd=root.fd))
+            inside = os.path.normpath(target).removeprefix(f"{root.path}/")
+            if inside.partition("/")[0] not in ("", ".."):
+                _keep(listing.configs, root, inside)
+    elif "config" in entry.name or "credential" in entry.name:
+        _keep(listing.configs, root, path)
 
 
 def _role_in_git(role: str, name: str, *, is_repository: bool) -> str:

@@ -56,11 +56,14 @@ class Listing:
     """Names of entries that git acts on."""
     is_git: bool = False
     """Whether it is a git directory."""
+    configs: list[Kept] = field(default_factory=list)
+    """May have credentials for git in them."""
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to be said of it."""
-        return not (self.pinned or self.fixed or self.suspects or self.control or self.is_git)
+        is_noted = self.pinned or self.fixed or self.suspects or self.configs
+        return not (is_noted or self.control or self.is_git)
 
 
 @dataclass(slots=True, eq=False)

@@ -8,28 +8,26 @@ written only while no command runs: a file that is replaced by renaming loses it
 
 import errno
 import os
+import posixpath
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from secrets import token_hex
 from typing import NamedTuple
 
-from coretools.confinement import git_keys, view
+from coretools.confinement import git_keys
 from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import REPOSITORY, Masks, Repository
 from coretools.errors import GitRefused
 from coretools.process.cell import Cell, CellFailed
+from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content
 from coretools.sandbox.git_config import NotWritable, Values, changed, edited, values_of, written
-from coretools.sandbox.git_grammar import parse
+from coretools.sandbox.git_grammar import Setting, parse
 from coretools.sandbox.hidden_inodes import inode_of
 from coretools.sandbox.names import printable
 from coretools.sandbox.roots import Place, Roots, identity_of
-
-MOST_BYTES = 256 * 1024
-"""Of a configuration; a longer one is hidden. Ordinary ones have a few hundred bytes."""
 
 UNCLEAN = "it is no configuration from which credentials can be taken"
 MOST_NAMED = 10
@@ -41,25 +39,24 @@ UNKEPT = (
 )
 SPOILED = "the command left no configuration of a repository here; nothing of it is carried over"
 
-_FIXED = "fixed"
-"""Directory of the copies that commands may not change."""
 _FILES = frozenset(REPOSITORY) - {"hooks"}
 _KEY_CHARACTERS = 120
-_FORMAT = "core.repositoryformatversion"
-"""Key that every repository has."""
+MOST_INCLUDED = 100
+"""Files that configurations include, and that are looked into."""
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-Stamp = tuple[int, ...]
+_NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
 
 
 class _Read(NamedTuple):
     """A file as it was when it was read, and what commands see of it."""
 
     data: bytes
-    settings: tuple[tuple[str, str | None], ...]
-    text: bytes
+    settings: Sequence[Setting]
+    """What commands see."""
+    text: bytes | None
+    """None for what is no configuration."""
+    has_credential: bool
+    includes: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -72,54 +69,6 @@ class _Changes:
     own: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
     """For commands only."""
     generation: int = 0
-
-
-@dataclass(slots=True)
-class _Copy:
-    repository: Repository
-    name: str
-    """Of its directory."""
-    base: Values
-    stamp: Stamp
-
-
-class Copies:
-    """The copies of one view."""
-
-    def __init__(self, path: str, masks: Masks) -> None:
-        """Lay them out in a new directory.
-
-        Raises:
-            OSError: no place for them.
-        """
-        self.path = path
-        self.files: list[_Copy] = []
-        self.links: list[tuple[str, str]] = []
-        for directory in (path, f"{path}/{_FIXED}"):
-            os.mkdir(directory, 0o700)
-        self._identities = {one: identity_of(os.lstat(one)) for one in (path, f"{path}/{_FIXED}")}
-        for one in masks.repositories:
-            self._add(one)
-
-    def over(self, plan: view.Plan) -> view.Plan:
-        """The plan of a view with these copies."""
-        fixed = f"{self.path}/{_FIXED}"
-        binds = [
-            view.Bind(view.CONFIGS, writable=True, source=self.path, identity=self._identities[self.path]),
-            view.Bind(f"{view.CONFIGS}/{_FIXED}", writable=False, source=fixed, identity=self._identities[fixed]),
-        ]
-        return plan._replace(binds=[*plan.binds, *binds], linked=self.links)
-
-    def _add(self, one: Repository) -> None:
-        name = token_hex(8)  # a link that a command copied leads nowhere later
-        inside = name if one.is_writable else f"{_FIXED}/{name}"
-        os.mkdir(f"{self.path}/{inside}", 0o700)
-        with open(f"{self.path}/{inside}/config", "xb") as file:
-            file.write(one.text)
-            stamp = _stamp(os.fstat(file.fileno()))
-        self.links.append((one.path, f"{view.CONFIGS}/{inside}/config"))
-        if one.is_writable:
-            self.files.append(_Copy(one, name, values_of(parse(one.text, "config")), stamp))
 
 
 class GitConfigs:
@@ -158,53 +107,69 @@ class GitConfigs:
 
     def found(self, masks: Masks) -> Masks:
         """The same with what commands see of each configuration; one that can't be cleaned is hidden."""
-        repositories: list[Repository] = []
-        hidden: list[Hidden] = []
         read: dict[str, _Read] = {}
-        for path in masks.fixed:
-            if path.rpartition("/")[2] not in _FILES:
-                continue
-            place = self._roots.split(path)
-            try:
-                one = None if place is None else self._looked(place, path, read)
-            except (GitRefused, NotWritable, OSError, UnicodeError):
-                one = None
-            if one is None:
-                hidden.append(Hidden(path, UNCLEAN, inode_of(path) or (0, 0, 0)))
-            else:
-                repositories.append(one)
+        own = [path for path in masks.fixed if path.rpartition("/")[2] in _FILES]
+        found = {path: self._one(path, read, is_own=True) for path in own}
+        waiting = [*masks.configs, *self._included(read)]
+        while waiting:
+            path = waiting.pop()
+            if path not in found and len(found) < len(own) + len(masks.configs) + MOST_INCLUDED:
+                found[path] = self._one(path, read, is_own=False)
+                waiting += self._included({path: read[path]} if path in read else {})
         self._read = read
-        laid = {*(one.path for one in repositories), *(one.path for one in hidden)}
-        fixed = tuple(path for path in masks.fixed if path not in laid)
+        hidden = {one for one in found.values() if isinstance(one, Hidden)}
         return masks._replace(
-            fixed=fixed, hidden=tuple(sorted({*masks.hidden, *hidden})), repositories=tuple(repositories)
+            fixed=tuple(path for path in masks.fixed if found.get(path) is None),
+            hidden=tuple(sorted({*masks.hidden, *hidden})),
+            repositories=tuple(one for one in found.values() if isinstance(one, Repository)),
         )
 
-    def _looked(self, place: Place, path: str, read: dict[str, _Read]) -> Repository:
-        directory, data = self._opened(place)
-        known = self._read.get(path)
-        changes = self._changes.get(path)
-        if changes is not None and changes.directory != directory:
-            del self._changes[path]
-            changes = None
-        if known is None or known.data != data:
-            settings = git_keys.without_credentials(parse(data, path))
-            known = _Read(data, tuple((one.key, one.value) for one in settings), written(settings))
-        read[path] = known
-        text = known.text
-        if changes is not None:
-            text = written(changed(parse(text, path), {**changes.kept, **changes.own}))
-        generation = 0 if changes is None else changes.generation
-        return Repository(path, directory, place.root.writable, text, generation)
-
-    def _opened(self, place: Place) -> tuple[tuple[int, int], bytes]:
-        """Identity of the directory of a file, and the file's bytes."""
-        above, _, name = place.relative.rpartition("/")
-        handle = self._roots.engine.open(place.root.fd, above or ".", _DIRECTORY)
+    def _one(self, path: str, read: dict[str, _Read], *, is_own: bool) -> Repository | Hidden | None:
+        """What is to be done about a file; None for nothing. `is_own`: it is a repository's own by its name."""
+        place = self._roots.split(path)
+        if place is None:
+            return None
         try:
-            return identity_of(os.fstat(handle)), _content(name, handle)[0]
+            directory, data, inode = self._opened(place)
+        except OSError as error:
+            return None if error.errno in _NO_FILE and not is_own else _hidden(path)
+        known = self._read.get(path)
+        if known is None or known.data != data:
+            known = _read(data)
+        read[path] = known
+        if not is_own and not known.has_credential:
+            return None
+        if known.text is None:
+            return _hidden(path)
+        text, generation = self._seen(path, directory, known)
+        return Repository(path, directory, place.root.writable, text, inode, generation)
+
+    def _seen(self, path: str, directory: tuple[int, int], known: _Read) -> tuple[bytes, int]:
+        """What commands see of a configuration with what they changed, and how often it was spoiled."""
+        changes = self._changes.get(path)
+        if changes is not None and changes.directory == directory:
+            return written(changed(known.settings, {**changes.kept, **changes.own})), changes.generation
+        self._changes.pop(path, None)  # of a repository that was here before
+        return known.text or b"", 0
+
+    def _opened(self, place: Place) -> tuple[tuple[int, int], bytes, Stamp]:
+        """Identity of the directory of a file, the file's bytes, and which file it is."""
+        above, _, name = place.relative.rpartition("/")
+        handle = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            data, found = content(name, handle)
+            return identity_of(os.fstat(handle)), data, (found.st_ino, found.st_ctime_ns)
         finally:
             os.close(handle)
+
+    def _included(self, read: Mapping[str, _Read]) -> list[str]:
+        """Files beneath the roots that these include (git-config(1), Includes)."""
+        paths = [
+            posixpath.normpath(posixpath.join(posixpath.dirname(path), one))
+            for path, known in read.items()
+            for one in known.includes
+        ]
+        return [path for path in paths if self._roots.split(path) is not None]
 
     def lay_out(self, path: str, masks: Masks) -> Copies:
         """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
@@ -219,10 +184,11 @@ class GitConfigs:
         self._copies.append(copies)
         return copies
 
-    def drop(self, copies: Copies) -> None:
-        """Forget the copies of a view that is gone."""
-        self._copies.remove(copies)
-        shutil.rmtree(copies.path, ignore_errors=True)
+    def drop(self, copies: Copies | None) -> None:
+        """Forget the copies of a view that is gone, if it had any."""
+        if copies is not None:
+            self._copies.remove(copies)
+            shutil.rmtree(copies.path, ignore_errors=True)
 
     def _collect(self) -> list[str]:
         """Take what commands have changed since the last time; what is to be said of it, in sentences."""
@@ -232,7 +198,7 @@ class GitConfigs:
             for copy in tuple(copies.files):
                 shown = self._shown(copy.repository.path)
                 try:
-                    changes = _changes_in(copies.path, copy)
+                    changes = changes_in(copies.path, copy)
                 except (GitRefused, OSError):
                     said.append(f"{shown}: {SPOILED}")
                     self._changes_of(copy.repository).generation += 1
@@ -255,9 +221,7 @@ class GitConfigs:
         if found.directory != repository.directory:  # another repository has its place by now
             return sorted(changes)
         before = self._read.get(repository.path)
-        values: dict[str, tuple[str | None, ...]] = {}
-        for key, value in () if before is None else before.settings:
-            values[key] = (*values.get(key, ()), value)
+        values = values_of(() if before is None else before.settings)
         wanted = {**found.kept, **found.own, **changes}
         found.kept = git_keys.allowed(wanted, values)
         found.own = {
@@ -290,7 +254,7 @@ class GitConfigs:
 
     def _write(self, place: Place, changes: _Changes) -> None:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", _DIRECTORY)
+        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
         try:
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository has its place")
@@ -308,29 +272,18 @@ def _short(key: str) -> str:
     return printable(key if len(key) <= _KEY_CHARACTERS else f"{key[:_KEY_CHARACTERS]}...")
 
 
-def _changes_in(path: str, copy: _Copy) -> dict[str, tuple[str | None, ...]]:
-    """What is different in a copy since the last time.
+def _hidden(path: str) -> Hidden:
+    return Hidden(path, UNCLEAN, inode_of(path) or (0, 0, 0))
 
-    Raises:
-        GitRefused, OSError: it is no configuration of a repository any more.
-    """
-    top = os.open(path, _DIRECTORY)
+
+def _read(data: bytes) -> _Read:
     try:
-        handle = os.open(copy.name, _DIRECTORY, dir_fd=top)
-    finally:
-        os.close(top)
-    try:
-        stamp = _stamp(os.stat("config", dir_fd=handle, follow_symlinks=False))
-        if stamp == copy.stamp:
-            return {}
-        now = values_of(parse(_content("config", handle)[0], "config"))
-    finally:
-        os.close(handle)
-    if _FORMAT in copy.base and _FORMAT not in now:  # emptied, or replaced by something else
-        raise GitRefused(f"{_FORMAT} is not set any more")
-    changes = {key: now.get(key, ()) for key in {**copy.base, **now} if now.get(key) != copy.base.get(key)}
-    copy.stamp, copy.base = stamp, now
-    return changes
+        settings = parse(data, "config")
+        seen = git_keys.without_credentials(settings)
+        has_credential = seen != settings or git_keys.has_credential(data)
+        return _Read(data, seen, written(seen), has_credential, git_keys.included(settings))
+    except (GitRefused, NotWritable):
+        return _Read(data, (), None, git_keys.has_credential(data), ())
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:
@@ -342,7 +295,7 @@ def _replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> Non
     lock = f"{name}.lock"
     handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
     try:
-        data, found = _content(name, directory)
+        data, found = content(name, directory)
         with suppress(OSError):  # to whom it belonged; not everybody may give files away
             os.fchown(handle, found.st_uid, found.st_gid)
         os.fchmod(handle, stat.S_IMODE(found.st_mode) & 0o777)
@@ -355,28 +308,3 @@ def _replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> Non
         raise
     finally:
         os.close(handle)
-
-
-def _content(name: str, directory: int) -> tuple[bytes, os.stat_result]:
-    """A regular file whole.
-
-    Raises:
-        OSError: it is something else, or too long.
-    """
-    handle = os.open(name, _READ, dir_fd=directory)
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is no file", name)
-        data = b""
-        while piece := os.read(handle, MOST_BYTES + 1 - len(data)):
-            data += piece
-        if len(data) > MOST_BYTES:
-            raise OSError(errno.EFBIG, "is too long", name)
-        return data, found
-    finally:
-        os.close(handle)
-
-
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

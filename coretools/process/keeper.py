@@ -30,7 +30,8 @@ from coretools.errors import Unconfined
 from coretools.operator_policy import ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
-from coretools.process.git_configs import Copies, GitConfigs
+from coretools.process.git_configs import GitConfigs
+from coretools.process.git_copies import Copies
 from coretools.process.scratch import made, place_apart, remove
 from coretools.process.sockets import Watch
 from coretools.process.spawner import Orders
@@ -313,9 +314,9 @@ class Keeper:
         return self._commands.state(self._scratch, in_view=tier == "full")
 
     async def _ready_cell(self, tier: str, masks: Masks | None) -> Cell:
+        place = f"{self._scratch.path}/git-{next(self._numbers)}"
+        copies = self._configs.lay_out(place, masks) if masks is not None else None
         group = self._new_group()
-        path = f"{self._scratch.path}/git-{next(self._numbers)}"
-        copies = None if masks is None else self._configs.lay_out(path, masks)
         cell = Cell(self._orders(tier, masks, copies), group=group)
         if copies is not None:
             self._copies[cell] = copies
@@ -382,5 +383,4 @@ class Keeper:
             cell.close()
             cell.wait()
             self._old.remove(cell)
-            if cell in self._copies:
-                self._configs.drop(self._copies.pop(cell))
+            self._configs.drop(self._copies.pop(cell, None))

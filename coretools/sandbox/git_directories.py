@@ -95,7 +95,7 @@ def require_not_stored(spot: Spot) -> None:
         if _folded(name) != STORE:
             continue
         above = "/".join(names[:number]) or "."
-        if any(map(is_git_name, names[:number])) or _is_git_directory(spot.root.fd, above):
+        if any(map(is_git_name, names[:number])) or is_git_directory(spot.root.fd, above):
             raise DeniedPath(
                 f"{spot.shown}: what git stores in {printable(joined(above, name))} is not read as a file: {_TO_READ}",
                 path=spot.shown,
@@ -131,7 +131,7 @@ def _repository_in(roots: Roots, spot: Spot, path: str, waiting: list[str]) -> s
     """The git directory that this directory is or has an entry for; notes the directories in it."""
     fd = roots.engine.open(spot.root.fd, path, DIRECTORY)
     try:
-        if _is_git_directory(fd, "."):
+        if is_git_directory(fd, "."):
             return path
         with os.scandir(fd) as entries:
             for entry in entries:
@@ -162,7 +162,7 @@ def _git_directory_of(spot: Spot) -> str | None:
             return f"{printable(name)} is a git directory or leads git to one"
     above = spot.above
     while True:
-        if _is_git_directory(spot.root.fd, above):
+        if is_git_directory(spot.root.fd, above):
             return f"lies in a git directory ({printable(above) if above != '.' else 'the root'})"
         # Where a work tree begins git looks no further up: one may lie in a bare repository.
         if _is_there(spot.root.fd, joined(above, ".git")):
@@ -180,7 +180,7 @@ def _part(name: str) -> str | None:
 
 
 def _require_incomplete(spot: Spot, part: str) -> None:
-    if _is_git_directory(spot.fd, ".", more=part):
+    if is_git_directory(spot.fd, ".", more=part):
         raise DeniedPath(
             f"{spot.shown}: would make a git directory of the one it lies in, and file tools make none: "
             "use git init or git clone in run_command",
@@ -188,7 +188,7 @@ def _require_incomplete(spot: Spot, part: str) -> None:
         )
 
 
-def _is_git_directory(top: int, path: str, *, more: str | None = None) -> bool:
+def is_git_directory(top: int, path: str, *, more: str | None = None) -> bool:
     """Whether git takes a directory for a git directory by what lies in it, `more` counted with it."""
 
     def has(part: str) -> bool:

@@ -247,6 +247,7 @@ async def test_copies_that_are_spoiled_reach_nothing(project: Path, tmp_path: Pa
     spoils = (
         "cp /dev/null .git/config",
         "echo '[core' >> .git/config",
+        "printf '[.x]\\ny = z\\n' >> .git/config",
         'c=$(readlink .git/config); ln -sf /etc/passwd "$c"',
         'c=$(readlink .git/config); rm "$c"; mkfifo "$c"',
         f'd=$(dirname $(readlink .git/config)); mv "$d" "$d.x"; ln -s {outside} "$d"',
@@ -344,6 +345,50 @@ async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> 
         assert TOKEN not in said
         assert "Read-only file system" in said
     assert setting(project, "user.name") == "N"
+
+
+@needs_view
+async def test_credentials_beside_the_configuration(project: Path) -> None:
+    """confinement-41: old copies, stores, what is included, bare repositories, git directories elsewhere, and links."""
+    top = project.parent
+    directory = project / ".git"
+    address = f"https://user:{TOKEN}@host.example/x"
+    (directory / "config.bak").write_text(CREDENTIALS)
+    (directory / "config~").write_text(f"# {address}\n[core]\n")
+    (directory / "credentials").write_text(f"{address}\n")
+    (directory / ".git-credentials").write_text(f"{address}\n")
+    (project / "included").write_text(f'[include]\n\tpath = more\n[remote "i"]\n\turl = {address}\n')
+    (project / "more").write_text(
+        f'[http "https://h/"]\n\textraheader = X: {TOKEN}\n[branch]\n\tsort = -committerdate\n'
+    )
+    git("config", "include.path", "../included", directory=project)
+    git("clone", "-q", "--bare", ".", "../bare.git", directory=project)
+    git("init", "-q", "--separate-git-dir=../apart", "../tree", directory=project)
+    git("init", "-q", "../linked", directory=project)
+    (top / "linked" / ".git" / "config").rename(top / "linked" / "elsewhere")
+    (top / "linked" / ".git" / "config").symlink_to("../elsewhere")
+    for name in ("bare.git", "tree", "linked"):
+        git("config", "remote.origin.url", address, directory=top / name)
+    git("clone", "-q", "--bare", ".", "../plain.git", directory=project)
+    git("config", "--remove-section", "remote.origin", directory=top / "plain.git")
+    async with kept(top) as place:
+        look = "for d in project bare.git tree linked; do git -C $d remote -v; done; git -C project config branch.sort"
+        said, _ = await run(place, f"{look}; grep -rs {TOKEN} .", ".")
+        assert TOKEN not in said
+        assert said.count("origin\thttps://host.example/x (fetch)") == 3
+        assert "i\thttps://host.example/x (fetch)" in said
+        assert "-committerdate" in said
+        said, _ = await run(place, "git -C bare.git config user.name N; rm -rf plain.git; ls -d plain.git", ".")
+        assert "cannot access 'plain.git'" in said
+        (directory / "config.bak").unlink()
+        (directory / "config.bak").write_text(CREDENTIALS)
+        assert TOKEN not in (await run(place, "cat .git/config.bak"))[0]
+        said, _ = await run(
+            place, "mv ../project ../p; cat ../p/.git/config; cp -a ../p ../copy; cat ../copy/.git/*", "project"
+        )
+        assert TOKEN not in said
+    assert setting(top / "bare.git", "user.name") == "N"
+    assert setting(top / "bare.git", "remote.origin.url") == address
 
 
 def _any_file(chosen: random.Random) -> bytes:

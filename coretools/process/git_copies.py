@@ -1,0 +1,135 @@
+"""Copies of git's configurations for one view: laid out in a directory of the server's own, and read back.
+
+Commands can do to a copy whatever they like, so it is read back like anything of theirs: no links, regular files only,
+a bounded length, and nothing is written to a directory that they have had.
+"""
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from secrets import token_hex
+
+from coretools.confinement import view
+from coretools.confinement.masks import Masks, Repository
+from coretools.errors import GitRefused
+from coretools.sandbox.git_config import NotWritable, Values, values_of, written
+from coretools.sandbox.git_grammar import parse
+from coretools.sandbox.roots import identity_of
+
+MOST_BYTES = 256 * 1024
+"""Of a configuration; a longer one is hidden. Ordinary ones have a few hundred bytes."""
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FIXED = "fixed"
+"""Directory of the copies that commands may not change."""
+_FORMAT = "core.repositoryformatversion"
+"""Key that every repository has."""
+
+Stamp = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Copy:
+    """One of them, as it was when it was read back last."""
+
+    repository: Repository
+    name: str
+    """Of its directory."""
+    base: Values
+    stamp: Stamp
+
+
+class Copies:
+    """The copies of one view."""
+
+    def __init__(self, path: str, masks: Masks) -> None:
+        """Lay them out in a new directory.
+
+        Raises:
+            OSError: no place for them.
+        """
+        self.path = path
+        self.files: list[Copy] = []
+        self.links: list[tuple[str, str]] = []
+        for directory in (path, f"{path}/{_FIXED}"):
+            os.mkdir(directory, 0o700)
+        self._identities = {one: identity_of(os.lstat(one)) for one in (path, f"{path}/{_FIXED}")}
+        for one in masks.repositories:
+            self._add(one)
+
+    def over(self, plan: view.Plan) -> view.Plan:
+        """The plan of a view with these copies."""
+        fixed = f"{self.path}/{_FIXED}"
+        binds = [
+            view.Bind(view.CONFIGS, writable=True, source=self.path, identity=self._identities[self.path]),
+            view.Bind(f"{view.CONFIGS}/{_FIXED}", writable=False, source=fixed, identity=self._identities[fixed]),
+        ]
+        return plan._replace(binds=[*plan.binds, *binds], linked=self.links)
+
+    def _add(self, one: Repository) -> None:
+        name = token_hex(8)  # a link that a command copied leads nowhere later
+        inside = name if one.is_writable else f"{_FIXED}/{name}"
+        os.mkdir(f"{self.path}/{inside}", 0o700)
+        with open(f"{self.path}/{inside}/config", "xb") as file:
+            file.write(one.text)
+            stamp = _stamp(os.fstat(file.fileno()))
+        self.links.append((one.path, f"{view.CONFIGS}/{inside}/config"))
+        if one.is_writable:
+            self.files.append(Copy(one, name, values_of(parse(one.text, "config")), stamp))
+
+
+def changes_in(path: str, copy: Copy) -> dict[str, tuple[str | None, ...]]:
+    """What is different in a copy since the last time.
+
+    Raises:
+        GitRefused, OSError: it is no configuration of a repository any more.
+    """
+    top = os.open(path, DIRECTORY)
+    try:
+        handle = os.open(copy.name, DIRECTORY, dir_fd=top)
+    finally:
+        os.close(top)
+    try:
+        stamp = _stamp(os.stat("config", dir_fd=handle, follow_symlinks=False))
+        if stamp == copy.stamp:
+            return {}
+        settings = parse(content("config", handle)[0], "config")
+        written(settings)
+    except NotWritable as error:
+        raise GitRefused(str(error)) from error
+    finally:
+        os.close(handle)
+    now = values_of(settings)
+    if _FORMAT in copy.base and _FORMAT not in now:  # emptied, or replaced by something else
+        raise GitRefused(f"{_FORMAT} is not set any more")
+    changes = {key: now.get(key, ()) for key in {**copy.base, **now} if now.get(key) != copy.base.get(key)}
+    copy.stamp, copy.base = stamp, now
+    return changes
+
+
+def content(name: str, directory: int) -> tuple[bytes, os.stat_result]:
+    """A regular file whole.
+
+    Raises:
+        OSError: it is something else, or too long.
+    """
+    handle = os.open(name, _READ, dir_fd=directory)
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "is no file", name)
+        data = b""
+        while piece := os.read(handle, MOST_BYTES + 1 - len(data)):
+            data += piece
+        if len(data) > MOST_BYTES:
+            raise OSError(errno.EFBIG, "is too long", name)
+        return data, found
+    finally:
+        os.close(handle)
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
