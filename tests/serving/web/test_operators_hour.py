@@ -78,7 +78,7 @@ class Hour:
         """Level and text of what the log says of a reload."""
         before = len(self._of_reloads())
         self.server.process.send_signal(signal.SIGHUP)
-        await until(lambda: len(self._of_reloads()) > before)
+        await until(lambda: len(self._of_reloads()) > before, seconds=SECONDS)
         return self._of_reloads()[before]
 
     def _of_reloads(self) -> list[tuple[str, str]]:

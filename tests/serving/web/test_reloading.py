@@ -226,7 +226,7 @@ async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptu
             await server.reloaded()
             assert await said(hand, "run_command", command="echo here") == "here"
         with anyio.fail_after(SECONDS):
-            await until(lambda: held() <= before)
+            await until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
 
 
 def test_what_needs_a_restart_stays_as_it_was() -> None:
