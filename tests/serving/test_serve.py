@@ -397,7 +397,7 @@ async def test_http_serves_both_eras_to_many_clients_at_once(mode: str) -> None:
 
 
 async def test_http_refuses_another_host_or_origin_and_one_session_too_many() -> None:
-    """api-7: who has a name that resolves to this machine is not let in; 503 beyond the sessions."""
+    """api-7: who has a name that resolves to this machine is not let in; 503 beyond the sessions that are in use."""
     import httpx2
 
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -406,7 +406,9 @@ async def test_http_refuses_another_host_or_origin_and_one_session_too_many() ->
             foreign = await client.post(url, json=HELLO, headers={**headers, "Host": "evil.example"})
             origin = await client.post(url, json=HELLO, headers={**headers, "Origin": "https://evil.example"})
             first = await client.post(url, json=HELLO, headers=headers)
-            second = await client.post(url, json=HELLO, headers=headers)
+            opened = {**headers, "Mcp-Session-Id": first.headers["mcp-session-id"]}
+            async with client.stream("GET", url, headers=opened):
+                second = await client.post(url, json=HELLO, headers=headers)
     assert (foreign.status_code, origin.status_code, first.status_code, second.status_code) == (421, 403, 200, 503)
 
 

@@ -100,10 +100,19 @@ class Endpoint:
             await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
             await self.manager.end(known.id)
             return
-        known.touch()
         scope[SESSION_KEY] = known.id
+        known.begin()
+        try:
+            await self._within(known, headers.get(_LAST_EVENT), scope, receive, send)
+        finally:
+            known.end()
+
+    async def _within(
+        self, known: OpenSession, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve one request of a session."""
         if scope["method"] == "GET":
-            await self._listen(known, headers.get(_LAST_EVENT), scope, receive, send)
+            await self._listen(known, last_event, scope, receive, send)
         elif self._has_nothing_to_tell(scope):
             await self._answer(scope, receive, unanswered(send))
         else:
@@ -175,17 +184,23 @@ class Endpoint:
         """Serve a request that has no session: only one that opens one can succeed."""
         limits = self._admission.limits
         principal = name_in(scope)
-        if self._admission.is_full:
-            said = f"{limits.sessions} sessions are open, which is all there are; try again later"
-            await _refused(503, said)(scope, receive, send)
-        elif not self._admission.has_room(principal):
-            said = f"you have {limits.share} sessions open, which is your share; end one (DELETE) or try again later"
-            await _refused(429, said)(scope, receive, send)
-        else:
+        if scope.get(MESSAGE_KEY, {}).get("method") != "initialize":
+            said = "send the id of a session (Mcp-Session-Id); initialize opens one"
+            await refusal(400, said, kind="no-session")(scope, receive, send)
+        elif self.manager.has_room(principal):
             opening = _Opening(self, principal, send)
-            await self._handshake(scope, receive, opening.send)
+            try:
+                await self._handshake(scope, receive, opening.send)
+            finally:
+                opening.end()
             if opening.has_failed:
                 await _unreachable()(scope, receive, send)
+        elif self._admission.is_full:
+            said = f"{limits.sessions} sessions are open, which is all there are; try again later"
+            await _refused(503, said)(scope, receive, send)
+        else:
+            said = f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
+            await _refused(429, said)(scope, receive, send)
 
     async def claim(self, session: str, principal: str) -> None:
         """Tell the other replicas of a new session.
@@ -274,16 +289,27 @@ class _Opening:
         self._endpoint = endpoint
         self._principal = principal
         self._send = send
+        self._session = ""
         self.has_failed = False
 
     async def send(self, message: Message) -> None:
-        """One message of the app."""
-        if message["type"] == "http.response.start" and message["status"] < 400:
+        """One message of the app. What is no session has no id in its answer."""
+        if message["type"] == "http.response.start":
             opened = dict(message.get("headers", ())).get(_SESSION)
-            if opened is not None:
-                await self._claim(opened.decode("ascii"))
+            if opened is not None and message["status"] < 400:
+                self._session = opened.decode("ascii")
+                await self._claim(self._session)
+            elif opened is not None:
+                kept = [(name, value) for name, value in message["headers"] if name != _SESSION]
+                message = {**message, "headers": kept}
         if not self.has_failed:
             await self._send(message)
+
+    def end(self) -> None:
+        """The request is over, and the session idle until the next one."""
+        opened = self._endpoint.manager.sessions.get(self._session)
+        if opened is not None:
+            opened.end()
 
     async def _claim(self, session: str) -> None:
         try:

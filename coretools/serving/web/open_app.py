@@ -10,7 +10,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.endpoint import Endpoint
+from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.principals import DEFAULT_ROLE
 from coretools.serving.web.session_manager import Admission, SessionLimits
 from coretools.serving.web.shared.memory_stores import MemoryStores
@@ -42,4 +44,6 @@ def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
         async with stores.running(), endpoint.running():
             yield
 
-    return Starlette(routes=[Route(options.path, endpoint=endpoint)], lifespan=lifespan)
+    # They read what a request is, which the endpoint goes by.
+    bodies = Bodies(endpoint, LimitsSection(body_bytes=options.limits.body_bytes))
+    return Starlette(routes=[Route(options.path, endpoint=bodies)], lifespan=lifespan)

@@ -74,7 +74,9 @@ class OpenSession:
     events: SessionEvents
     opened: float = field(default_factory=time.monotonic)
     used: float = field(default_factory=time.monotonic)
-    """When its last request came."""
+    """When its last request came, or was answered."""
+    under_way: int = 1
+    """Requests and streams; the first is the one that opens it."""
 
     @property
     def age_seconds(self) -> float:
@@ -86,8 +88,14 @@ class OpenSession:
         """Since its last request."""
         return time.monotonic() - self.used
 
-    def touch(self) -> None:
+    def begin(self) -> None:
         """A request came."""
+        self.under_way += 1
+        self.used = time.monotonic()
+
+    def end(self) -> None:
+        """A request is over."""
+        self.under_way -= 1
         self.used = time.monotonic()
 
 
@@ -99,7 +107,7 @@ class SessionWatcher(Protocol):
         ...
 
     def session_ended(self, role: str, reason: str) -> None:
-        """One less: `deleted`, `idle`, or `closed` where the server ended it."""
+        """One less: `deleted`, `idle`, `evicted` for another of its principal, or `closed` by the server."""
         ...
 
 
@@ -191,8 +199,14 @@ class SessionManager(StreamableHTTPSessionManager):
         self._admission = admission
         self._role = role
 
+    def has_room(self, principal: str) -> bool:
+        """Whether this principal gets one more, be it in place of one of his."""
+        return self._admission.has_room(principal) or self._longest_idle(principal) is not None
+
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         principal = LOCAL if requestor is None else requestor["client_id"]
+        if not self._admission.has_room(principal):
+            self._evict(self._longest_idle(principal))
         if not self._admission.enter(principal):
             return None  # taken since the endpoint looked
         events = SessionEvents(self._stores)
@@ -237,13 +251,36 @@ class SessionManager(StreamableHTTPSessionManager):
         if transport is not None:
             await self._discard_session(session_id, transport)
 
+    def _longest_idle(self, principal: str) -> OpenSession | None:
+        """The session of a principal that was used longest ago, and has no request or stream under way."""
+        idle = (one for one in self.sessions.values() if one.principal == principal and not one.under_way)
+        return min(idle, key=lambda one: one.used, default=None)
+
+    def _evict(self, session: OpenSession | None) -> None:
+        """Give the place of a session to another one at once; what it held is given back behind it."""
+        if session is None or self._task_group is None:
+            return
+        transport = self._server_instances[session.id]
+        self._give_back(session, "evicted")
+        self._task_group.start_soon(self._over, session, transport)
+
+    def _give_back(self, session: OpenSession, reason: str) -> None:
+        del self.sessions[session.id]
+        self._admission.leave(session.principal)
+        self._admission.watcher.session_ended(self._role, reason)
+
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        session = self.sessions.pop(session_id, None)
-        if session is not None:
-            self._admission.leave(session.principal)
-            self._admission.watcher.session_ended(self._role, "closed" if self.is_closing else _reason(transport))
-        await super()._discard_session(session_id, transport)
-        if session is not None and not self.is_closing:
+        session = self.sessions.get(session_id)
+        if session is None:
+            await super()._discard_session(session_id, transport)
+            return
+        self._give_back(session, "closed" if self.is_closing else _reason(transport))
+        await self._over(session, transport)
+
+    async def _over(self, session: OpenSession, transport: StreamableHTTPServerTransport) -> None:
+        """End a session that has no place any more."""
+        await super()._discard_session(session.id, transport)
+        if not self.is_closing:
             self.session_ended(session.id)
             await self._forget(session)
 

@@ -188,7 +188,7 @@ async def test_the_events_of_a_session_are_gone_with_it() -> None:
         last, _ = await session.call("nobody comes back")
         (route,) = served.routes
         assert isinstance(route, Route)
-        sessions = route.endpoint.manager.sessions
+        sessions = route.endpoint._app.manager.sessions
         events = sessions[session.id].events
         assert await events.log.after(last) is not None
         await http.delete(url, headers=session.headers())

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.call import Call
 from coretools.declare import Effect, tool
@@ -18,7 +18,9 @@ from coretools.errors import Unreachable
 from coretools.registry import Registry
 from coretools.serving.draining import Draining
 from coretools.serving.serve import build, http_app
+from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.endpoint import Endpoint
+from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.principals import Principal, put
 from coretools.serving.web.session_manager import Admission, SessionLimits
 from coretools.serving.web.shared.memory_stores import MemorySessions, MemoryStores
@@ -46,7 +48,7 @@ class Counted:
 class Named:
     """An app whose callers are who the header says: the gate is another's test."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ASGIApp) -> None:
         self._endpoint = endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,26 +117,60 @@ async def place(
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await Named(endpoint)(scope, receive, send)
+            await Named(Bodies(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
         yield Place(endpoint, url, http)
 
 
+@asynccontextmanager
+async def listening_in(hand: Hand) -> AsyncIterator[None]:
+    """A session of a client with its stream open, as most have it."""
+    assert (await hand.initialize()).status_code == 200
+    async with hand.http.stream("GET", hand.url, headers={**hand.headers(), "Accept": "text/event-stream"}) as answer:
+        assert answer.status_code == 200
+        yield
+
+
 async def test_each_principal_has_a_share_and_all_together_a_cap() -> None:
-    """http-6: whoever takes his whole share takes nobody else's, and one that ends makes room."""
-    async with place(SessionLimits(sessions=4, per_principal=2)) as here:
-        anns = [here.hand("ann") for _ in range(3)]
-        codes = [(await one.initialize()).status_code for one in anns]
-        assert codes == [200, 200, 429]
-        bens = [here.hand("ben") for _ in range(2)]
-        assert [(await one.initialize()).status_code for one in bens] == [200, 200]
-        answer = await here.hand("cid").initialize()
-        assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (503, True)
+    """http-6: whoever uses his whole share takes nobody else's, and one that ends makes room."""
+    async with place(SessionLimits(sessions=4, per_principal=2)) as here, AsyncExitStack() as streams:
+        anns, bens = [here.hand("ann") for _ in range(2)], [here.hand("ben") for _ in range(2)]
+        for one in (*anns, *bens):
+            await streams.enter_async_context(listening_in(one))
+        for name, status in (("ann", 503), ("cid", 503)):
+            answer = await here.hand(name).initialize()
+            assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (status, True)
         gone = await anns[0].http.delete(anns[0].url, headers=anns[0].headers())
         assert gone.status_code == 200
-        assert (await here.hand("ben").initialize()).status_code == 429
+        answer = await here.hand("ben").initialize()
+        assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
         assert (await here.hand("cid").initialize()).status_code == 200
+
+
+async def test_sessions_that_are_left_lock_nobody_out() -> None:
+    """http-6: the one that was used longest ago gives way, of the same principal and without a stream."""
+    watcher = Counted()
+    async with place(SessionLimits(sessions=4, per_principal=3), watcher=watcher) as here:
+        other, live = here.hand("ben"), here.hand()
+        await other.initialize()
+        async with listening_in(live):
+            left = [here.hand() for _ in range(20)]
+            for one in left:
+                assert (await one.initialize()).status_code == 200
+                assert (await left[0].call("greet", name="x")).status_code == 200  # in use, if without a stream
+            assert {one.principal for one in here.endpoint.manager.sessions.values()} == {"ann", "ben"}
+            assert len(here.endpoint.manager.sessions) == 4
+            assert [(await one.call("greet", name="x")).status_code for one in (left[18], left[19])] == [404, 200]
+            for one in (live, other):
+                assert (await one.call("greet", name="x")).status_code == 200
+            async with anyio.create_task_group() as tasks:
+                for _ in range(20):
+                    tasks.start_soon(here.hand().initialize)
+            assert len(here.endpoint.manager.sessions) <= 4
+            for one in (live, other):
+                assert (await one.call("greet", name="x")).status_code == 200
+    assert watcher.told.count("dev evicted") >= 19
 
 
 @pytest.mark.parametrize(("limits", "share"), [((1024, 0), 64), ((10, 0), 1), ((10, 3), 3)])
@@ -144,13 +180,30 @@ def test_the_share_is_a_sixteenth_and_at_least_one(limits: tuple[int, int], shar
 
 
 async def test_a_request_that_opens_nothing_takes_no_place() -> None:
-    """http-6: whatever is sent without a session."""
-    async with place(SessionLimits(sessions=1, per_principal=1)) as here:
-        for _ in range(5):
-            assert (await here.hand().ask("tools/list", {})).status_code == 400
-            assert (await here.hand().post([])).status_code == 400
-        assert (await here.hand().initialize()).status_code == 200
-        assert len(here.endpoint.manager.sessions) == 1
+    """http-6: whatever is sent without a session; only `initialize` opens one, and no other answer has an id."""
+    watcher = Counted()
+    async with place(SessionLimits(sessions=1, per_principal=1), watcher=watcher) as here:
+        only, stranger = here.hand(), here.hand()
+        broken = await stranger.http.post(stranger.url, json=HANDSHAKE, headers={**stranger.headers(), "Accept": "x/y"})
+        assert (broken.status_code, "mcp-session-id" in broken.headers) == (406, False)
+        watcher.told.clear()
+        await only.initialize()
+        answers = [
+            await stranger.ask("tools/list", {}),
+            await stranger.ask("ping", {}),
+            await stranger.post({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            await stranger.post({"jsonrpc": "2.0", "method": "initialize"}),
+            await stranger.post({"jsonrpc": "2.0", "id": 1, "result": {}}),
+            await stranger.post([]),
+            await stranger.http.get(stranger.url, headers={**stranger.headers(), "Accept": "text/event-stream"}),
+            await stranger.http.delete(stranger.url, headers=stranger.headers()),
+        ]
+        assert {(one.status_code, "mcp-session-id" in one.headers) for one in answers} == {(400, False)}
+        assert (await only.call("greet", name="x")).status_code == 200
+        assert watcher.told == ["dev opened"]
+
+
+HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
 
 async def test_another_principal_s_session_does_not_exist() -> None:
@@ -168,7 +221,7 @@ async def test_another_principal_s_session_does_not_exist() -> None:
         unknown.session = "0" * 32
         answers.append(await unknown.call("greet", name="ben"))
         assert [one.status_code for one in answers] == [404] * 4
-        assert len({one.text for one in answers}) == 1
+        assert len({one.json()["error"]["message"] for one in answers}) == 1
         assert messages_in(await ann.call("greet", name="ann"))[0]["result"]["content"][0]["text"] == "hello ann"
 
 
@@ -238,7 +291,7 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await Named(endpoint)(scope, receive, send)
+            await Named(Bodies(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, url)
