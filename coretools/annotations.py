@@ -69,7 +69,11 @@ def first_sentence(error: BaseException) -> str:
 def _unresolved(function: Callable[..., Any], error: BaseException) -> tuple[str, str]:
     """The first annotation that can't be resolved by itself, and why."""
     names = getattr(inspect.unwrap(function), "__globals__", {})
-    for name, annotation in getattr(function, "__annotations__", {}).items():
+    try:
+        annotations = dict(getattr(function, "__annotations__", {}))
+    except AUTHOR_FAULTS:  # Python 3.14 resolves them all here
+        annotations = {}
+    for name, annotation in annotations.items():
         try:
             get_type_hints(SimpleNamespace(__annotations__={name: annotation}), globalns=names, include_extras=True)
         except AUTHOR_FAULTS as one:

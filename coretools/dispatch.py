@@ -4,7 +4,6 @@ Here, and only here, an exception that we did not foresee is caught: it is logge
 and the caller gets the id. Knows nothing of any protocol.
 """
 
-import contextlib
 import functools
 import inspect
 import itertools
@@ -15,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Protocol
 
 import anyio
@@ -40,6 +40,9 @@ _NUMBERS = itertools.count()
 
 OCTETS = "application/octet-stream"
 """Type of bytes of which nothing is said."""
+
+_PLAIN = (str, int, bool, NoneType)
+"""Facts that JSON has in any case; others are tried."""
 
 logger = logging.getLogger(__name__)
 
@@ -192,8 +195,10 @@ class Dispatcher:
         if command.is_async:
             return await command.function(**arguments)
         if command.declaration.nonblocking:
-            with contextlib.suppress(WouldBlock):
+            try:
                 return attempted(command.function, arguments)
+            except WouldBlock:
+                pass
         work = functools.partial(command.function, **arguments)
         # Not abandoned on cancel: the thread sees it through check_cancelled() and leaves nothing half done.
         result = await anyio.to_thread.run_sync(work, limiter=self._limiter)
@@ -242,11 +247,15 @@ def _shaped(command: Command, result: object) -> Outcome:
     return _of_parts(command, result)
 
 
+def _is_plain(fact: object) -> bool:
+    return type(fact) in _PLAIN
+
+
 def _of_result(result: Result, data: dict[str, Any] | None) -> Outcome:
     text, facts = result.text(), result.facts()
     if not isinstance(text, str):
         raise TypeError(f"{type(result).__qualname__}.text() gave {type(text).__name__}")
-    if facts:
+    if not all(map(_is_plain, facts.values())):
         json.dumps(facts, allow_nan=False)
     return Outcome(text=text, data=data, facts=facts, failed=result.failed)
 

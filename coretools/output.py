@@ -51,16 +51,12 @@ class Output:
             raise BadSetting(f"{self._source}: is a generator; return a list, and tell progress by `Call.progress`")
         self._hint = hints[RETURN]
         self.kind: Kind = self._kind(tuple(map(_kind_of, _arms(self._hint))))
-        self._structured = structured
+        self.is_structured = self.kind == "json" if structured is None else structured
+        """Whether results go out as structured content."""
         if structured and self.kind == "content":
             raise BadSetting(f"{self._source}: content is never structured; leave structured=True out")
         if structured and self.kind == "result" and not _is_a(self._hint, (Result,)):
             raise BadSetting(f"{self._source}: a structured tool returns one Result or a JSON value, not {self.shown}")
-
-    @property
-    def is_structured(self) -> bool:
-        """Whether results go out as structured content."""
-        return self.kind == "json" if self._structured is None else self._structured
 
     @property
     def is_json(self) -> bool:

@@ -343,7 +343,11 @@ def require_named(function: Callable[..., Any]) -> None:
     Raises:
         BadSetting: says which.
     """
-    for parameter in inspect.signature(function).parameters.values():
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except NameError:  # Python 3.14 reads annotations here; a name may be defined below the function
+        return
+    for parameter in parameters:
         if parameter.kind in _UNNAMED:
             written = _UNNAMED[parameter.kind].format(parameter.name)
             raise BadSetting(
