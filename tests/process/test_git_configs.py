@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from coretools.process import git_configs
 from coretools.sandbox.git_config import changed, edited, values_of, written
 from coretools.sandbox.git_grammar import Setting, parse
 from tests.process.test_keeper import Place, kept, needs_view
+from tests.serving.peer import peer
 
 TOKEN = "c4n4ry-0f-a-t0ken"
 CREDENTIALS = f"""\
@@ -293,6 +295,40 @@ async def test_what_is_set_meanwhile_stays(project: Path) -> None:
     assert [setting(project, f"branch.b{number}.description") for number in range(6)] == [f"d{n}" for n in range(6)]
     assert setting(project, "remote.origin.url") == f"https://user:{TOKEN}@host.example/project.git"
     assert not (project / ".git" / "config.lock").exists()
+
+
+@needs_view
+def test_a_server_that_is_killed_loses_nothing_of_the_user(project: Path) -> None:
+    """confinement-42, confinement-44: at any moment the file is a whole one, and a change that waited is not made."""
+    seen: set[bytes] = set()
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.is_set():
+            seen.add((project / ".git" / "config").read_bytes())
+
+    with peer(project) as client:
+        client.start_session()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        for number in range(5):
+            client.call("run_command", command=f"git config user.name N{number}")
+        assert setting(project, "user.name") == "N4"
+        client.call("run_command", command="sleep 1000", wait_seconds=0)
+        told = str(
+            client.call("run_command", command="sh -c 'git config user.name Late; git config alias.x !y'")["content"]
+        )
+        assert "alias.x (.git/config)" in told
+        said = client.call("run_command", command="git config user.name")["content"][0]["text"]
+        assert "Late" in said
+        client.send("tools/call", {"name": "run_command", "arguments": {"command": "git config user.email x@y"}})
+        client.process.kill()
+        client.process.wait()
+        is_over.set()
+        watcher.join()
+    assert setting(project, "user.name") == "N4"
+    assert all(TOKEN in values_of(parse(data, "config"))["remote.origin.url"][0] for data in seen)
+    assert "alias.x" not in (project / ".git" / "config").read_text()
 
 
 @needs_view
