@@ -91,12 +91,13 @@ def _look(path: str, found: dict[str, tuple[int, ...]]) -> None:
             if not path.endswith(f"/{_HOOKS}"):
                 found[path] = tuple(inode_of(path) or ())
             return
-        found[path] = _state(status)
+        found[path] = state_of(status)
         if stat.S_ISLNK(status.st_mode):  # what a link leads to counts with it
-            found[path] += _state(os.stat(path))
+            found[path] += state_of(os.stat(path))
 
 
-def _state(status: os.stat_result) -> tuple[int, ...]:
+def state_of(status: os.stat_result) -> tuple[int, ...]:
+    """What tells a file from what it was before."""
     if stat.S_ISDIR(status.st_mode):
         return status.st_dev, status.st_ino
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

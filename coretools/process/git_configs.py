@@ -18,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from coretools.confinement import git_keys
+from coretools.confinement.control_files import ControlFiles, state_of
 from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import REPOSITORY, Masks, Repository
 from coretools.errors import GitRefused
@@ -79,6 +80,8 @@ class GitConfigs:
         self._read: dict[str, _Read] = {}
         self._changes: dict[str, _Changes] = {}
         self._copies: list[Copies] = []
+        self._own: dict[str, tuple[int, ...]] = {}
+        """Files as they were when they were written here."""
         self._running = 0
         self._doubtful: list[Cell] = []
 
@@ -171,6 +174,10 @@ class GitConfigs:
         ]
         return [path for path in paths if self._roots.split(path) is not None]
 
+    def without_own(self, found: ControlFiles) -> ControlFiles:
+        """Control files without those that are as they were written here: no command made them what they are."""
+        return {path: state for path, state in found.items() if self._own.get(path) != state} if self._own else found
+
     def lay_out(self, path: str, masks: Masks) -> Copies:
         """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
 
@@ -240,7 +247,7 @@ class GitConfigs:
             if not changes.kept or place is None:
                 continue
             try:
-                self._write(place, changes)
+                self._own[path] = self._write(place, changes)
             except FileExistsError:
                 shown = self._shown(path)
                 failed.append(f"{shown} is not changed yet: git's lock on it is there ({shown}.lock)")
@@ -252,7 +259,7 @@ class GitConfigs:
                 changes.kept = {}
         return failed
 
-    def _write(self, place: Place, changes: _Changes) -> None:
+    def _write(self, place: Place, changes: _Changes) -> tuple[int, ...]:
         above, _, name = place.relative.rpartition("/")
         directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
         try:
@@ -260,6 +267,7 @@ class GitConfigs:
                 raise OSError(errno.ESTALE, "another repository has its place")
             _replace(directory, name, partial(_with_changes, changes=changes.kept))
             changes.kept = {}
+            return state_of(os.stat(name, dir_fd=directory, follow_symlinks=False))
         finally:
             os.close(directory)
 

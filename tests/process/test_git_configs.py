@@ -85,6 +85,7 @@ def project(tmp_path: Path) -> Path:
 async def run(place: Place, text: str, directory: str = "project") -> tuple[str, str]:
     """What a command printed, and what is said of it."""
     completed = await place.run("sh", "-c", text, directory=directory)
+    assert not [path for path in completed.made if path.endswith("project/.git/config")]
     return completed.stdout.text() + completed.stderr.text(), " ".join(completed.remarks)
 
 
