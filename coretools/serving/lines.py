@@ -25,6 +25,12 @@ UNSENT_BYTES = 1024 * 1024
 LAST_WRITE_SECONDS = 1.0
 """How long answers that are already written may take to leave when a connection ends."""
 
+BATCH_REVISION = "2025-03-26"
+"""The one revision that has batches of messages; they went with 2025-06-18."""
+
+MOST_BATCHED = 64
+"""Messages in one batch."""
+
 _END_BYTES = 256
 """Kept of each end of a line that is too long: an id and what stands around it."""
 
@@ -123,6 +129,7 @@ class MessageLines(AsyncResource):
         self._line_bytes = line_bytes
         self._lines = Lines(line_bytes)
         self._ready: list[bytes | TooLong] = []
+        self._takes_batches = False
         self._ended = False
 
     def __aiter__(self) -> Self:
@@ -174,18 +181,40 @@ class MessageLines(AsyncResource):
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError as error:
-            is_json = all(fault["type"] != "json_invalid" for fault in error.errors(include_input=False))
-            fault, request_id = _what_is_wrong(line)
-            if is_json:
-                await self._refuse(types.INVALID_REQUEST, fault, request_id)
+            if self._takes_batches and (batch := _batch(line)) is not None:
+                await self._take_apart(batch)
             else:
-                await self._refuse(types.PARSE_ERROR, "not valid JSON in UTF-8", request_id)
+                await self._refuse_line(line, error)
             return None
+        return SessionMessage(message) if await self._is_served(message, line) else None
+
+    async def _is_served(self, message: types.JSONRPCMessage, line: bytes) -> bool:
         if isinstance(message, types.JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
             # The SDK takes a request whose id is null or a fraction for a notification; its sender would wait for ever.
             await self._refuse(types.INVALID_REQUEST, "an id must be text or a whole number", None)
-            return None
-        return SessionMessage(message)
+            return False
+        if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
+            self._takes_batches = (message.params or {}).get("protocolVersion") == BATCH_REVISION
+        return True
+
+    async def _refuse_line(self, line: bytes, error: ValidationError) -> None:
+        is_json = all(fault["type"] != "json_invalid" for fault in error.errors(include_input=False))
+        fault, request_id = _what_is_wrong(line)
+        if is_json:
+            await self._refuse(types.INVALID_REQUEST, fault, request_id)
+        else:
+            await self._refuse(types.PARSE_ERROR, "not valid JSON in UTF-8", request_id)
+
+    async def _take_apart(self, batch: list[Any]) -> None:
+        """Serve the messages of a batch as if they had come one by one; each is answered by itself."""
+        if not 1 <= len(batch) <= MOST_BATCHED:
+            await self._refuse(types.INVALID_REQUEST, f"a batch has 1 to {MOST_BATCHED} messages", None)
+        elif not all(isinstance(one, dict) for one in batch):
+            await self._refuse(types.INVALID_REQUEST, "a batch holds messages, which are objects", None)
+        elif any(one.get("method") == "initialize" for one in batch):
+            await self._refuse(types.INVALID_REQUEST, "initialize is no part of a batch", None)
+        else:
+            self._ready += [json.dumps(one).encode() for one in reversed(batch)]
 
     async def _refuse(self, code: int, message: str, request_id: str | int | None) -> None:
         logger.warning("refused a line of the client: %s", message)
@@ -196,6 +225,14 @@ class MessageLines(AsyncResource):
             logger.debug("the client no longer reads")
 
 
+def _batch(line: bytes) -> list[Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) else None
+
+
 def _what_is_wrong(line: bytes) -> tuple[str, str | int | None]:
     """A sentence for a line that is no message, and the id it carries if one can be made out."""
     try:
@@ -203,7 +240,7 @@ def _what_is_wrong(line: bytes) -> tuple[str, str | int | None]:
     except (ValueError, RecursionError):
         return "not a JSON-RPC message", None
     if isinstance(value, list):
-        return "batches are not part of the protocol; send one message a line", None
+        return "batches are no part of this revision; send one message a line", None
     if not isinstance(value, dict):
         return "not a JSON-RPC message: must be an object", None
     request_id = _usable_id(value.get("id"))

@@ -13,11 +13,12 @@ from coretools.serving.web.auth.failures import Failures
 from coretools.serving.web.auth.gate import Gate
 from coretools.serving.web.auth.resource_metadata import metadata_routes, metadata_url
 from coretools.serving.web.auth.verifiers import ReplaceableVerifier
+from coretools.serving.web.batches import Batches
 from coretools.serving.web.config import Config
 from coretools.serving.web.drained import NoNewWork
 from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.guarding.guard import Guard
-from coretools.serving.web.guarding.throttle import Slots, Throttle
+from coretools.serving.web.guarding.throttle import Charge, Slots, Throttle
 from coretools.serving.web.principals import Rates, role_in
 from coretools.serving.web.request_ids import RequestIds
 from coretools.serving.web.shared.stores import Stores
@@ -74,6 +75,11 @@ class ByRole:
             endpoint = workplace.endpoint
         await endpoint(scope, receive, send)
 
+    def revision_of(self, scope: Scope) -> str:
+        """What the session of a request negotiated; empty where there is no such session of its principal."""
+        workplace = self._workplaces.get(role_in(scope))
+        return "" if workplace is None else workplace.endpoint.revision_of(scope)
+
 
 class Replaceable:
     """An application that another one can take the place of. A request stays with the one that it began with."""
@@ -100,7 +106,10 @@ def _gated(parts: Parts) -> ASGIApp:
     config = parts.config
     by_role = ByRole(parts.workplaces)
     slots = Slots(RequestIds(by_role), rates_of=rates_of)
-    bodies = Bodies(NoNewWork(slots, parts.draining), config.limits)
+    charge = Charge(rates_of, parts.stores.rates)
+    bodies = Bodies(
+        Batches(NoNewWork(slots, parts.draining), revision_of=by_role.revision_of, charge=charge), config.limits
+    )
     throttle = Throttle(bodies, rates_of=rates_of, limiter=parts.stores.rates)
     failures = Failures(config.limits.failures_per_minute)
     scopes = config.auth.jwt.scopes if config.auth.jwt else ()

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.serving.draining import Draining
 from coretools.serving.web.answers import refusal
-from coretools.serving.web.guarding.bodies import IS_CALL_KEY
+from coretools.serving.web.batches import IS_CALL_KEY
 from coretools.serving.web.operations.watching import is_stream
 from coretools.serving.web.quiet import MESSAGE_KEY
 

@@ -118,6 +118,12 @@ class Endpoint:
         else:
             await self._handshake(scope, receive, send)
 
+    def revision_of(self, scope: Scope) -> str:
+        """What the session of a request negotiated; empty where there is no such session of its principal."""
+        session = dict(scope["headers"]).get(_SESSION, b"")
+        known = self.manager.sessions.get(session.decode("latin-1"))
+        return known.revision if known is not None and known.principal == name_in(scope) else ""
+
     def _has_nothing_to_tell(self, scope: Scope) -> bool:
         message = scope.get(MESSAGE_KEY)
         return message is not None and self._is_quiet(message)
@@ -188,7 +194,7 @@ class Endpoint:
             said = "send the id of a session (Mcp-Session-Id); initialize opens one"
             await refusal(400, said, kind="no-session")(scope, receive, send)
         elif self.manager.has_room(principal):
-            opening = _Opening(self, principal, send)
+            opening = _Opening(self, principal, send, _proposed(scope))
             try:
                 await self._handshake(scope, receive, opening.send)
             finally:
@@ -285,7 +291,9 @@ class _Watch:
 class _Opening:
     """The answer to a request that may open a session: nobody learns its id before the replicas know it."""
 
-    def __init__(self, endpoint: Endpoint, principal: str, send: Send) -> None:
+    def __init__(self, endpoint: Endpoint, principal: str, send: Send, revision: str) -> None:
+        """`revision` is the one that the client proposed: where it is served, it is negotiated."""
+        self._revision = revision
         self._endpoint = endpoint
         self._principal = principal
         self._send = send
@@ -314,9 +322,15 @@ class _Opening:
     async def _claim(self, session: str) -> None:
         try:
             await self._endpoint.claim(session, self._principal)
+            self._endpoint.manager.note_revision(session, self._revision)
         except (Conflict, Unreachable):
             self.has_failed = True
             await self._endpoint.manager.end(session)
+
+
+def _proposed(scope: Scope) -> str:
+    message = scope.get(MESSAGE_KEY) or {}
+    return str((message.get("params") or {}).get("protocolVersion", ""))
 
 
 def _refused(status: int, said: str) -> Response:

@@ -8,12 +8,16 @@ from typing import Any
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Scope
 
+from coretools.serving.web.batches import Batches
 from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.endpoint import Endpoint
 from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.principals import DEFAULT_ROLE
+from coretools.serving.web.request_ids import RequestIds
 from coretools.serving.web.session_manager import Admission, SessionLimits
 from coretools.serving.web.shared.memory_stores import MemoryStores
 
@@ -44,6 +48,12 @@ def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
         async with stores.running(), endpoint.running():
             yield
 
-    # They read what a request is, which the endpoint goes by.
-    bodies = Bodies(endpoint, LimitsSection(body_bytes=options.limits.body_bytes))
-    return Starlette(routes=[Route(options.path, endpoint=bodies)], lifespan=lifespan)
+    taken_apart = Batches(RequestIds(endpoint), revision_of=endpoint.revision_of, charge=_free)
+    bodies = Bodies(taken_apart, LimitsSection(body_bytes=options.limits.body_bytes))
+    app = Starlette(routes=[Route(options.path, endpoint=bodies)], lifespan=lifespan)
+    app.state.endpoint = endpoint
+    return app
+
+
+async def _free(scope: Scope, count: int) -> Response | None:  # noqa: ARG001  # nothing is counted here
+    return None

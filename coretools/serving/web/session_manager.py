@@ -72,6 +72,8 @@ class OpenSession:
     id: str
     principal: str
     events: SessionEvents
+    revision: str = ""
+    """What its client proposed, which is what was negotiated where it is served."""
     opened: float = field(default_factory=time.monotonic)
     used: float = field(default_factory=time.monotonic)
     """When its last request came, or was answered."""
@@ -244,6 +246,12 @@ class SessionManager(StreamableHTTPSessionManager):
         self.is_closing = True
         for transport in tuple(self._server_instances.values()):
             await transport.terminate()
+
+    def note_revision(self, session_id: str, revision: str) -> None:
+        """A session was opened with this one proposed."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            session.revision = revision
 
     async def end(self, session_id: str) -> None:
         """End a session now, if there is such a one."""

@@ -267,6 +267,46 @@ async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer, revi
         assert (await peer.post(request("ping") | {"id": body["id"]})).json()["result"] == {}
 
 
+async def test_a_batch_is_served_where_the_revision_has_batches(server: HttpServer) -> None:
+    """http-26: one stream, each answer as it comes; questions go both ways meanwhile; cancelled ones have no answer."""
+    async with session(server.url, "2025-03-26", {"sampling": {}}) as peer:
+        held, asking, ping = call("hold", name="in a batch"), call("think"), request("ping")
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+        async with peer.asking([held, asking, note, ping, call("state", name="nothing")]) as answer:
+            assert (answer.response.status_code, answer.kind) == (200, STREAM)
+            found: dict[Any, dict[str, Any]] = {}
+            while len(found) < 3:
+                message = await answer.message()
+                if "method" in message:
+                    said = {"role": "assistant", "content": {"type": "text", "text": "word"}, "model": "m"}
+                    reply = {"jsonrpc": "2.0", "id": message["id"], "result": said}
+                    assert (await peer.post([reply])).status_code == 202
+                else:
+                    found[message["id"]] = message
+            assert found[ping["id"]]["result"] == {}
+            assert "word" in text_of(found[asking["id"]])
+            await until_state(peer, "in a batch", "held")
+            assert (await peer.post([cancelling(held["id"]), note])).status_code == 202
+            assert [event for event in await answer.rest() if event.data] == []
+
+
+async def test_a_batch_is_refused_where_the_revision_has_none(server: HttpServer) -> None:
+    """http-26: 400, and nothing of it is done; nor without a session, of another principal's, too many, or nested."""
+    before = len(server.calls)
+    batch = [call("let_go", name="never"), request("ping")]
+    for revision in HANDSHAKES:
+        async with session(server.url, revision) as peer:
+            bad: list[object] = [[], [1], [batch], [handshake(revision)], [request("ping") for _ in range(65)]]
+            if revision != "2025-03-26":
+                bad.append(batch)
+            for body in bad:
+                assert error_of(await peer.post(body)) == (400, -32600), (revision, body)
+    async with httpx2.AsyncClient(timeout=SECONDS) as http:
+        for headers in ({}, {"Mcp-Session-Id": "0" * 32}, {"MCP-Protocol-Version": "2025-03-26"}):
+            assert error_of(await Peer(http, server.url, headers).post(batch)) == (400, -32600)
+    assert len(server.calls) == before
+
+
 @pytest.mark.parametrize("tool", ["hold", "spin"])
 async def test_a_call_that_is_cancelled_at_once_is_not_answered_either(server: HttpServer, tool: str) -> None:
     """http-25: an empty stream, without an id to come back with, whichever form the answer would have had."""

@@ -12,7 +12,6 @@ from mcp import Client
 from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 from starlette.applications import Starlette
-from starlette.routing import Route
 
 from coretools.call import Call
 from coretools.declare import Effect, tool
@@ -186,9 +185,7 @@ async def test_the_events_of_a_session_are_gone_with_it() -> None:
     async with listening(served) as url, httpx2.AsyncClient() as http:
         session = await opened(http, url)
         last, _ = await session.call("nobody comes back")
-        (route,) = served.routes
-        assert isinstance(route, Route)
-        sessions = route.endpoint._app.manager.sessions
+        sessions = served.state.endpoint.manager.sessions
         events = sessions[session.id].events
         assert await events.log.after(last) is not None
         await http.delete(url, headers=session.headers())

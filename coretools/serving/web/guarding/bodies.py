@@ -9,20 +9,17 @@ from collections import Counter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coretools.serving.lines import MOST_BATCHED
 from coretools.serving.web.answers import ID_KEY, refusal
+from coretools.serving.web.batches import BATCH_KEY, may_be_batch, note_message
 from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.guarding.json_form import BadJson, Malformed, check_message
 from coretools.serving.web.principals import name_in
-from coretools.serving.web.quiet import MESSAGE_KEY
-from coretools.serving.web.request_ids import REQUEST_ID_KEY
 
 PARSE_ERROR = -32700
 RETRY_SECONDS = "1"
 SHARE = 4
 """One principal's requests hold no more than a quarter of what all may hold."""
-
-IS_CALL_KEY = "coretools.is_call"
-"""Where the scope of a POST says whether it is a request that will be worked on: not a notification, not an answer."""
 
 
 class Bodies:
@@ -96,17 +93,17 @@ class Bodies:
 
     def _checked(self, scope: Scope, body: bytes) -> Response | None:
         try:
-            message = check_message(body, depth=self._limits.json_depth)
+            most = MOST_BATCHED if may_be_batch(scope) else 0
+            message = check_message(body, depth=self._limits.json_depth, most_batched=most)
         except BadJson as error:
             is_json = not isinstance(error, Malformed)
             if error.request_id is not None:
                 scope[ID_KEY] = error.request_id
             return refusal(400, str(error), kind="bad-json", code=None if is_json else PARSE_ERROR)
-        scope[IS_CALL_KEY] = "id" in message and "method" in message
-        if scope[IS_CALL_KEY]:
-            scope[ID_KEY] = message["id"]
-            scope[REQUEST_ID_KEY] = str(message["id"])
-            scope[MESSAGE_KEY] = message
+        if isinstance(message, list):
+            scope[BATCH_KEY] = message
+        else:
+            note_message(scope, message)
         return None
 
 

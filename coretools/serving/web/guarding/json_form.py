@@ -47,8 +47,8 @@ class Malformed(BadJson):
     """It is no JSON at all, or not in UTF-8."""
 
 
-def check_message(body: bytes, *, depth: int) -> Any:
-    """The one JSON-RPC message in a body, parsed.
+def check_message(body: bytes, *, depth: int, most_batched: int = 0) -> Any:
+    """The one JSON-RPC message in a body, parsed; or as a list a batch of them, where so many may be one.
 
     Raises:
         Malformed: no JSON in UTF-8.
@@ -56,6 +56,17 @@ def check_message(body: bytes, *, depth: int) -> Any:
     """
     _check_shape(body, depth)
     message = parse(body)
+    if isinstance(message, list) and most_batched:
+        if not 1 <= len(message) <= most_batched:
+            raise BadJson(f"a batch has 1 to {most_batched} messages")
+        for one in message:
+            _check_one(one)
+    else:
+        _check_one(message)
+    return message
+
+
+def _check_one(message: Any) -> None:
     if not isinstance(message, dict):
         raise BadJson("send one JSON-RPC message, an object; there are no batches")
     try:
@@ -66,7 +77,6 @@ def check_message(body: bytes, *, depth: int) -> Any:
         if not message.keys() & {"result", "error"}:  # an answer is not answered
             error.request_id = _usable_id(message.get("id"))
         raise
-    return message
 
 
 def parse(body: bytes) -> Any:

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import Unreachable
 from coretools.serving.web.answers import refusal
-from coretools.serving.web.guarding.bodies import IS_CALL_KEY
+from coretools.serving.web.batches import IS_CALL_KEY
 from coretools.serving.web.principals import Rates, name_in, role_in
 from coretools.serving.web.shared.stores import RateLimiter
 
@@ -23,34 +23,44 @@ _LAST_EVENT = b"last-event-id"
 RatesOf = Callable[[str], Rates]
 
 
+class Charge:
+    """Counts requests of principals."""
+
+    def __init__(self, rates_of: RatesOf, limiter: RateLimiter) -> None:
+        """`rates_of` knows what a role may have."""
+        self._rates_of = rates_of
+        self._limiter = limiter
+
+    async def __call__(self, scope: Scope, count: int = 1) -> Response | None:
+        """Count so many requests of whoever sends one; the refusal where that is too many."""
+        rates = self._rates_of(role_in(scope))
+        try:
+            for _ in range(count):
+                wait = await self._limiter.take(
+                    f"requests:{name_in(scope)}", per_second=rates.requests_per_second, burst=rates.burst
+                )
+                if wait:
+                    said = f"you may send {rates.requests_per_second:g} requests per second"
+                    said = f"{said}; wait as long as Retry-After says"
+                    return refusal(429, said, kind="too-many-requests", headers=_after(wait))
+        except Unreachable:
+            said = "what the replicas share can't be reached now; try again later"
+            return refusal(503, said, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
+        return None
+
+
 class Throttle:
     """Refuses a principal that comes too often, before its body is read. Behind the gate, which says who it is."""
 
     def __init__(self, app: ASGIApp, *, rates_of: RatesOf, limiter: RateLimiter) -> None:
         """`rates_of` knows what a role may have."""
         self._app = app
-        self._rates_of = rates_of
-        self._limiter = limiter
+        self._charge = Charge(rates_of, limiter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        app = self._app if scope["type"] != "http" else await self._decided(scope)
-        await app(scope, receive, send)
-
-    async def _decided(self, scope: Scope) -> ASGIApp:
-        """What answers a request."""
-        rates = self._rates_of(role_in(scope))
-        try:
-            wait = await self._limiter.take(
-                f"requests:{name_in(scope)}", per_second=rates.requests_per_second, burst=rates.burst
-            )
-        except Unreachable:
-            said = "what the replicas share can't be reached now; try again later"
-            return refusal(503, said, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
-        if not wait:
-            return self._app
-        said = f"you may send {rates.requests_per_second:g} requests per second; wait as long as Retry-After says"
-        return refusal(429, said, kind="too-many-requests", headers=_after(wait))
+        refused = None if scope["type"] != "http" else await self._charge(scope)
+        await (refused or self._app)(scope, receive, send)
 
 
 class Slots:

@@ -8,8 +8,9 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from coretools.serving.web.batches import IS_CALL_KEY
 from coretools.serving.web.config import LimitsSection
-from coretools.serving.web.guarding.bodies import IS_CALL_KEY, Bodies
+from coretools.serving.web.guarding.bodies import Bodies
 from coretools.serving.web.guarding.json_form import MOST_VALUES, BadJson, Malformed, check_message, parse
 from coretools.serving.web.principals import Principal, put
 from tests.serving.web.guarding.raw_peer import Answer, Recorder, connected, respond, served, until

@@ -9,9 +9,10 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import Unreachable
+from coretools.serving.web.batches import Batches
 from coretools.serving.web.config import LimitsSection
 from coretools.serving.web.guarding.bodies import Bodies
-from coretools.serving.web.guarding.throttle import Slots, Throttle
+from coretools.serving.web.guarding.throttle import Charge, Slots, Throttle
 from coretools.serving.web.principals import Principal, Rates, put
 from coretools.serving.web.shared.rate_limiter import MemoryRateLimiter
 from tests.serving.web.guarding.raw_peer import Answer, Raw, Recorder, connected, respond, served, until
@@ -31,8 +32,10 @@ class Limited:
 
     def __init__(self, app: ASGIApp, limiter: Any = None) -> None:
         self.slots = Slots(app, rates_of=RATES.__getitem__)
-        bodies = Bodies(self.slots, LimitsSection())
-        self.throttle = Throttle(bodies, rates_of=RATES.__getitem__, limiter=limiter or MemoryRateLimiter())
+        limiter = limiter or MemoryRateLimiter()
+        charge = Charge(RATES.__getitem__, limiter)
+        bodies = Bodies(Batches(self.slots, revision_of=lambda _: "2025-03-26", charge=charge), LimitsSection())
+        self.throttle = Throttle(bodies, rates_of=RATES.__getitem__, limiter=limiter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -69,6 +72,18 @@ async def test_who_comes_too_often_is_told_when_to_come_again_and_others_are_ser
     assert json.loads(refused.body)["error"]["data"] == {"kind": "too-many-requests"}
     assert other.status == 200
     assert len(app.seen) == 4
+
+
+async def test_each_message_of_a_batch_is_counted() -> None:
+    """http-26: as if it had come alone; one batch that is too much is refused as a whole."""
+    app = Recorder()
+    session = "default\r\nMcp-Session-Id: s"
+    async with served(Limited(app)) as running, connected(running.port) as raw:
+        many = await asked(raw, request(b"[" + b",".join([NOTE] * 4) + b"]", role=session))
+        assert (many.status, len(app.seen)) == (429, 0)
+        three = request(b"[" + b",".join([NOTE] * 3) + b"]", name="ben", role=session)
+        statuses = [(await asked(raw, three)).status for _ in range(2)]
+    assert (statuses, len(app.seen)) == ([202, 429], 3)
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
