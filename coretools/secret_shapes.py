@@ -46,22 +46,37 @@ _TOKENS = {
     rf"|sbp_[a-f0-9]{{40,}}+|fm[12]_[A-Za-z0-9+/=]{{40,}}+|key-[0-9a-f]{{32}}+(?![0-9a-f])|[0-9]{{8,10}}:AA{_WORD}{{32,}}+"
     r"|cio[A-Za-z0-9]{32}+(?![A-Za-z0-9_])",
 }
-_GLUED = {
-    "aws": r"(?<![A-Z0-9+/])AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])",
-    "github": _TOKENS["github"],
-    "gitlab": r"gl(?:pat|ptt|cbt|agent|soat)-[A-Za-z0-9_.-]{20,}+",
-    "slack": r"xox[abeoprs]-[A-Za-z0-9-]{10,}+",
-    "model": r"sk-ant-(?:api|admin|oat|sid)[0-9]{2}-[A-Za-z0-9_-]{16,}+"
-    r"|sk-(?:proj|svcacct)-(?=[A-Za-z_-]{0,40}+[0-9])[A-Za-z0-9_-]{40,}+",
-    "google": rf"GOCSPX-{_WORD}{{20,}}+",
-    "npm": _TOKENS["npm"],
-    "pypi": _TOKENS["pypi"],
-    "stripe": r"[rs]k_(?:live|test|prod)_(?=[A-Za-z]{0,40}+[0-9])[A-Za-z0-9]{20,}+",
-    "token": rf"do[opr]_v1_[a-f0-9]{{40,}}+|dckr_[op]at_{_WORD}{{20,}}+|hv[sbr]\.{_WORD}{{20,}}+"
-    r"|AGE-SECRET-KEY-1[A-Z0-9]{50,}+|lin_api_[A-Za-z0-9]{30,}+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{30,}+"
-    r"|rubygems_[0-9a-f]{40,}+|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}+|sntry[su]_[A-Za-z0-9_+/=]{40,}+",
-}
-"""Those of a beginning so rare that they are tokens in the middle of a word too: `xghp_...` of a careless `print`."""
+_GLUED = (
+    (("AKIA",), r"(?<![A-Z0-9+/])AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])", "aws"),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), _TOKENS["github"], "github"),
+    (
+        ("glpat-", "glptt-", "glcbt-", "glagent-", "glsoat-"),
+        r"gl(?:pat|ptt|cbt|agent|soat)-[A-Za-z0-9_.-]{20,}+",
+        "gitlab",
+    ),
+    (("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"), r"xox[abeoprs]-[A-Za-z0-9-]{10,}+", "slack"),
+    (("sk-ant-",), r"sk-ant-(?:api|admin|oat|sid)[0-9]{2}-[A-Za-z0-9_-]{16,}+", "model"),
+    (("sk-proj-", "sk-svcacct-"), r"sk-(?:proj|svcacct)-(?=[A-Za-z_-]{0,40}+[0-9])[A-Za-z0-9_-]{40,}+", "model"),
+    (("GOCSPX-",), rf"GOCSPX-{_WORD}{{20,}}+", "google"),
+    (("npm_",), _TOKENS["npm"], "npm"),
+    (("pypi-AgE",), _TOKENS["pypi"], "pypi"),
+    (
+        ("k_live_", "k_test_", "k_prod_"),
+        r"[rs]k_(?:live|test|prod)_(?=[A-Za-z]{0,40}+[0-9])[A-Za-z0-9]{20,}+",
+        "stripe",
+    ),
+    (("dop_v1_", "doo_v1_", "dor_v1_"), r"do[opr]_v1_[a-f0-9]{40,}+", "token"),
+    (("dckr_pat_", "dckr_oat_"), rf"dckr_[op]at_{_WORD}{{20,}}+", "token"),
+    (("hvs.", "hvb.", "hvr."), rf"hv[sbr]\.{_WORD}{{20,}}+", "token"),
+    (("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[A-Z0-9]{50,}+", "token"),
+    (("lin_api_",), r"lin_api_[A-Za-z0-9]{30,}+", "token"),
+    (("shpat_", "shpca_", "shppa_", "shpss_"), r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{30,}+", "token"),
+    (("rubygems_",), r"rubygems_[0-9a-f]{40,}+", "token"),
+    (("pscale_",), r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}+", "token"),
+    (("sntrys_", "sntryu_"), r"sntry[su]_[A-Za-z0-9_+/=]{40,}+", "token"),
+)
+"""Those of a beginning so rare that they are tokens in the middle of a word too, `xghp_...` of a careless `print`: what
+must stand in the text, the expression, and the kind."""
 
 _TOKEN_HINTS = (
     *("akia", "asia", "abia", "acca", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gl", "gr1348941"),
@@ -140,8 +155,7 @@ def compiled(expression: str) -> re.Pattern[str]:
 @cache
 def _tokens() -> re.Pattern[str]:
     named = "|".join(f"(?P<{name}>{expression})" for name, expression in _TOKENS.items())
-    glued = "|".join(f"(?P<{name}_>{expression})" for name, expression in _GLUED.items())
-    return re.compile(f"{_START}(?:{named})|{glued}", re.ASCII)
+    return re.compile(f"{_START}(?:{named})", re.ASCII)
 
 
 def shapes(text: str) -> list[Span]:
@@ -149,11 +163,20 @@ def shapes(text: str) -> list[Span]:
     small = text.lower()
     found = [*private_keys(text)] if " private key" in small else []
     if any(hint in small for hint in _TOKEN_HINTS):
-        found += [Span(*match.span(), (match.lastgroup or "token").rstrip("_")) for match in _tokens().finditer(text)]
+        found += [Span(*match.span(), match.lastgroup or "token") for match in _tokens().finditer(text)]
+    found += _glued(text)
     for hints, expression, kind in _INNER:
         if any(hint in small for hint in hints):
             found += _inner(text, expression, kind)
     return disjoint(found)
+
+
+def _glued(text: str) -> Iterator[Span]:
+    """Tokens of a rare beginning, also in the middle of a word."""
+    for beginnings, expression, kind in _GLUED:
+        if any(beginning in text for beginning in beginnings):
+            for match in compiled(expression).finditer(text):
+                yield Span(*match.span(), kind)
 
 
 def _inner(text: str, expression: str, kind: str) -> Iterator[Span]:
