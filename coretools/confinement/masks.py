@@ -139,6 +139,11 @@ class MaskFinder:
             pass
         return found
 
+    def links(self) -> list[tuple[str, str]]:
+        """Absolute paths of links in the place of a configuration, and what they lead to."""
+        listed = [(node, node.listing) for node in self._tree.noted if node.listing is not None and node.root.writable]
+        return [(f"{node.root.path}/{path}", target) for node, listing in listed for path, target in listing.links]
+
     def control_files(self) -> ControlFiles:
         """What git, an editor or an agent acts on, as of the last look. Cheap: a stat for each."""
         found = control_files(self._tree.noted)
@@ -219,7 +224,10 @@ def _note_part(root: Root, path: str, entry: os.DirEntry[str], listing: Listing)
         _keep(listing.fixed, root, path)
     elif entry.name in REPOSITORY:
         with suppress(OSError):
-            target = os.path.join(os.path.dirname(path), os.readlink(path, dir_fd=root.fd))
+            said = os.readlink(path, dir_fd=root.fd)
+            if said.startswith("/"):
+                listing.links.append((path, said))
+            target = os.path.join(os.path.dirname(path), said)
             inside = os.path.normpath(target).removeprefix(f"{root.path}/")
             if inside.partition("/")[0] not in ("", ".."):
                 _keep(listing.configs, root, inside)

@@ -56,13 +56,15 @@ class Listing:
     """Names of entries that git acts on."""
     is_git: bool = False
     """Whether it is a git directory."""
+    links: list[tuple[str, str]] = field(default_factory=list)
+    """Links in the place of a configuration that lead out of the root, and where they lead."""
     configs: list[Kept] = field(default_factory=list)
     """May have credentials for git in them."""
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to be said of it."""
-        is_noted = self.pinned or self.fixed or self.suspects or self.configs
+        is_noted = self.pinned or self.fixed or self.suspects or self.configs or self.links
         return not (is_noted or self.control or self.is_git)
 
 

@@ -23,7 +23,7 @@ from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import REPOSITORY, Masks, Repository
 from coretools.errors import GitRefused
 from coretools.process.cell import Cell, CellFailed
-from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content
+from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content, replace_file
 from coretools.sandbox.git_config import NotWritable, Values, changed, edited, values_of, written
 from coretools.sandbox.git_grammar import Setting, parse
 from coretools.sandbox.hidden_inodes import inode_of
@@ -173,6 +173,24 @@ class GitConfigs:
             for one in known.includes
         ]
         return [path for path in paths if self._roots.split(path) is not None]
+
+    def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
+        """Make files of links to copies that a command has put elsewhere (`cp -a`): outside they lead nowhere."""
+        texts = {target: one.text for copies in self._copies for target, one in copies.texts.items()}
+        for path, target in links:
+            place = self._roots.split(path)
+            if place is not None and target in texts:
+                with suppress(OSError):
+                    self._replace_link(place, target, texts[target])
+
+    def _replace_link(self, place: Place, target: str, text: bytes) -> None:
+        above, _, name = place.relative.rpartition("/")
+        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            if os.readlink(name, dir_fd=directory) == target:
+                replace_file(directory, name, text)
+        finally:
+            os.close(directory)
 
     def without_own(self, found: ControlFiles) -> ControlFiles:
         """Control files without those that are as they were written here: no command made them what they are."""

@@ -54,6 +54,8 @@ class Copies:
         self.path = path
         self.files: list[Copy] = []
         self.links: list[tuple[str, str]] = []
+        self.texts: dict[str, Repository] = {}
+        """What the copies were made of, by what a link to one says."""
         for directory in (path, f"{path}/{_FIXED}"):
             os.mkdir(directory, 0o700)
         self._identities = {one: identity_of(os.lstat(one)) for one in (path, f"{path}/{_FIXED}")}
@@ -77,6 +79,7 @@ class Copies:
             file.write(one.text)
             stamp = _stamp(os.fstat(file.fileno()))
         self.links.append((one.path, f"{view.CONFIGS}/{inside}/config"))
+        self.texts[self.links[-1][1]] = one
         if one.is_writable:
             self.files.append(Copy(one, name, values_of(parse(one.text, "config")), stamp))
 
@@ -133,3 +136,17 @@ def content(name: str, directory: int) -> tuple[bytes, os.stat_result]:
 
 def _stamp(found: os.stat_result) -> Stamp:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def replace_file(directory: int, name: str, data: bytes) -> None:
+    """Have a file with this content in the place of what has this name."""
+    new = f"{name}.{token_hex(4)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(new, flags, 0o644, dir_fd=directory)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+        os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        os.unlink(new, dir_fd=directory)
+        raise

@@ -200,6 +200,7 @@ class Keeper:
                     began = time.monotonic_ns()
                     await self._list_changed()
                     self._control, self._listed_ns = self._masks.control_files(), began
+                    self._configs.replace_links(self._masks.links())
                 return self._configs.without_own(self._control)
         return {}
 

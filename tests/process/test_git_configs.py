@@ -424,6 +424,10 @@ async def test_credentials_beside_the_configuration(project: Path) -> None:
             place, "mv ../project ../p; cat ../p/.git/config; cp -a ../p ../copy; cat ../copy/.git/*", "project"
         )
         assert TOKEN not in said
+        copied = top / "copy" / ".git" / "config"
+        assert copied.is_file()
+        assert not copied.is_symlink()
+        assert setting(top / "copy", "remote.ssh.url") == "ssh://git@host.example/project.git"
     assert setting(top / "bare.git", "user.name") == "N"
     assert setting(top / "bare.git", "remote.origin.url") == address
 
