@@ -92,7 +92,7 @@ class LimitsSection(_Section):
     event_bytes: Positive = 4 * 1024 * 1024
     """The same in bytes."""
     failures_per_minute: Positive = 30
-    """Wrong tokens from one address before it must wait."""
+    """Wrong tokens from one address within a minute; further wrong ones must wait, valid ones never do."""
 
 
 class JwtSection(_Section):
