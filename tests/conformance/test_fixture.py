@@ -26,8 +26,6 @@ TOOLS = {
     *("test_input_required_result_tampered_state", "test_input_required_result_capabilities"),
 }
 RESOURCES = {"test://static-text", "test://static-binary", "test://watched-resource"}
-OWN_TEMPLATES = {"coretools://runs/{run}/output{?offset}"}
-"""Of the server itself."""
 PROMPTS = {
     *("test_simple_prompt", "test_prompt_with_arguments", "test_prompt_with_embedded_resource"),
     *("test_prompt_with_image", "test_input_required_result_prompt"),
@@ -95,7 +93,7 @@ async def test_every_fixture_is_listed(served: Served, mode: str) -> None:
     assert tools["json_schema_2020_12_tool"].input_schema == SCHEMA_2020_12
     assert tools["test_x_mcp_header"].input_schema["properties"]["region"]["x-mcp-header"] == "Region"
     assert resources == RESOURCES
-    assert templates == {"test://template/{id}/data", *OWN_TEMPLATES}
+    assert templates == {"test://template/{id}/data"}
     assert prompts - {"added_prompt"} == PROMPTS
 
 
