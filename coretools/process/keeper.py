@@ -162,14 +162,24 @@ class Keeper:
 
         What is to be said of that, in sentences.
         """
+        if is_certain and not self._lock.locked():  # most commands change nothing: no turn of the loop for them
+            said = self._configs.ended(())
+            if not self._configs.may_write:
+                return tuple(said)
+            async with self._lock:
+                return (*said, *await self._written())
         async with self._lock:
             if not is_certain:
                 self._state = None  # the next command gets another view
             said = self._configs.ended(() if is_certain else [*self._old, *([self._cell] if self._cell else [])])
-            if self._configs.may_write and not self._is_closed:
-                said += await to_thread.run_sync(self._configs.write, limiter=self._limiter)
-                self._looked_ns = 0  # what was found before is not what is there
-        return tuple(said)
+            return (*said, *await self._written())
+
+    async def _written(self) -> list[str]:
+        """Write what waits to configurations, if no command runs; what is to be said of that."""
+        if not self._configs.may_write or self._is_closed:
+            return []
+        self._looked_ns = 0  # what was found before is not what will be there
+        return await to_thread.run_sync(self._configs.write, limiter=self._limiter)
 
     @property
     def hidden(self) -> tuple[Hidden, ...]:
