@@ -182,7 +182,7 @@ def test_errors_are_shown_without_credentials(drawn: Drawn) -> None:
     """console-7: cut, redacted, and what failed inside by the call's id only."""
     text = step(drawn, "failed")["text"]
     assert "src/missing.py: not there" in text
-    assert "crash failed inside the server; its log has the reason (call " in text
+    assert "crash failed inside the server; the server's log has the reason (call " in text
     assert "[redacted:github]" in text
     assert SECRET not in text
     assert "correct-horse-battery" not in text
