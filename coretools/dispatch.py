@@ -161,7 +161,7 @@ class Dispatcher:
                 return _shaped(command, result)
         except CoreError as error:
             return _failed(error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in a command ends its call, not the server of everybody
             foreseen = _foreseen(error)
             if foreseen is None:
                 logger.exception("call %s: %s %s", call_id, command.name, what)
@@ -175,7 +175,7 @@ class Dispatcher:
                 return await completions(command, parameter, text, given, limiter=self._limiter)
         except CoreError:
             return []
-        except Exception:
+        except (Exception, SystemExit):
             logger.exception("%s: the completion of %s failed inside", command.name, parameter)
             return []
 
@@ -212,7 +212,7 @@ def _seen(look: Callable[[], object]) -> object:
         return look()
     except CoreError:
         return None
-    except Exception:
+    except (Exception, SystemExit):
         logger.exception("the version of a resource failed inside")
         return None
 
@@ -221,7 +221,7 @@ def _failed(error: CoreError) -> Outcome:
     return Outcome(text=str(error), facts=error.facts, error=error)
 
 
-def _foreseen(error: Exception) -> CoreError | None:
+def _foreseen(error: BaseException) -> CoreError | None:
     """What a task group wrapped, if nothing else is in it: a failure before a question, whose answer would not help."""
     if isinstance(error, CoreError):
         return error

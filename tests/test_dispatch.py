@@ -1,6 +1,7 @@
 """The way of one call (docs/specs/declarations.md)."""
 
 import logging
+import sys
 import threading
 
 import anyio
@@ -60,6 +61,16 @@ class Sample:
     def broken(self) -> str:
         """Break."""
         raise ZeroDivisionError("the password is hunter2")
+
+    @tool(Effect.READ)
+    def leave(self) -> str:
+        """Leave, as argparse does."""
+        sys.exit(2)
+
+    @tool(Effect.READ)
+    async def leave_the_loop(self) -> str:
+        """Leave."""
+        sys.exit(2)
 
     @tool(Effect.READ)
     def wrong_return(self) -> str:
@@ -130,6 +141,17 @@ async def test_a_bug_is_logged_once_and_its_text_stays_on_the_server(caplog: pyt
     assert "hunter2" in caplog.text
     call_id = outcome.text.split("call ")[1].rstrip(")")
     assert call_id in caplog.text
+
+
+@pytest.mark.parametrize("name", ["leave", "leave_the_loop"])
+async def test_a_command_that_exits_ends_its_call_and_not_the_server(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """declarations-11: SystemExit would end the event loop, and with it the calls of everybody."""
+    outcome = await run(name)
+    assert outcome.error is not None
+    assert outcome.error.kind == "internal"
+    assert "SystemExit: 2" in caplog.text
 
 
 async def test_a_tool_that_returns_something_else_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
