@@ -14,12 +14,13 @@ from contextlib import suppress
 from coretools.confinement.scan import Listing, Node
 from coretools.sandbox.hidden_inodes import inode_of
 
-SETTINGS = ("config", "config.worktree", "commondir", "hooks")
-"""Entries of a git directory that decide what git runs; `hooks` as a link, its entries otherwise."""
+_LISTED = ("hooks", "remotes", "branches")
+"""Directories of which each entry counts: programs, and remotes as git kept them before it had a configuration."""
+SETTINGS = ("config", "config.worktree", "commondir", *_LISTED)
+"""Entries of a git directory that decide what git runs."""
 
 _PARTS = frozenset({"HEAD", "objects", "refs", *SETTINGS})
 _GIT = ".git"
-_HOOKS = "hooks"
 _INERT = ".sample"
 
 ControlFiles = Mapping[str, tuple[int, ...]]
@@ -32,12 +33,12 @@ class Noted:
     def __init__(self, path: str, *, is_git: bool = False) -> None:
         """`is_git`: it is known to be a git directory, or to become one."""
         self._is_git = is_git
-        self._is_hooks = path.rpartition("/")[2] == _HOOKS
+        self._is_listed = path.rpartition("/")[2] in _LISTED
         self._names: set[str] = set()
 
     def see(self, name: str) -> None:
         """Take in the name of an entry."""
-        if name in _PARTS or self._is_hooks or name.lower() == _GIT:
+        if name in _PARTS or self._is_listed or name.lower() == _GIT:
             self._names.add(name)
 
     def into(self, listing: Listing) -> None:
@@ -49,7 +50,7 @@ class Noted:
         listing.control = tuple(
             name
             for name in names
-            if name.lower() == _GIT or name in own or (self._is_hooks and not name.endswith(_INERT))
+            if name.lower() == _GIT or name in own or (self._is_listed and not name.endswith(_INERT))
         )
 
 
@@ -62,7 +63,7 @@ def control_files(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
         here = f"{node.root.path}/{node.path}".removesuffix("/.")
         if listing.is_git:
             _look(here, found)
-        is_inert = os.path.basename(here) == _HOOKS and os.path.dirname(here) not in git
+        is_inert = os.path.basename(here) in _LISTED and os.path.dirname(here) not in git
         for name in listing.control:
             if not is_inert or name.lower() == _GIT:
                 _look(f"{here}/{name}", found)
@@ -88,7 +89,7 @@ def _look(path: str, found: dict[str, tuple[int, ...]]) -> None:
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
-            if not path.endswith(f"/{_HOOKS}"):
+            if os.path.basename(path) not in _LISTED:
                 found[path] = tuple(inode_of(path) or ())
             return
         found[path] = state_of(status)

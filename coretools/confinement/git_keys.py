@@ -65,6 +65,7 @@ _ALLOWED: Sequence[tuple[str, str]] = (
 _COMPILED = tuple((re.compile(keys), re.compile(values), values == _REMOTE) for keys, values in _ALLOWED)
 _URL = re.compile(r"remote\..*\.(?:url|pushurl)|submodule\..*\.url", re.DOTALL)
 _TOGETHER = re.compile(r"(?:branch|remote|submodule)\..*\.")
+_USES = re.compile(r"branch\..*\.(?:remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
 
 
@@ -113,7 +114,16 @@ def allowed(changes: Values, before: Mapping[str, tuple[Value, ...]]) -> dict[st
     found = _whole({key: values for key, values in changes.items() if _is_allowed(key, values, None)}, changes)
     after = {**before, **found}
     remotes = {match["name"] for key, values in after.items() if values and (match := _NAMED.fullmatch(key))}
-    return _whole({key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes)
+    found = _whole({key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes)
+    after = {**before, **found}
+    used = {value for key, values in after.items() if _USES.fullmatch(key) for value in values}
+    return _whole({key: values for key, values in found.items() if values or not _is_address_of(key, used)}, changes)
+
+
+def _is_address_of(key: str, used: set[Value]) -> bool:
+    """Whether a key is the address of one of these remotes. Without it git takes the name for a path."""
+    match = _NAMED.fullmatch(key)
+    return match is not None and match["name"] in used
 
 
 def _whole(found: Values, changes: Values) -> dict[str, tuple[Value, ...]]:

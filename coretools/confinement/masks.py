@@ -21,7 +21,8 @@ from coretools.sandbox.git_directories import is_git_directory
 from coretools.sandbox.hidden_inodes import Inode, inode_of
 from coretools.sandbox.roots import Root, Roots
 
-REPOSITORY = ("config", "config.worktree", "hooks")
+CONFIGURATIONS = ("config", "config.worktree")
+REPOSITORY = (*CONFIGURATIONS, "hooks")
 """Entries of a git directory that decide what git runs."""
 
 _POINTER_BYTES = 8192
@@ -35,6 +36,8 @@ _INNER = "inner"
 """Role of a directory in `.git/modules` or `.git/worktrees`: a git directory, or on the way to one."""
 _STORE = "store"
 """Role of any other directory in a git directory: only a hidden file that was moved there is looked for."""
+_STORES = frozenset({"objects", "refs", "logs", "lfs"})
+"""Entries of an inner git directory in which none lies. Any other one may be on the way: `a` to `a/b`."""
 
 
 class Repository(NamedTuple):
@@ -195,7 +198,7 @@ class MaskFinder:
             if node.path == "." and entry.name in NAMES:
                 _keep(listing.fixed, node.root, path)
             if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):  # bare, or apart from its work tree
-                _keep(listing.configs, node.root, node.below("config"))
+                _keep(listing.configs, node.root, *map(node.below, CONFIGURATIONS))
         noted.into(listing)
         return listing
 
@@ -203,7 +206,10 @@ class MaskFinder:
         """What lies in a git directory, or in one that leads to those of submodules and worktrees."""
         listing = Listing()
         noted = Noted(node.path, is_git=node.role == _GIT)
-        is_repository = node.role == _GIT or (node.role == _INNER and any(entry.name == "HEAD" for entry in entries))
+        names = {entry.name for entry in entries}
+        is_repository = node.role in (_GIT, _INNER)  # what makes an inner one could be moved away, or put above it
+        if node.role == _INNER and not names.isdisjoint(CONFIGURATIONS):
+            _pin(node.root, node.path, listing)
         for entry in entries:
             path = node.below(entry.name)
             noted.see(entry.name)
@@ -212,7 +218,7 @@ class MaskFinder:
             if (kind := self._hidden.remembered(node.root, path, entry)) is not None:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
-                role = _role_in_git(node.role, entry.name, is_repository=is_repository)
+                role = _role_in_git(node.role, entry.name, has_head="HEAD" in names)
                 listing.children[entry.name] = Child(entry.inode(), role)
         noted.into(listing)
         return listing
@@ -235,11 +241,17 @@ def _note_part(root: Root, path: str, entry: os.DirEntry[str], listing: Listing)
         _keep(listing.configs, root, path)
 
 
-def _role_in_git(role: str, name: str, *, is_repository: bool) -> str:
-    if is_repository:
-        inner = ("modules", "worktrees") if role == _GIT else ("modules",)
-        return _INNER if name in inner else _STORE
-    return role
+def _pin(root: Root, path: str, listing: Listing) -> None:
+    """Keep a git directory, and what it lies in, from being moved to where none is looked for."""
+    while os.path.basename(path) not in ("", ".git"):
+        _keep(listing.pinned, root, path)
+        path = os.path.dirname(path)
+
+
+def _role_in_git(role: str, name: str, *, has_head: bool) -> str:
+    if role == _GIT:
+        return _INNER if name in ("modules", "worktrees") else _STORE
+    return _STORE if role == _STORE or (has_head and name in _STORES) else _INNER
 
 
 def _note_repository(root: Root, path: str, entry: os.DirEntry[str], listing: Listing) -> None:
@@ -270,15 +282,14 @@ def _is_in_worktree(top: int, path: str) -> bool:
         os.close(handle)
 
 
-def _keep(kept: list[Kept], root: Root, path: str) -> None:
-    """Note a file or directory that is there; a link is none."""
-    try:
-        kind = stat.S_IFMT(os.stat(path, dir_fd=root.fd, follow_symlinks=False).st_mode)
-    except OSError:
-        return
-    identity = inode_of(path, root.fd)
-    if identity is not None and kind in (stat.S_IFREG, stat.S_IFDIR):
-        kept.append(Kept(path, identity))
+def _keep(kept: list[Kept], root: Root, *paths: str) -> None:
+    """Note files or directories that are there; a link is none."""
+    for path in paths:
+        with suppress(OSError):
+            kind = stat.S_IFMT(os.stat(path, dir_fd=root.fd, follow_symlinks=False).st_mode)
+            identity = inode_of(path, root.fd)
+            if identity is not None and kind in (stat.S_IFREG, stat.S_IFDIR):
+                kept.append(Kept(path, identity))
 
 
 def _kept(nodes: list[Node], part: str) -> list[tuple[str, Inode]]:

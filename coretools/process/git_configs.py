@@ -20,7 +20,7 @@ from typing import NamedTuple
 from coretools.confinement import git_keys
 from coretools.confinement.control_files import ControlFiles, state_of
 from coretools.confinement.hidden import Hidden
-from coretools.confinement.masks import REPOSITORY, Masks, Repository
+from coretools.confinement.masks import CONFIGURATIONS, Masks, Repository
 from coretools.errors import GitRefused
 from coretools.process.cell import Cell, CellFailed
 from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content, replace_file
@@ -40,7 +40,7 @@ UNKEPT = (
 )
 SPOILED = "the command left no configuration of a repository here; nothing of it is carried over"
 
-_FILES = frozenset(REPOSITORY) - {"hooks"}
+_FILES = frozenset(CONFIGURATIONS)
 _KEY_CHARACTERS = 120
 MOST_INCLUDED = 100
 """Files that configurations include, and that are looked into."""

@@ -11,12 +11,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from coretools.confinement.masks import REPOSITORY, MaskFinder
+from coretools.confinement.masks import CONFIGURATIONS, REPOSITORY, MaskFinder
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.sandbox.signature import birth_of
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
+STORES = ("objects", "refs", "logs", "lfs")
 DENY = DenyRules([*DEFAULT_DENY, ".env", "*.pem", ".docker/config.json"], by_content=False)
 """By name alone: what the scan finds, not what a file holds."""
 
@@ -105,7 +106,14 @@ class RandomTree:
     def make_repository(self) -> None:
         git = self.any_directory() / ".git"
         git.mkdir()
-        for name in ("hooks", "modules/sub/hooks", "modules/far/away", "worktrees/w", "objects/aa"):
+        for name in (
+            "hooks",
+            "modules/sub/hooks",
+            "modules/sub/refs/a",
+            "modules/far/away",
+            "worktrees/w",
+            "objects/aa",
+        ):
             (git / name).mkdir(parents=True)
         for name in ("config", "HEAD", "modules/sub/HEAD", "modules/sub/config", "worktrees/w/HEAD"):
             (git / name).write_text("x")
@@ -120,7 +128,7 @@ class RandomTree:
             status = os.lstat(path)
             if (status.st_dev, status.st_ino) not in self.hidden:
                 self.hidden[status.st_dev, status.st_ino] = os.open(path, os.O_PATH | os.O_NOFOLLOW)
-        return sorted(pinned), sorted(fixed), sorted(masked)
+        return sorted({*pinned}), sorted(fixed), sorted(masked)
 
     def _walk(self, here: str, pinned: list[str], fixed: list[str], masked: list[str]) -> None:
         for name in os.listdir(self.top / here):
@@ -131,6 +139,8 @@ class RandomTree:
             is_known = (status.st_dev, status.st_ino) in self.hidden
             if in_git and _is_control(self.top, path):
                 fixed.append(f"{self.top}/{path}")
+            if in_git and name in CONFIGURATIONS and _is_inner(self.top, here):
+                pinned.extend(f"{self.top}/{one}" for one in _holders(here))
             if name == ".git" and not in_git:
                 (pinned if is_directory else fixed).append(f"{self.top}/{path}")
             elif is_known or (not in_git and DENY.covers(path)):
@@ -145,20 +155,31 @@ class RandomTree:
 
 
 def _is_control(top: Path, path: str) -> bool:
-    """Whether it decides what git runs: in a `.git`, or in the git directory of a submodule or a worktree."""
+    """Whether it decides what git runs: in a `.git`, or where git directories of submodules and worktrees lie."""
+    above, _, name = path.rpartition("/")
+    return name in REPOSITORY and (above.split("/").index(".git") == above.count("/") or _is_inner(top, above))
+
+
+def _is_inner(top: Path, path: str) -> bool:
+    """Whether git directories lie there: in `modules` or `worktrees`, but not in what one of them stores."""
     inside = path.split("/")
-    parts = inside[inside.index(".git") + 1 :]
-    if parts[-1] not in REPOSITORY:
+    first = inside.index(".git") + 1
+    if inside[first:][:1] not in (["modules"], ["worktrees"]):
         return False
-    repository = top.joinpath(*inside[: len(inside) - len(parts)])
-    is_inner = False
-    for index, part in enumerate(parts[:-1]):
-        is_repository = index == 0 or (repository / "HEAD").exists()
-        if is_repository and part not in (("modules", "worktrees") if index == 0 else ("modules",)):
-            return False
-        repository /= part
-        is_inner = True
-    return not is_inner or (repository / "HEAD").exists()
+    above = [top.joinpath(*inside[:index]) for index in range(first + 1, len(inside))]
+    return not any(
+        part in STORES and (repository / "HEAD").exists()
+        for repository, part in zip(above, inside[first + 1 :], strict=True)
+    )
+
+
+def _holders(path: str) -> list[str]:
+    """The directories around one, up to the `.git`."""
+    found: list[str] = []
+    while path.rpartition("/")[2] != ".git":
+        found.append(path)
+        path = path.rpartition("/")[0]
+    return found
 
 
 def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...]]:

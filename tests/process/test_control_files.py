@@ -71,6 +71,13 @@ STEPS: list[tuple[str, set[str]]] = [
         "touch -r deep/tree/.git t; echo 'gitdir: ../PROJ/.git' > deep/tree/.git; touch -r t deep/tree/.git",
         {"deep/tree/.git"},
     ),
+    # Remotes as git kept them once: a push to a path of this machine runs the hooks there.
+    (
+        "mkdir -p deep/old/.git/remotes; echo 'URL: ../x' > deep/old/.git/remotes/origin",
+        {"deep/old/.git/remotes/origin"},
+    ),
+    ("mkdir -p deep/old/.git/branches; echo ../x > deep/old/.git/branches/o", {"deep/old/.git/branches/o"}),
+    ("git -C deep/old update-ref refs/remotes/origin/main HEAD; mkdir remotes; touch remotes/file", set()),
     # A configuration of a new repository by another name, and through a link.
     ("git init -q one; mv one/.git/config shared; ln shared one/.git/config", {"one/.git"}),
     ("echo '[core]' >> shared", {"one/.git/config"}),

@@ -385,6 +385,57 @@ async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> 
 
 
 @needs_view
+async def test_a_submodule_is_kept_whatever_stands_around_it(project: Path, tmp_path: Path) -> None:
+    """confinement-41, confinement-6: made a part of another git directory, made none itself, or moved in `.git`."""
+    part = tmp_path / "part"
+    git("clone", "-q", "--bare", str(project), str(part), directory=tmp_path)
+    git("submodule", "--quiet", "add", str(part), "libs/sub", directory=project)
+    inner = project / ".git" / "modules" / "libs" / "sub"
+    git("config", "remote.origin.url", f"https://{TOKEN}@h.example/x", directory=project / "libs" / "sub")
+    attempts = (
+        "touch libs/HEAD libs/config; mkdir libs/objects libs/refs",
+        "mv libs/sub/HEAD libs/sub/objects libs/sub/refs .",
+        "mv libs/sub ../refs/sub; mv libs ../refs/libs; mv ../modules ../refs/modules",
+    )
+    back = "mv HEAD objects refs libs/sub; mv ../refs/sub libs"
+    use = f"grep -rs {TOKEN} ..; for d in libs/sub ../refs/sub; do git config -f $d/config core.fsmonitor x; done"
+    modules = "project/.git/modules"
+    async with kept(project.parent) as place:
+        for attempt in attempts[:2]:
+            await place.run("sh", "-c", attempt, directory=modules)
+            completed = await place.run("sh", "-c", f"{use}; echo x > libs/sub/hooks/post-checkout", directory=modules)
+            assert TOKEN not in completed.stdout.text(), attempt
+            assert not (inner / "hooks" / "post-checkout").exists(), attempt
+            await place.run("sh", "-c", back, directory=modules)
+        said, _ = await run(place, "git -C libs/sub branch config; git -C libs/sub branch -m config other; git status")
+        assert "nothing to commit" not in said
+        assert "fatal" not in said
+        await place.run("sh", "-c", attempts[2], directory=modules)
+        assert TOKEN not in (await place.run("sh", "-c", use, directory=modules)).stdout.text()
+    assert TOKEN in (inner / "config").read_text()
+    assert "fsmonitor" not in (inner / "config").read_text()
+
+
+@needs_view
+async def test_a_remote_that_is_used_keeps_its_address(project: Path) -> None:
+    """confinement-43: without one git takes the name for a path, and a push to it runs the hooks there."""
+    git("config", "branch.main.remote", "origin", directory=project)
+    git("config", "remote.pushDefault", "ssh", directory=project)
+    async with kept(project.parent) as place:
+        _, remarks = await run(place, "for n in origin ssh behind; do git config --unset remote.$n.url; done")
+        assert "remote.origin.url (project/.git/config), remote.ssh.url" in remarks
+        assert "remote.behind" not in remarks
+        assert setting(project, "remote.origin.url").endswith("host.example/project.git")
+        assert setting(project, "remote.ssh.url") != ""
+        assert setting(project, "remote.behind.url") == ""
+        await run(place, "git config branch.main.remote evil")
+        assert setting(project, "branch.main.remote") == "origin"
+        _, remarks = await run(place, "git config --unset branch.main.remote")
+        assert remarks == ""
+    assert setting(project, "remote.origin.url") == ""
+
+
+@needs_view
 async def test_credentials_beside_the_configuration(project: Path) -> None:
     """confinement-41: old copies, stores, what is included, bare repositories, git directories elsewhere, and links."""
     top = project.parent
@@ -408,6 +459,7 @@ async def test_credentials_beside_the_configuration(project: Path) -> None:
         git("config", "remote.origin.url", address, directory=top / name)
     git("clone", "-q", "--bare", ".", "../plain.git", directory=project)
     git("config", "--remove-section", "remote.origin", directory=top / "plain.git")
+    (top / "bare.git" / "config.worktree").write_text(f'[http "https://h/"]\n\textraheader = X: {TOKEN}\n')
     async with kept(top) as place:
         look = "for d in project bare.git tree linked; do git -C $d remote -v; done; git -C project config branch.sort"
         said, _ = await run(place, f"{look}; grep -rs {TOKEN} .", ".")
