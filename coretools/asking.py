@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from coretools.errors import InvalidArguments
+from coretools.errors import BadSetting, InvalidArguments
 
 T_co = TypeVar("T_co", covariant=True)
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -119,6 +119,12 @@ class AskChoice(Question[str]):
 
     choices: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise BadSetting(f"AskChoice {self.key!r}: there is nothing to choose from; give choices=(...)")
+        if not isinstance(self.default, Missing) and self.default not in self.choices:
+            raise BadSetting(f"AskChoice {self.key!r}: its default {self.default!r} is none of its choices")
+
     def schema(self) -> dict[str, Any]:
         """An enumeration."""
         return _form({"type": "string", "enum": list(self.choices)})
@@ -187,13 +193,30 @@ class AskForm(Question[ModelT]):
 
     model: type[ModelT]
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.model, type) and issubclass(self.model, BaseModel)):
+            raise BadSetting(
+                f"AskForm {self.key!r}: model must be a pydantic model (class ...(BaseModel)), not {self.model!r:.80}"
+            )
+
     def schema(self) -> dict[str, Any]:
         """The model's schema."""
         return self.model.model_json_schema()
 
     def answer_schema(self) -> dict[str, Any]:
-        """The same: a form is answered by an object."""
-        return {**self.schema(), "description": self.message}
+        """The same: a form is answered by an object.
+
+        Raises:
+            BadSetting: a field that no form of the protocol can have.
+        """
+        schema = self.schema()
+        for name, field in schema.get("properties", {}).items():
+            if not _fits_a_form(field):
+                raise BadSetting(
+                    f"AskForm {self.key!r}: field {name!r} does not fit a form; take text, numbers, booleans, dates, "
+                    "Literal[...] or list[Literal[...]]"
+                )
+        return {**schema, "description": self.message}
 
     def accept(self, raw: Any) -> ModelT:
         """The model."""
@@ -201,8 +224,9 @@ class AskForm(Question[ModelT]):
             return self.model.model_validate(raw)
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
-            where = ".".join(map(str, fault["loc"]))
-            raise self.fault(f"{where}: {fault['msg']}") from None
+            if not fault["loc"]:
+                raise self.fault(f"must be an object with {', '.join(self.model.model_fields)}") from None
+            raise self.fault(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +269,16 @@ class AskRoots(Question[tuple[str, ...]]):
         if not isinstance(raw, list) or not all(isinstance(uri, str) for uri in raw):
             raise self.fault("must be a list of URIs")
         return tuple(raw)
+
+
+def _fits_a_form(field: dict[str, Any]) -> bool:
+    """Whether it is flat: no model, no `Enum` (which is a reference), no union and no list of anything at all."""
+    arms = [arm for arm in field.get("anyOf", [field]) if arm.get("type") != "null"]
+    if len(arms) != 1:
+        return False
+    if arms[0].get("type") == "array":
+        return bool({"enum", "anyOf", "oneOf"} & set(arms[0].get("items", {})))
+    return arms[0].get("type") in ("string", "integer", "number", "boolean")
 
 
 def _form(answer: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What authors of commands may declare, and what is refused before anybody connects (docs/specs/declarations.md)."""
 
 import dataclasses
+import enum
 import functools
 import json
 import math
@@ -55,6 +56,10 @@ class Failing:
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> Any:
         raise ZeroDivisionError("of somebody else")
+
+
+class Colour(enum.Enum):
+    RED = "red"
 
 
 @dataclasses.dataclass
@@ -146,6 +151,48 @@ DECLARED: dict[str, tuple[Callable[[], object], str]] = {
     "a question": (lambda: asks(AskText), "write AskText\\(key="),  # type: ignore[arg-type]
     "a builtin": (lambda: tool(Effect.READ)(len), "builtins.len: can't be declared"),
 }
+
+
+class Nested(BaseModel):
+    points: list[int]
+
+
+class Coloured(BaseModel):
+    colour: Colour
+
+
+class Flat(BaseModel):
+    name: str
+    day: date | None = None
+    size: Literal["s", "m"] = "s"
+    days: list[Literal["mo", "tu"]] = []
+
+
+QUESTIONS: dict[str, tuple[Callable[[], Question[Any]], str]] = {
+    "a dataclass": (lambda: AskForm(key="q", message="?", model=Point), "'q': model must be a pydantic model"),  # type: ignore[type-var]
+    "a list of numbers": (lambda: AskForm(key="q", message="?", model=Nested), "'q': field 'points' does not fit"),
+    "an enumeration": (lambda: AskForm(key="q", message="?", model=Coloured), r"'colour' does not fit .*Literal"),
+    "no choices": (lambda: AskChoice(key="q", message="?", choices=()), "'q': there is nothing to choose from"),
+    "another default": (
+        lambda: AskChoice(key="q", message="?", choices=("a", "b"), default="c"),
+        "default 'c' is none of its choices",
+    ),
+}
+
+
+def serve_question(made: Callable[[], Question[Any]]) -> None:
+    registry = Registry()
+    registry.add(tool(Effect.READ)(asks(made())(function())))
+    registry.prove()
+
+
+@pytest.mark.parametrize("case", QUESTIONS)
+def test_a_question_that_nobody_could_answer_ends_the_start(case: str) -> None:
+    """asking-19: not the first call that asks it."""
+    made, said = QUESTIONS[case]
+    serve_question(lambda: AskForm(key="q", message="?", model=Flat))
+    with pytest.raises(BadSetting, match=said):
+        serve_question(made)
 
 
 @pytest.mark.parametrize("case", DECLARED)

@@ -51,7 +51,7 @@ def command_page(page: CommandPage, *, program: str = "coretools") -> str:
         rows = [(_label(one), _about(one)) for one in page.parameters if one.is_required is is_required]
         parts += [f"{title}\n{table(rows, WIDTH)}"] if rows else []
     if page.asks:
-        parts.append("asks (--answer KEY=VALUE answers beforehand): " + ", ".join(page.asks))
+        parts.append("asks (--answer KEY=VALUE or KEY:=JSON answers beforehand): " + ", ".join(page.asks))
     parts.append("also: --json prints the result as JSON, --help this page")
     return "\n\n".join(parts)
 

@@ -179,7 +179,7 @@ async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
     ]:
         assert re.search(rf"^  {label} +.*{about}", page, re.MULTILINE), label
     assert await run("contact ask -h") == 0
-    assert "asks (--answer KEY=VALUE answers beforehand): word, pick" in capsys.readouterr().out
+    assert "asks (--answer KEY=VALUE or KEY:=JSON answers beforehand): word, pick" in capsys.readouterr().out
     assert await run("contact 42 show --help") == 0
     assert "usage: coretools contact ID show [options]" in capsys.readouterr().out
     assert await run("contact nothing here --help") == 64
