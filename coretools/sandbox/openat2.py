@@ -117,7 +117,8 @@ def available() -> bool:
     """Whether the kernel has openat2 and lets us call it: 5.6 or later, and no filter that forbids it."""
     if sys.platform != "linux":
         return False
-    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # Not the working directory, which may be one that we can't read.
+    here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.close(Openat2().open(here, ".", os.O_RDONLY | os.O_DIRECTORY))
     except OSError:

@@ -105,6 +105,8 @@ class TimedProtocol(H11Protocol):
         self._is_discarding = False
         """Whether they are of a request that is answered."""
         self._shaking: asyncio.Task[None] | None = None
+        self._beneath: asyncio.Transport | None = None
+        """What TLS is spoken over."""
         self._early = b""
 
     @classmethod
@@ -186,8 +188,12 @@ class TimedProtocol(H11Protocol):
         """The server ends."""
         if self._is_lingering or self._is_discarding:
             self._abort()
-        else:
-            super().shutdown()
+            return
+        super().shutdown()
+        if self._beneath is not None and self.transport.is_closing() and not self.transport.get_write_buffer_size():
+            # asyncio would wait for the client's close_notify, which a pool of idle connections reads no sooner than it
+            # uses one of them: each would hold up the end. RFC 8446, 6.1 does not ask for it.
+            self._beneath.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have a request served. An answer with which the connection ends says so (RFC 9112, 9.6)."""
@@ -244,6 +250,7 @@ class TimedProtocol(H11Protocol):
             return
         if self._seat is None or secured is None:
             return  # it went away with the last byte of its handshake
+        self._beneath = transport
         self._begin(secured)
         early, self._early = self._early, b""
         if early:

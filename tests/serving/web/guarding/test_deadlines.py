@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import ssl
 from pathlib import Path
 
@@ -589,6 +590,30 @@ async def test_tls_is_spoken_and_its_handshake_has_the_time_of_a_header(certific
             await writer.wait_closed()
         await until(lambda: running.connections == 0)
     assert app.paths == ["/one", "/two"]
+
+
+async def test_the_end_waits_for_no_client_that_keeps_an_idle_connection_of_tls(certificate: ServerSection) -> None:
+    """http-18: a pool reads no sooner than it uses a connection. What was sent arrives, and its end too."""
+    trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
+    patient = LimitsSection(header_seconds=600, keep_alive_seconds=600)
+    size = 50_000
+    async with served(Recorder(size=size), patient, tls=tls_context(certificate)) as running:
+        with (
+            socket.create_connection(("127.0.0.1", running.port), 20) as plain,
+            anyio.fail_after(20),
+            await anyio.to_thread.run_sync(
+                lambda: trusting.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
+            ) as secured,
+        ):
+            await anyio.to_thread.run_sync(secured.sendall, GET % b"one")
+            await until(lambda: any(one.cycle and one.cycle.response_complete for one in running.state.connections))
+            for one in list(running.state.connections):
+                one.shutdown()
+            await until(lambda: running.connections == 0)
+            read = bytearray()
+            while piece := await anyio.to_thread.run_sync(secured.recv, 65_536):
+                read += piece
+    assert len(read.partition(b"\r\n\r\n")[2]) == size + 4, "without its close_notify the read above would have failed"
 
 
 async def test_beyond_the_most_connections_none_begins_with_tls(certificate: ServerSection) -> None:
