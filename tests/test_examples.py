@@ -1,6 +1,7 @@
 """The examples run as they stand, and the README shows the first of them (docs/specs/api.md)."""
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -298,3 +299,12 @@ def test_the_guide_shows_what_runs() -> None:
     shown = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     assert len(shown) >= 8
     assert [piece for piece in shown if not any(piece.strip() in source for source in sources)] == []
+
+
+def test_the_guide_says_where_every_name_is() -> None:
+    """api-26: and each of them is there."""
+    guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(coretools[\w.]*)` \| (.*) \|$", guide, re.MULTILINE)
+    named = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert len(named) >= 30
+    assert [one for one in sorted(named) if not hasattr(importlib.import_module(one[0]), one[1])] == []
