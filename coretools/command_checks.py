@@ -24,6 +24,7 @@ def check_function(function: Callable[..., Any], declared: Declaration, route: S
     """
     source = source_of(function)
     require_named(function)
+    _refuse_method(function)
     if declared.nonblocking and inspect.iscoroutinefunction(function):
         raise BadSetting(f"{source}: nonblocking is for a plain function; an async one is on the event loop already")
     # The annotations are read for those that need it only: a start waits for all of this.
@@ -40,6 +41,14 @@ def check_function(function: Callable[..., Any], declared: Declaration, route: S
         raise BadSetting(f"{source}: the route has a word that is no parameter: {', '.join(unknown)}")
     if is_resource:
         _check_resource(function, declared, known, required)
+
+
+def _refuse_method(function: Callable[..., Any]) -> None:
+    if inspect.isfunction(function) and function.__code__.co_argcount and function.__code__.co_varnames[0] == "self":
+        raise BadSetting(
+            f"{source_of(function)}: is a method without its object; write @tool(...) of coretools.declare above it, "
+            f"and registry.add(an_object.{function.__name__}) where there is one"
+        )
 
 
 def _check_resource(

@@ -316,7 +316,9 @@ class Registry:
         declaration = declaration_of(function)
         name = getattr(function, "__name__", "")
         if declaration is None:
-            raise BadSetting(f"{name or function}: not declared with @tool, @resource or @prompt")
+            raise BadSetting(
+                f"{name or function}: not declared with @tool, @resource or @prompt, which stand below @registry.add"
+            )
         words = (*context, *declaration.route) if declaration.route else below(context, name)
         command = Command(flattened(words, self._separator), function, declaration, tool_set, words, overrides)
         _check(command)

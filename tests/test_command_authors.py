@@ -276,6 +276,33 @@ def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
         join(Registry(policy=ToolPolicy(ask=("made",))), [mine])
 
 
+def _plain() -> int:
+    """Declared by nobody."""
+    return 1
+
+
+def test_a_method_is_registered_with_its_object() -> None:
+    """declarations-15: without it, `self` would be an argument of clients."""
+
+    class Shelf:
+        """Books."""
+
+        @tool(Effect.READ)
+        def count(self) -> int:
+            """Count."""
+            return 2
+
+    registry = Registry()
+    with pytest.raises(BadSetting, match=r"Shelf\.count: is a method without its object; .*add\(an_object\.count\)"):
+        registry.add(Shelf.count)
+    registry.add(Shelf().count)
+    (command,) = registry
+    assert command.function() == 2
+    registry.prove()
+    with pytest.raises(BadSetting, match=r"_plain: not declared with .*, which stand below @registry\.add"):
+        registry.add(_plain)
+
+
 def test_what_can_not_be_called_by_name_is_refused_when_it_is_registered() -> None:
     """declarations-15: each argument of a call has a name of its own."""
 
