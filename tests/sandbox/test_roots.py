@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import BadSetting, DeniedPath, InvalidPath, OutsideRoot, ReadOnly, RootGone, WrongType
+from coretools.sandbox import openat2
 from coretools.sandbox.deny import DenyRules
 from coretools.sandbox.listing import list_directory, walk
 from coretools.sandbox.reading import exists, open_directory, read_bytes
@@ -35,6 +36,24 @@ def test_roots_need_at_least_one_directory_and_each_only_once(tmp_path: Path) ->
     for specs in ([], [RootSpec(str(tmp_path)), RootSpec(str(tmp_path / "link"), writable=False)]):
         with pytest.raises(BadSetting):
             Roots(specs, deny=DenyRules([]))
+
+
+def test_the_resolver_is_found_from_a_working_directory_that_can_t_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sandbox-2: whoever starts a server as another user stands in a directory of his own."""
+    there_is = openat2.available()
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o311)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65_534)
+    try:
+        assert openat2.available() == there_is
+    finally:
+        if is_root:
+            os.seteuid(0)
+        tmp_path.chmod(0o700)
 
 
 def test_an_unknown_resolver_fails_at_start(tmp_path: Path) -> None:
