@@ -47,7 +47,8 @@ async def checked(plan: Plan) -> Report:
         try:
             report.lines.extend(await part(plan))
         except CoreError as error:
-            report.faults.append(str(error))
+            if str(error) not in report.faults:  # the start of the roles opens the files of other parts again
+                report.faults.append(str(error))
     return report
 
 

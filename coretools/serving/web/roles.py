@@ -1,6 +1,7 @@
 """What each role may do, from the operator's configuration and the flags that every entry point has."""
 
 import argparse
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,6 @@ from coretools.confinement.grants import is_granted
 from coretools.errors import BadSetting
 from coretools.options import policy_from, settings_from
 from coretools.policy_file import require_out_of_reach
-from coretools.serving.web.auth.hashed_tokens import require_token_file
 from coretools.serving.web.config import CONFIG_VARIABLE, Config, RoleSection
 from coretools.serving.web.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, Rates, Role
 from coretools.settings import PROFILES, Settings
@@ -31,7 +31,6 @@ def roles_of(
     # The operator's own file of rules must lie where no role can write.
     writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
     base = replace(base, policy=policy_from(options, environment, writable))
-    _require_token_files(config)
     for path in _of_the_operator(config, options, environment):
         _require_out_of_reach(path, _all(roots, sections))
     return {
@@ -50,12 +49,6 @@ def _require_out_of_reach(path: str, roots: Sequence[str]) -> None:
         raise BadSetting(f"{path}: commands may read what is there; move it out, for instance to /etc/coretools")
 
 
-def _require_token_files(config: Config) -> None:
-    for path in (config.auth.tokens, config.console.tokens, config.metrics.tokens):
-        if path:
-            require_token_file(path)
-
-
 def _of_the_operator(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
     named = (
         options.config or environment.get(CONFIG_VARIABLE),
@@ -64,7 +57,8 @@ def _of_the_operator(config: Config, options: argparse.Namespace, environment: M
         config.metrics.tokens,
         config.server.tls_key,
     )
-    return [path for path in named if path]
+    # A missing one is refused by who opens it, and hides no other fault until then.
+    return [path for path in named if path and os.path.lexists(path)]
 
 
 def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings) -> Role:

@@ -18,6 +18,7 @@ import pytest
 from tests.process.tree import until
 from tests.serving.peer import marker, wait_until_none, wait_until_some
 from tests.serving.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
+from tests.serving.web.certificates import write_certificate
 from tests.serving.web.http_server_peer import TREE, http_server
 from tests.starting import warm
 
@@ -67,6 +68,18 @@ def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None
     done = ran("--check", "--root", root, cwd=root, environment=given)
     assert done.returncode == 78
     assert f"server.tls_certificate {tmp_path / 'crt'} and its key: one of them is not PEM" in done.stderr
+
+
+def test_a_start_with_a_certificate_that_clients_refuse_says_so(root: Path, tmp_path: Path) -> None:
+    """http-27: it goes on, as SIGHUP brings the renewed one."""
+    made = write_certificate(tmp_path, days=0)
+    given = {
+        "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(made.path),
+        "CORETOOLS_HTTP_SERVER__TLS_KEY": str(made.key),
+    }
+    with http_server(tmp_path, "--root", root, environment=given) as server:
+        warned = [line["message"] for line in server.lines if line["level"] == "warning"]
+    assert any(f"{made.path}: expired on" in message for message in warned), warned
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from coretools.errors import BadSetting
 from coretools.serving.web.config import ServerSection
 
 _logger = logging.getLogger(__name__)
+_NO_PEM = "one of them is not PEM, or they are in each other's place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,10 @@ def certificate_of(server: ServerSection) -> Certificate | None:
     try:
         data = Path(server.tls_certificate).read_bytes()
         chain = x509.load_pem_x509_certificates(data)
-    except (OSError, ValueError) as error:
-        raise BadSetting(f"server.tls_certificate {server.tls_certificate}: {_reason(error)}") from error
+    except OSError as error:
+        raise _unreadable("tls_certificate", server.tls_certificate, error) from error
+    except ValueError as error:
+        raise BadSetting(f"server.tls_certificate {server.tls_certificate} and its key: {_NO_PEM}") from error
     own = chain[0]
     return Certificate(hashlib.sha256(data).hexdigest(), own.not_valid_before_utc, own.not_valid_after_utc, len(chain))
 
@@ -97,6 +100,7 @@ def tls_context(server: ServerSection) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    _require_readable(server)
     _warn_of_readers(server.tls_key or server.tls_certificate)
     try:
         context.load_cert_chain(server.tls_certificate, server.tls_key or None, password=_no_password)
@@ -104,6 +108,30 @@ def tls_context(server: ServerSection) -> ssl.SSLContext | None:
         reason = _reason(error)
         raise BadSetting(f"server.tls_certificate {server.tls_certificate} and its key: {reason}") from error
     return context
+
+
+def warn_of_time(server: ServerSection) -> None:
+    """Say in the log that clients will refuse the certificate. The start goes on: SIGHUP brings a new one."""
+    certificate = certificate_of(server)
+    try:
+        if certificate is not None:
+            certificate.require_valid(server.tls_certificate, now())
+    except BadSetting as error:
+        _logger.warning("%s; clients refuse it", error)
+
+
+def _require_readable(server: ServerSection) -> None:
+    """Refuse a file that can't be opened by its name; OpenSSL does not say which of the two it was."""
+    for key, path in (("tls_certificate", server.tls_certificate), ("tls_key", server.tls_key)):
+        try:
+            if path:
+                Path(path).read_bytes()
+        except OSError as error:
+            raise _unreadable(key, path, error) from error
+
+
+def _unreadable(key: str, path: str, error: OSError) -> BadSetting:
+    return BadSetting(f"server.{key} {path}: can't be read: {error.strerror}")
 
 
 def _warn_of_readers(key: str) -> None:
@@ -115,8 +143,10 @@ def _warn_of_readers(key: str) -> None:
 
 def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "they don't go together; it is the key of another certificate"
         # OpenSSL has no reason for a text in which it finds nothing.
-        return error.reason or "one of them is not PEM, or they are in each other's place"
+        return error.reason or _NO_PEM
     return getattr(error, "strerror", None) or str(error)
 
 
