@@ -256,6 +256,10 @@ git config alias.l -l
 git rebase --cont
 git maintenance start
 gcc -Wl,-plugin,./x.so x.c
+gcc -E -Wp,-fplugin=./x.so x.c
+gcc --plugin=./x.so x.c
+g++ -fmodules-ts '-fmodule-mapper=|rm x' -c x.cc
+g++ -fmodules-ts -Wp,-fmodule-mapper=./x -c x.cc
 gcc -fuse-ld=./x x.c
 clang --config=./x x.c
 tar -cf host:x .

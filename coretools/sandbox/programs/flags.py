@@ -88,8 +88,9 @@ FLAGS |= {"fdfind": FLAGS["fd"]}
 _ONE_DASH = re.compile(r"-(wrapper|specs|fplugin|plugin|engine|provider(?:-path)?|exec|toolexec|vettool)(?==|$)")
 _COMPILERS = frozenset(name for name in FLAGS if FLAGS[name] is FLAGS["gcc"])
 _PASSES_CODE = re.compile(
-    r"-W[alp],.*(?:-pl|@).*"
-    r"|--?(?:X|fuse-ld|fpass-plugin|load|config|ld-path|ccc-|gcc-toolchain|spec|fno-integrated|no-integrated).*",
+    r"-W[alp],.*(?:-pl|plugin|module-mapper|@).*"
+    r"|--?(?:X|plugin|iplugindir|fmodule-mapper|fuse-ld|fpass-plugin|load|config|ld-path|ccc-|gcc-toolchain|spec).*"
+    r"|--?f?no-integrated.*",
     re.DOTALL,
 )
 """Words that hand options to the programs of a compiler, or choose other ones."""
