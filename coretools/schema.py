@@ -359,21 +359,22 @@ def require_named(function: Callable[..., Any]) -> None:
 def _read(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
     kind = shape.get("type")
     if kind == "array":
+        if isinstance(value, str) and isinstance(_loaded(value), list):
+            return value  # `accept` reads it
         items = [value] if isinstance(value, str) else list(value)
         return [_read(item, shape.get("items", {})) for item in items]
-    if kind in ("integer", "number", "boolean") and isinstance(value, str):
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
+    return _loaded(value) if kind in ("integer", "number", "boolean") and isinstance(value, str) else value
+
+
+def _loaded(text: str) -> Any:
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return text
 
 
 def _parsed_object(text: str) -> Any:
-    with suppress(ValueError, RecursionError):
-        found = json.loads(text)
-        return found if isinstance(found, dict) else text
-    return text
+    found = _loaded(text)
+    return found if isinstance(found, dict) else text
 
 
 def _json(name: str, given: Mapping[str, Any]) -> str:

@@ -597,6 +597,29 @@ async def test_a_prompt_with_a_schema_of_its_own_lists_what_that_has() -> None:
         assert getattr(said.messages[0].content, "text", "") == "tea, warm"
 
 
+async def test_a_prompt_takes_a_list_as_json_text() -> None:
+    """declarations-4: its arguments are text; one item may come as it is."""
+    registry = Registry()
+
+    @registry.add
+    @prompt()
+    def tour(days: list[int], names: list[str] | None = None) -> str:
+        """Plan a tour."""
+        return f"{days} {names}"
+
+    deep = "[" * 100_000
+    async with Client(build(registry)) as client:
+        for given, planned in (
+            ({"days": "[1, 2]", "names": '["a", "b"]'}, "[1, 2] ['a', 'b']"),
+            ({"days": "1", "names": "a"}, "[1] ['a']"),
+            ({"days": "[]", "names": "[a"}, "[] ['[a']"),
+        ):
+            said = await client.get_prompt("tour", given)
+            assert getattr(said.messages[0].content, "text", "") == planned
+        with pytest.raises(MCPError, match="must be a whole number"):
+            await client.get_prompt("tour", {"days": deep})
+
+
 class Trip(BaseModel):
     days: int
 
