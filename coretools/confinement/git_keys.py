@@ -65,6 +65,7 @@ _ALLOWED: Sequence[tuple[str, str]] = (
 _COMPILED = tuple((re.compile(keys), re.compile(values), values == _REMOTE) for keys, values in _ALLOWED)
 _URL = re.compile(r"remote\..*\.(?:url|pushurl)|submodule\..*\.url", re.DOTALL)
 _TOGETHER = re.compile(r"(?:branch|remote|submodule)\..*\.")
+_SERVER = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _USES = re.compile(r"branch\..*\.(?:remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
 
@@ -109,15 +110,38 @@ def _restored(value: Value, as_seen: list[tuple[Value, Value]], addresses: Mappi
     return addresses.get(value, value)
 
 
-def allowed(changes: Values, before: Mapping[str, tuple[Value, ...]]) -> dict[str, tuple[Value, ...]]:
-    """Those of the changes that are carried over to a file with the values `before`."""
-    found = _whole({key: values for key, values in changes.items() if _is_allowed(key, values, None)}, changes)
+def gives_away(settings: Iterable[Setting]) -> bool:
+    """Whether git sends a credential of the file to whatever server it reaches: it is for none in particular."""
+    helpers = (one.value or "" for one in settings if one.key == "credential.helper")
+    return any("password" in value.lower() for value in helpers) or any(
+        one.key == "http.extraheader" for one in settings
+    )
+
+
+def allowed(
+    changes: Values, before: Mapping[str, tuple[Value, ...]], *, is_bound: bool = False
+) -> dict[str, tuple[Value, ...]]:
+    """Those of the changes that are carried over to a file with the values `before`; `is_bound`: to no new server."""
+    servers = _servers(before) if is_bound else None
+    found = {key: values for key, values in changes.items() if _is_allowed(key, values, None)}
+    found = {key: values for key, values in found.items() if servers is None or _servers({key: values}) <= servers}
+    found = _whole(found, changes)
     after = {**before, **found}
     remotes = {match["name"] for key, values in after.items() if values and (match := _NAMED.fullmatch(key))}
     found = _whole({key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes)
-    after = {**before, **found}
-    used = {value for key, values in after.items() if _USES.fullmatch(key) for value in values}
+    used = _used({**before, **found})
     return _whole({key: values for key, values in found.items() if values or not _is_address_of(key, used)}, changes)
+
+
+def _used(found: Values) -> set[Value]:
+    """The remotes that branches name, or git itself."""
+    return {value for key, values in found.items() if _USES.fullmatch(key) for value in values}
+
+
+def _servers(found: Values) -> set[str]:
+    """Which servers the addresses in these values lead to, of those that get a header."""
+    values = (value for key, values in found.items() if _URL.fullmatch(key) for value in values if value)
+    return {match[0].lower() for value in values if (match := _SERVER.match(value))}
 
 
 def _is_address_of(key: str, used: set[Value]) -> bool:

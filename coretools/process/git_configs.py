@@ -58,6 +58,7 @@ class _Read(NamedTuple):
     """None for what is no configuration."""
     has_credential: bool
     includes: tuple[str, ...]
+    gives_away: bool = False
 
 
 @dataclass(slots=True)
@@ -248,7 +249,7 @@ class GitConfigs:
         before = self._read.get(repository.path)
         values = values_of(() if before is None else before.settings)
         wanted = {**found.kept, **found.own, **changes}
-        found.kept = git_keys.allowed(wanted, values)
+        found.kept = git_keys.allowed(wanted, values, is_bound=before is not None and before.gives_away)
         found.own = {
             key: value for key, value in wanted.items() if key not in found.kept and value != values.get(key, ())
         }
@@ -307,7 +308,9 @@ def _read(data: bytes) -> _Read:
         settings = parse(data, "config")
         seen = git_keys.without_credentials(settings)
         has_credential = seen != settings or git_keys.has_credential(data)
-        return _Read(data, seen, written(seen), has_credential, git_keys.included(settings))
+        return _Read(
+            data, seen, written(seen), has_credential, git_keys.included(settings), git_keys.gives_away(settings)
+        )
     except (GitRefused, NotWritable):
         return _Read(data, (), None, git_keys.has_credential(data), ())
 

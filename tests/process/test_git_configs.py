@@ -190,7 +190,7 @@ SPELLINGS = """
 [alias "q"]
  command = !x
 [remote "o\\"]"]
- url = https://x.example/y
+ url = https://host.example/y
 [core]
  fsmonitor = z ; "
 """
@@ -216,10 +216,10 @@ async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
     expected = {
         **values_of(parse(before, "config")),
         "user.email": ("x@y", "a b"),
-        'remote.o"].url': ("https://x.example/y",),
+        'remote.o"].url': ("https://host.example/y",),
     }
     assert found == expected
-    assert setting(project, 'remote.o"].url') == "https://x.example/y"
+    assert setting(project, 'remote.o"].url') == "https://host.example/y"
 
 
 @needs_view
@@ -433,6 +433,32 @@ async def test_a_remote_that_is_used_keeps_its_address(project: Path) -> None:
         _, remarks = await run(place, "git config --unset branch.main.remote")
         assert remarks == ""
     assert setting(project, "remote.origin.url") == ""
+
+
+HELPER = f"!f() {{ echo password={TOKEN}; }}; f"
+
+
+@needs_view
+@pytest.mark.parametrize(("key", "value"), [("http.extraHeader", f"X: {TOKEN}"), ("credential.helper", HELPER)])
+async def test_a_credential_for_every_server_goes_to_no_new_one(project: Path, key: str, value: str) -> None:
+    """confinement-43: git would send it to an address that a command has chosen."""
+    (project / ".git" / "config").write_text('[remote "origin"]\n\turl = https://h.example/x\n')
+    git("config", key, value, directory=project)
+    async with kept(project.parent) as place:
+        _, remarks = await run(
+            place,
+            "git config remote.origin.url https://h.example:8443/x; git config remote.n.url http://h.example/x;"
+            " git config submodule.s.url https://h.example.evil/; git config remote.other.url https://H.example/y;"
+            " git config remote.ssh.url git@h.example:y",
+        )
+        assert remarks.count("remote.") == 2
+        assert "submodule.s.url" in remarks
+    assert setting(project, "remote.origin.url") == "https://h.example/x"
+    assert setting(project, "--get-regexp", r"remote\..*|submodule\..*").splitlines() == [
+        "remote.origin.url https://h.example/x",
+        "remote.other.url https://H.example/y",
+        "remote.ssh.url git@h.example:y",
+    ]
 
 
 @needs_view
