@@ -4,6 +4,7 @@ A flag wins over its variable, a variable over the default. What can't be used i
 """
 
 import argparse
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -66,6 +67,18 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-unconfined", action="store_true", default=None, help="let commands run where nothing confines them"
     )
+
+
+def working_directory() -> str:
+    """Where the process was started.
+
+    Raises:
+        BadSetting: that directory was deleted since, or a directory above it can't be read.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise BadSetting(f"the working directory can't be found ({error.strerror}); start it in another one") from error
 
 
 def settings_from(

@@ -16,7 +16,7 @@ from coretools import __version__
 from coretools.errors import BadSetting, CoreError
 from coretools.loading import load
 from coretools.log_lines import configure_logging
-from coretools.options import add_options
+from coretools.options import add_options, working_directory
 from coretools.standard_streams import have_standard_error
 
 if TYPE_CHECKING:  # pydantic and the web stack, which a bad flag should not cost
@@ -85,7 +85,7 @@ def _plan(options: argparse.Namespace) -> "Plan":
     from coretools.serving.web.roles import roles_of
     from coretools.serving.web.service import Plan
 
-    environment, directory = dict(os.environ), os.getcwd()
+    environment, directory = dict(os.environ), working_directory()
     given = {key: getattr(options, name) for name, key in _FLAGS.items()}
     flags: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     source = Source(

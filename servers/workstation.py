@@ -13,7 +13,7 @@ import sys
 from coretools import __version__
 from coretools.errors import CoreError
 from coretools.log_lines import configure_logging
-from coretools.options import add_options, settings_from
+from coretools.options import add_options, settings_from, working_directory
 from coretools.settings import Settings
 from coretools.standard_streams import have_standard_error, require_wire
 
@@ -26,7 +26,7 @@ def main() -> None:
     have_standard_error()
     try:
         require_wire()
-        settings = settings_from(options, options.root, os.environ, os.getcwd())
+        settings = settings_from(options, options.root, os.environ, working_directory())
         configure_logging(settings.log_level, os.environ)
         run(settings)
     except CoreError as error:

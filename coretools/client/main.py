@@ -30,7 +30,7 @@ from coretools.client.shells import SHELLS, script
 from coretools.errors import CoreError
 from coretools.loading import load
 from coretools.log_lines import configure_logging
-from coretools.options import add_policy_options, policy_from, settings_from
+from coretools.options import add_policy_options, policy_from, settings_from, working_directory
 from coretools.settings import Settings
 
 COMPLETE = "__complete"
@@ -93,8 +93,8 @@ def _built_in(words: list[str]) -> int:
         sys.stdout.write(script(options.shell))
         return 0
     if options.command == "serve":
-        return serve(options, os.environ, os.getcwd())
-    settings = settings_from(options, options.root or (), os.environ, os.getcwd())
+        return serve(options, os.environ, working_directory())
+    settings = settings_from(options, options.root or (), os.environ, working_directory())
     configure_logging(settings.log_level, os.environ)
     return _run(options, settings)
 

@@ -16,7 +16,7 @@ from coretools.errors import CoreError
 from coretools.loading import load
 from coretools.log_lines import configure_logging
 from coretools.offer import Selection
-from coretools.options import settings_from
+from coretools.options import settings_from, working_directory
 from coretools.process.runs import Runs
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
@@ -38,7 +38,7 @@ async def run_typed(own: Sequence[str], rest: Sequence[str], introduction: str) 
         BadSetting: a root or another setting can't be used.
     """
     options, words = read_options(own, rest)
-    settings = settings_from(options, options.root or (), os.environ, os.getcwd())
+    settings = settings_from(options, options.root or (), os.environ, working_directory())
     configure_logging(settings.log_level, os.environ)
     ending = Ending()
     exit_code = 0
@@ -86,7 +86,7 @@ async def complete_typed(words: Sequence[str], built_in: Sequence[str]) -> int:
         return put_candidates(of_built_in(rest, typed[-1]))
     try:
         options, before = read_options(own, rest)
-        settings = settings_from(options, options.root or (), os.environ, os.getcwd())
+        settings = settings_from(options, options.root or (), os.environ, working_directory())
         async with assembled(settings, dict(os.environ), registries_in(own)) as assembly:
             found = await candidates(Bench.of(assembly, settings), before, typed[-1])
     except (CoreError, SystemExit):  # half a line need not be a right one

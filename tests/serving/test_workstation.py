@@ -394,3 +394,23 @@ def test_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None:
         resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE, limits)
         assert "hello" in text(client.call("read_file", path="README.md"))
         assert client.call("run_command", command="true")["_meta"]["coretools/facts"]["exit_code"] == 0
+
+
+@pytest.mark.parametrize(
+    "module", ["servers.workstation", "servers.http_server --check", "coretools.client.main tools"]
+)
+def test_a_start_in_a_directory_that_was_deleted_ends_with_a_sentence(tmp_path: Path, module: str) -> None:
+    """serving-13: a shell stands there when what it was in is deployed anew."""
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m {module}'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
+    assert "the working directory can't be found" in done.stderr
