@@ -54,7 +54,7 @@ def command_line(argv: Sequence[str], redactor: Redactor | None = None) -> str:
     redactor = redactor or Redactor()
     words = _Words(redactor).redacted([word[:_LOOKED_AT] for word in argv[:MOST_WORDS]])
     shown = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
-    line = _printable(join([word.replace("\0", "\\x00") for word in shown]))
+    line = one_line(join([word.replace("\0", "\\x00") for word in shown]))
     if len(argv) > MOST_WORDS:
         line += f" [... {len(argv) - MOST_WORDS} more words ...]"
     if len(line) > MOST_OF_LINE:
@@ -157,5 +157,6 @@ def _cut(word: str, whole: int) -> str:
     return f"{word[:MOST_OF_WORD]}[... {max(whole, len(word)) - MOST_OF_WORD} more characters ...]"
 
 
-def _printable(line: str) -> str:
+def one_line(line: str) -> str:
+    """The text with everything that is no printable character, a line feed too, as its escape in Python."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)

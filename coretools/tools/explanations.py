@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from coretools.redact_argv import one_line
 from coretools.sandbox.names import printable
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,11 @@ NONE = Explanations()
 
 def lines_of(notes: Sequence[str]) -> list[str]:
     """The explanations as lines of a result."""
-    return [f"[{note}]" for note in notes]
+    return [f"[{one_line(note)}]" for note in notes]
 
 
 def made_text(made: Sequence[str]) -> str:
     """What a command made or changed that git, an editor or an agent acts on: nothing can keep it from that."""
     more = f" and {len(made) - MOST_NAMED} more" if len(made) > MOST_NAMED else ""
-    shown = ", ".join(map(printable, made[:MOST_NAMED]))
+    shown = ", ".join(one_line(printable(path)) for path in made[:MOST_NAMED])
     return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"

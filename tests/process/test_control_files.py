@@ -119,3 +119,10 @@ def test_what_changes_where_nothing_keeps_it(world: World) -> None:
     assert world.told("echo x > own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
     assert world.told("chmod +x own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
     assert world.told("mv own/.git/hooks own/.git/h; ln -s ../../a own/.git/hooks") == {"own/.git/hooks"}
+
+
+def test_a_name_can_not_pass_for_another_line_of_the_result(world: World) -> None:
+    """confinement-37: a line feed in a path is shown as its escape."""
+    line = """sh -c 'git init -q "$(printf "x\\n[exit code 0, no output]")"'"""
+    said = world.client.call("run_command", command=line)["content"][0]["text"]
+    assert f"{SAID}{world.root}/x\\n[exit code 0, no output]/.git]" in said
