@@ -3,6 +3,7 @@
 import logging
 
 from coretools.call import LOCAL
+from coretools.process.keeper import Holding
 from coretools.serving.assembly import Assembly
 from coretools.settings import Settings
 
@@ -25,16 +26,37 @@ def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
     )
 
 
-async def prepare(assembly: Assembly) -> None:
-    """Find the tier and have a command waiting while the client still introduces itself; say what was found."""
-    if assembly.graph.offer(LOCAL).find("run_command") is None:
+async def require(assembly: Assembly) -> None:
+    """Refuse to serve where commands can't be held as the operator requires.
+
+    Raises:
+        Unconfined: they can't.
+    """
+    await _found(assembly)
+    assembly.keeper.require()
+
+
+async def prepare(assembly: Assembly, name: str = "") -> None:
+    """Find the tier and have a command waiting while the client still introduces itself; say what was found.
+
+    `name` is the role, where there are several.
+    """
+    holding = await _found(assembly)
+    if holding is None:
         return
-    holding = await assembly.runner.prepare()
+    role = f"{name}: " if name else ""
     level = logging.INFO if holding.tier == "full" else logging.WARNING
     missing = "".join(f"; not {tier}: {why}" for tier, why in holding.missing.items())
-    logger.log(level, "commands are held in tier %s%s", holding.tier, missing)
-    logger.info("network: %s", assembly.network.state(holding.tier))
+    logger.log(level, "%scommands are held in tier %s%s", role, holding.tier, missing)
+    logger.info("%snetwork: %s", role, assembly.network.state(holding.tier))
     for why in holding.polled:
-        logger.warning("directories are polled for changes before each command: %s", why)
+        logger.warning("%sdirectories are polled for changes before each command: %s", role, why)
     if not holding.is_permitted:
-        logger.warning("no command is run in tier %s (--allow-unconfined, --require-tier)", holding.tier)
+        logger.warning("%sno command is run in tier %s (--allow-unconfined, --require-tier)", role, holding.tier)
+
+
+async def _found(assembly: Assembly) -> Holding | None:
+    """How commands are held, where some are offered."""
+    if assembly.graph.offer(LOCAL).find("run_command") is None:
+        return None
+    return await assembly.runner.prepare()

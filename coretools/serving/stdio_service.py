@@ -6,7 +6,7 @@ from functools import partial
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.ending import Ending
-from coretools.serving.preparing import announce, prepare
+from coretools.serving.preparing import announce, prepare, require
 from coretools.serving.rounds import Interviews
 from coretools.serving.server import Beside, build_shared
 from coretools.serving.stdio import standard_streams_claimed
@@ -34,8 +34,7 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], others
             server = build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
             announce(assembly, settings)
             if settings.policy.confinement.require is not None:
-                await prepare(assembly)
-                assembly.keeper.require()
+                await require(assembly)
             work = (partial(prepare, assembly),)
             await run_on_wire(server, wire, line_bytes=settings.limits.line_bytes, ending=ending, beside=work)
     return ending.exit_code

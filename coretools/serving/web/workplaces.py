@@ -23,7 +23,7 @@ from coretools.registry import Registry
 from coretools.sandbox.roots import Root
 from coretools.serving.assembly import Assembly, assembled, succeeding
 from coretools.serving.draining import Draining
-from coretools.serving.preparing import announce, prepare
+from coretools.serving.preparing import announce, prepare, require
 from coretools.serving.rounds import Interviews
 from coretools.serving.server import Beside, build_shared
 from coretools.serving.web.endpoint import Endpoint
@@ -128,7 +128,7 @@ class Workplaces:
     def serve(self, workplace: Workplace) -> None:
         """Serve one that was opened."""
         self.opened[workplace.role.name] = workplace
-        self._background.start_soon(prepare, workplace.assembly)
+        self._background.start_soon(prepare, workplace.assembly, workplace.role.name)
 
     def replace(self, workplace: Workplace, role: Role, assembly: Assembly) -> frozenset[Surface]:
         """Serve by other rights, and close what there was once nothing uses it; says which lists changed."""
@@ -137,7 +137,7 @@ class Workplaces:
         if before is not assembly:
             announce(assembly, role.settings, role.name)
             self._background.start_soon(_retired, before)
-            self._background.start_soon(prepare, assembly)
+            self._background.start_soon(prepare, assembly, role.name)
         return changed
 
     def withdraw(self, name: str) -> None:
@@ -208,8 +208,7 @@ async def _until(is_so: Callable[[], bool]) -> None:
 
 async def _require(assembly: Assembly, role: Role) -> None:
     if role.settings.policy.confinement.require is not None:
-        await prepare(assembly)
-        assembly.keeper.require()
+        await require(assembly)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """A `coretools-http` process from its start to its end (docs/specs/http.md)."""
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ from tests.serving.peer import marker, wait_until_none, wait_until_some
 from tests.serving.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
 from tests.serving.web.certificates import write_certificate
 from tests.serving.web.http_server_peer import TREE, http_server
+from tests.serving.web.plans import at_work, plan_of
 from tests.starting import warm
 
 SECONDS = 30.0
@@ -301,3 +303,20 @@ async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path
         assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
         log = server.log.read_text()
         assert [said for said in STILL_OPEN if said in log] == [], log
+
+
+async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """confinement-1: by its name, where the operator requires a tier too; nothing where no commands are offered."""
+    caplog.set_level(logging.INFO, "coretools")
+    config = root.with_name("http.toml")
+    kinds = {"default": "network = 'deny'", "build": "network = 'allow'", "review": "profile = 'read'"}
+    config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n{key}\n" for name, key in kinds.items()))
+    plan = plan_of("--config", str(config), "--require-tier", "none")
+
+    def told() -> list[str]:
+        return [said for said in caplog.messages if "commands are held in tier" in said or "network: " in said]
+
+    async with at_work(plan):
+        await until(lambda: len(told()) >= 4)
+    begins = [" ".join(said.split()[:2]) for said in told()]
+    assert sorted(begins) == ["build: commands", "build: network:", "default: commands", "default: network:"]
