@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Subscription:
-    """Something that a registry tells, and that is told by the next registry once a graph has adopted it."""
+    """A notification of a registry, forwarded by the registry of the graph that adopted it."""
 
     def __init__(self, begin: Callable[[Registry], Release], registry: Registry) -> None:
         self._begin = begin
@@ -124,7 +124,7 @@ class Graph:
         Calls under way go on with the commands that they began with.
 
         Returns:
-            Which lists are others now; `tell` says so to those who listen.
+            The lists that changed; `tell` notifies the listeners.
         """
         before, self._offers = self._offers, dict(other.offers)
         self.registry, self._version = other.registry, other.version

@@ -17,7 +17,7 @@ from coretools.confinement.control_files import ControlFiles, Noted, control_fil
 from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
 from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
 from coretools.sandbox.editor_settings import NAMES
-from coretools.sandbox.git_directories import is_git_directory
+from coretools.sandbox.git_directories import is_git_directory, is_there
 from coretools.sandbox.hidden_inodes import Inode, inode_of
 from coretools.sandbox.roots import Root, Roots
 
@@ -152,7 +152,7 @@ class MaskFinder:
         found = control_files(self._tree.noted)
         for root in self._roots:
             if root.writable:
-                found |= {f"{root.path}/{name}": () for name in NAMES if _is_there(root.fd, name)}
+                found |= {f"{root.path}/{name}": () for name in NAMES if is_there(root.fd, name)}
         return found
 
     def close(self) -> None:
@@ -305,11 +305,3 @@ def _kept(nodes: list[Node], part: str) -> list[tuple[str, Inode]]:
 def _closed(node: Node) -> Hidden:
     path = f"{node.root.path}/{node.path}"
     return Hidden(path, node.closed, inode_of(path) or (0, 0, 0))
-
-
-def _is_there(top: int, path: str) -> bool:
-    try:
-        os.stat(path, dir_fd=top, follow_symlinks=False)
-    except OSError:
-        return False
-    return True

@@ -33,7 +33,7 @@ async def start_command(
 ) -> Supervised:
     """Have a program started by a supervisor, held by the tier in force; returns when it runs.
 
-    `Keeper.ended` is to follow. `environment` is asked for when the tier is known, which decides on a part of it.
+    The caller must call `Keeper.ended` afterwards. `environment` depends on the tier: it is called when that is known.
 
     Raises:
         CannotStart: not found, not executable, no interpreter, too long, out of sight, or the directory is gone.

@@ -1,7 +1,7 @@
 """Settings at the top of a root that an editor or an agent acts on when it opens it: the same for tools and commands.
 
 Such a file can start programs outside the sandbox (`tasks.json` on opening a folder, servers of `.mcp.json`, hooks).
-What is there stays as it is; what is not can be made, and the result says so. Commands are held to that by their view.
+Existing files are not changed; new ones can be created, and the result names them. For commands the view enforces this.
 """
 
 import os

@@ -2,9 +2,9 @@
 
 Hooks and settings such as `core.fsmonitor` make git start programs, and git finds them in whatever it takes for a git
 directory. Who can write there, or can make such a directory, has the user's own git run a program outside the sandbox.
-The git tools are not concerned, nor is reading, but for the objects and for who reads by address.
+The git tools are exempt. Reading is too, except for the objects and for resources.
 
-A git directory is told by its name, `.git` in any spelling that some file system takes for it, or by what lies in it
+A git directory is recognised by its name, `.git` in any spelling that some file system takes for it, or by its content
 (setup.c of git, `is_git_directory`): `HEAD` with `objects` and `refs`, or `HEAD` with `commondir`.
 """
 
@@ -165,7 +165,7 @@ def _git_directory_of(spot: Spot) -> str | None:
         if is_git_directory(spot.root.fd, above):
             return f"lies in a git directory ({printable(above) if above != '.' else 'the root'})"
         # Where a work tree begins git looks no further up: one may lie in a bare repository.
-        if _is_there(spot.root.fd, joined(above, ".git")):
+        if is_there(spot.root.fd, joined(above, ".git")):
             return None
         if above == ".":
             is_inside = any(map(is_git_name, spot.root.path.split("/")))
@@ -192,12 +192,13 @@ def is_git_directory(top: int, path: str, *, more: str | None = None) -> bool:
     """Whether git takes a directory for a git directory by what lies in it, `more` counted with it."""
 
     def has(part: str) -> bool:
-        return part == more or _is_there(top, joined(path, part))
+        return part == more or is_there(top, joined(path, part))
 
     return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
 
 
-def _is_there(top: int, path: str) -> bool:
+def is_there(top: int, path: str) -> bool:
+    """Whether an entry of that name exists beneath an open directory; links are not followed."""
     try:
         os.stat(path, dir_fd=top, follow_symlinks=False)
     except OSError:

@@ -205,7 +205,7 @@ class Undo:
         if name != kept:
             if self._is_empty(kept):  # as we made it
                 self._remove(name)
-                os.rmdir(kept, dir_fd=self._fd)  # last: who is killed before does it again
+                os.rmdir(kept, dir_fd=self._fd)  # last, so that a kill before it only repeats the work
             return
         if stat.S_ISREG(os.stat(kept, dir_fd=self._fd, follow_symlinks=False).st_mode):
             if self._is_changed(name):

@@ -46,7 +46,7 @@ def _parts(outcome: Outcome) -> tuple[Content, ...]:
     parts = outcome.content or (Text(outcome.text),)
     if outcome.data is None or any(isinstance(part, Text) and part.text.strip() for part in parts):
         return parts
-    if outcome.data.get("result") == outcome.text:  # text that is empty, and says so
+    if outcome.data.get("result") == outcome.text:  # an empty string is the result itself
         return parts
     return (*outcome.content, Text(json.dumps(outcome.data, ensure_ascii=False)))
 
