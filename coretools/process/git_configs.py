@@ -10,8 +10,7 @@ import errno
 import os
 import posixpath
 import shutil
-import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,7 @@ from coretools.confinement.control_files import ControlFiles, state_of
 from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import CONFIGURATIONS, Masks, Repository
 from coretools.errors import GitRefused
+from coretools.process import git_lock
 from coretools.process.cell import Cell, CellFailed
 from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content, replace_file
 from coretools.sandbox.git_config import NotWritable, Values, changed, edited, values_of, written
@@ -39,6 +39,8 @@ UNKEPT = (
     " repository's own file, since git may start a program for them"
 )
 SPOILED = "the command left no configuration of a repository here; nothing of it is carried over"
+
+LOCKED = "git's lock on it is there; if no git runs in this repository any more, remove that file"
 
 _FILES = frozenset(CONFIGURATIONS)
 _KEY_CHARACTERS = 120
@@ -134,7 +136,7 @@ class GitConfigs:
         if place is None:
             return None
         try:
-            directory, data, inode = self._opened(place)
+            directory, data, inode = self._opened(place, is_new=path not in self._read)
         except OSError as error:
             return None if error.errno in _NO_FILE and not is_own else _hidden(path)
         known = self._read.get(path)
@@ -156,11 +158,13 @@ class GitConfigs:
         self._changes.pop(path, None)  # of a repository that was here before
         return known.text or b"", 0
 
-    def _opened(self, place: Place) -> tuple[tuple[int, int], bytes, Stamp]:
-        """Identity of the directory of a file, the file's bytes, and which file it is."""
+    def _opened(self, place: Place, *, is_new: bool) -> tuple[tuple[int, int], bytes, Stamp]:
+        """Identity of the directory of a file, the file's bytes, and which file it is. `is_new`: to this server."""
         above, _, name = place.relative.rpartition("/")
         handle = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
         try:
+            if is_new and place.root.writable:
+                git_lock.clear(handle, name)
             data, found = content(name, handle)
             return identity_of(os.fstat(handle)), data, (found.st_ino, found.st_ctime_ns)
         finally:
@@ -269,7 +273,7 @@ class GitConfigs:
                 self._own[path] = self._write(place, changes)
             except FileExistsError:
                 shown = self._shown(path)
-                failed.append(f"{shown} is not changed yet: git's lock on it is there ({shown}.lock)")
+                failed.append(f"{shown} is not changed yet: {LOCKED}: {shown}.lock")
             except OSError as error:
                 failed.append(f"{self._shown(path)} is not changed: {error.strerror}")
                 changes.kept = {}
@@ -284,7 +288,7 @@ class GitConfigs:
         try:
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository has its place")
-            _replace(directory, name, partial(_with_changes, changes=changes.kept))
+            git_lock.replace(directory, name, partial(_with_changes, changes=changes.kept))
             changes.kept = {}
             return state_of(os.stat(name, dir_fd=directory, follow_symlinks=False))
         finally:
@@ -317,23 +321,3 @@ def _read(data: bytes) -> _Read:
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:
     return edited(data, git_keys.restored(parse(data, "config"), changes))
-
-
-def _replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None:
-    """Replace a file the way git does: the lock is the new file, which is renamed when it is whole."""
-    lock = f"{name}.lock"
-    handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory)
-    try:
-        data, found = content(name, directory)
-        with suppress(OSError):  # to whom it belonged; not everybody may give files away
-            os.fchown(handle, found.st_uid, found.st_gid)
-        os.fchmod(handle, stat.S_IMODE(found.st_mode) & 0o777)
-        with open(handle, "wb", closefd=False) as file:
-            file.write(change(data))
-        os.fsync(handle)
-        os.rename(lock, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        os.unlink(lock, dir_fd=directory)
-        raise
-    finally:
-        os.close(handle)

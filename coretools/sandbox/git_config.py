@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from coretools.errors import GitRefused
-from coretools.sandbox.git_grammar import Setting, normal, parse
+from coretools.sandbox.git_grammar import MARK, Setting, parse
 
 Value = str | None
 """None for a key without `=`."""
@@ -17,7 +17,7 @@ Values = Mapping[str, tuple[Value, ...]]
 
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\b": "\\b"})
 _QUOTED = re.compile(r"^\s|\s$|[;#\r]|[ ]{2}|[\x0b\x0c]")
-_HEADER = re.compile(rb"[ \t]*\[[^\n]*\][ \t]*\n")
+_HEADER = re.compile(rb"[ \t]*\[[^\n]*\][ \t]*\r?\n")
 
 
 class NotWritable(ValueError):
@@ -61,15 +61,33 @@ def changed(settings: Sequence[Setting], changes: Values) -> list[Setting]:
 
 
 def edited(data: bytes, changes: Values) -> bytes:
-    """The bytes of a file with other values for some keys: comments, order and spelling of the rest stay.
+    """The bytes of a file with other values for some keys: comments, order, line ends and spelling of the rest stay.
 
     Raises:
         GitRefused: the file is not in git's grammar. NotWritable: as for `written`.
     """
-    settings = parse(data, "config")
-    text = normal(data) if data else b""
-    before = values_of(settings)
+    end = b"\r\n" if data.count(b"\r\n") * 2 > data.count(b"\n") else b"\n"  # as most lines have it
+    mark, text = _whole_lines(data, end)
+    before = values_of(parse(data, "config"))
+    settings = parse(text, "config")
     expected = {key: values for key, values in {**before, **changes}.items() if values}
+    pieces = _pieces(text, settings, changes)
+    text = _spliced(text, [(start, stop, new.replace(b"\n", end)) for start, stop, new in pieces])
+    if values_of(parse(text, "config")) != expected:
+        raise NotWritable("git would read other values")
+    bare = _without_empty_sections(text, {_section(key) for key in before} - {_section(key) for key in expected})
+    return mark + (bare if values_of(parse(bare, "config")) == expected else text)
+
+
+def _whole_lines(data: bytes, end: bytes) -> tuple[bytes, bytes]:
+    """The byte order mark of a file, if it has one, and the rest with an ended last line."""
+    mark = MARK if data.startswith(MARK) else b""
+    text = data.removeprefix(mark)
+    return mark, text + end if text and not text.endswith(b"\n") else text
+
+
+def _pieces(text: bytes, settings: Sequence[Setting], changes: Values) -> list[tuple[int, int, bytes]]:
+    """What to put where: start, end, and the new bytes."""
     pieces: list[tuple[int, int, bytes]] = []
     more: dict[str, bytes] = {}
     for key, values in changes.items():
@@ -77,11 +95,7 @@ def edited(data: bytes, changes: Values) -> bytes:
         pieces += _replacements(text, found, values)
         lines = b"".join(_line(key, value) for value in values[len(found) :])
         more[_section(key)] = more.get(_section(key), b"") + lines
-    text = _spliced(text, [*pieces, *_additions(len(text), settings, more)])
-    if values_of(parse(text, "config")) != expected:
-        raise NotWritable("git would read other values")
-    bare = _without_empty_sections(text, {_section(key) for key in before} - {_section(key) for key in expected})
-    return bare if values_of(parse(bare, "config")) == expected else text
+    return pieces + _additions(len(text), settings, more)
 
 
 def _replacements(text: bytes, found: Sequence[Setting], values: Sequence[Value]) -> list[tuple[int, int, bytes]]:

@@ -15,6 +15,9 @@ _LETTERS = frozenset(string.ascii_letters.encode())
 _SPACE = frozenset(b" \t\r\n")
 _ESCAPES = {ord("t"): b"\t", ord("b"): b"\b", ord("n"): b"\n", ord("\\"): b"\\", ord('"'): b'"'}
 _NEWLINE = ord("\n")
+_RETURN = ord("\r")
+MARK = b"\xef\xbb\xbf"
+"""A byte order mark, which git passes over at the start of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Setting:
     value: str | None
     """None for a key without `=`, which git reads as true."""
     span: tuple[int, int] = field(default=(0, 0), compare=False)
-    """Where it stands in the bytes of `normal`: from its name to behind the end of its line."""
+    """Where it stands in the file: from its name to behind the end of its line."""
 
     @property
     def section(self) -> str:
@@ -38,19 +41,13 @@ class Setting:
         return self.key.rpartition(".")[2]
 
 
-def normal(data: bytes) -> bytes:
-    """The bytes as git reads them: without a byte order mark and carriage returns, the last line ended."""
-    data = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
-    return data if data.endswith(b"\n") else data + b"\n"
-
-
 def parse(data: bytes, shown: str) -> list[Setting]:
     """Every assignment of a configuration file, in order.
 
     Raises:
         GitRefused: the file is not in git's grammar.
     """
-    reader = _Reader(normal(data), shown)
+    reader = _Reader(data, shown)
     settings: list[Setting] = []
     section = b""
     while (byte := reader.next()) is not None:
@@ -68,20 +65,31 @@ def parse(data: bytes, shown: str) -> list[Setting]:
 
 
 class _Reader:
-    """The bytes of one file, one at a time. The end of the file reads as one last newline, as in git."""
+    """The bytes of one file, one at a time. As in git a CRLF and the end of the last line read as a newline."""
 
     def __init__(self, data: bytes, shown: str) -> None:
         self._data = data
         self._shown = shown
-        self._at = 0
+        self._at = len(MARK) if data.startswith(MARK) else 0
         if b"\0" in data:
             raise self.refusal("a NUL byte")
 
     def next(self) -> int | None:
         if self._at >= len(self._data):
+            return self._ended()
+        byte = self._data[self._at]
+        self._at += 1
+        if byte == _RETURN and self._data[self._at : self._at + 1] == b"\n":
+            self._at += 1
+            return _NEWLINE
+        return byte
+
+    def _ended(self) -> int | None:
+        """One newline for a last line that has none, then None."""
+        if self._at > len(self._data) or self._data.endswith(b"\n"):
             return None
         self._at += 1
-        return self._data[self._at - 1]
+        return _NEWLINE
 
     @property
     def position(self) -> int:
@@ -96,7 +104,7 @@ class _Reader:
 
     def skip_line(self) -> None:
         end = self._data.find(b"\n", self._at)
-        self._at = len(self._data) if end < 0 else end + 1
+        self._at = len(self._data) + 1 if end < 0 else end + 1
 
     def refusal(self, what: str) -> GitRefused:
         line = self._data.count(b"\n", 0, max(self._at - 1, 0)) + 1

@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,20 @@ async def test_harmless_changes_are_kept_and_credentials_survive_them(project: P
     assert setting(project, "remote.upstream.url") == f"https://user:{TOKEN}@host.example/project.git"
     assert setting(project, "branch.x.remote") == "more"
     assert setting(project, "branch.topic.remote") == ""
+
+
+@needs_view
+async def test_line_ends_and_a_mark_stay(project: Path) -> None:
+    """confinement-42: a file that another system's editor wrote is still one when a change was carried over."""
+    file = project / ".git" / "config"
+    file.write_bytes(_dos(CREDENTIALS.encode()))
+    async with kept(project.parent) as place:
+        said, remarks = await run(place, "git config user.name Agent; git config --unset user.email; git remote -v")
+        assert TOKEN not in said + remarks
+        assert "ssh://git@host.example" in said
+    text = CREDENTIALS.replace("name = User", "name = Agent").replace("\temail = user@host.example\n", "")
+    assert file.read_bytes() == _dos(text.encode())
+    assert setting(project, "user.name") == "Agent"
 
 
 PROGRAMS = {
@@ -339,7 +354,7 @@ async def test_a_lock_is_respected_and_another_repository_left_alone(project: Pa
     async with kept(project.parent) as place:
         lock.touch()
         _, remarks = await run(place, "git config user.name Waits")
-        assert "git's lock on it is there (project/.git/config.lock)" in remarks
+        assert f"{git_configs.LOCKED}: project/.git/config.lock" in remarks
         lock.unlink()
         await run(place, "true")
         assert setting(project, "user.name") == "Waits"
@@ -352,6 +367,54 @@ async def test_a_lock_is_respected_and_another_repository_left_alone(project: Pa
         assert "another repository has its place" in remarks
     assert setting(project, "user.name") == "Other"
     assert setting(project.parent / "other", "user.name") == "Waits"
+
+
+HOLDER = """
+import os, sys
+from coretools.process.git_lock import replace
+
+def change(data):
+    with open(f"{sys.argv[1]}/config.lock.new", "w") as file:
+        file.write(sys.argv[2])
+    print("held", flush=True)
+    sys.stdin.read()
+    return data
+
+replace(os.open(sys.argv[1], os.O_RDONLY), "config", change)
+"""
+
+
+@needs_view
+async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
+    """confinement-44: at the next start and at the next change; while its server lives it stays, as any other does."""
+    directory = project / ".git"
+    lock, new, before = directory / "config.lock", directory / "config.lock.new", (directory / "config").read_bytes()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+    def holder() -> subprocess.Popen[str]:
+        process = subprocess.Popen([sys.executable, "-c", HOLDER, str(directory), f"https://u:{TOKEN}@h/"], **pipes)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    with holder() as first:
+        first.kill()
+    assert lock.exists()
+    setting(project, "user.name", "x")  # which git refuses
+    assert (directory / "config").read_bytes() == before
+    async with kept(project.parent) as place:
+        assert TOKEN not in (await run(place, "cat .git/config*"))[0]
+        assert not lock.exists()
+        assert not new.exists()
+        with holder() as second:
+            _, remarks = await run(place, "git config user.name Waits; cat .git/config.lock.new")
+            assert f"{git_configs.LOCKED}: project/.git/config.lock" in remarks
+            assert TOKEN not in (await run(place, "cat .git/config.lock.new"))[0]
+            assert (directory / "config").read_bytes() == before
+            second.kill()
+        await run(place, "true")
+        assert setting(project, "user.name") == "Waits"
+    assert sorted(one.name for one in directory.glob("config*")) == ["config"]
 
 
 @needs_view
@@ -552,16 +615,30 @@ def test_a_file_is_edited_as_it_is_meant() -> None:
         assert values_of(parse(after, "config")) == expected
         assert values_of(changed(settings, changes)) == expected
         assert after.count(b"# c") == data.count(b"# c")
+        if b"\n" in data:  # else it has no line ends
+            assert edited(_dos(data), changes) == _dos(after)
+        mixed = b"".join(one.replace(b"\n", b"\r\n") if chosen.random() < 0.5 else one for one in data.splitlines(True))
+        assert parse(mixed, "config") == settings
+        assert values_of(parse(edited(mixed, changes), "config")) == expected
+        added = edited(mixed, {"z.z": ("z",)})
+        assert added.startswith(mixed)
+
+
+def _dos(data: bytes) -> bytes:
+    """The same as an editor of another system writes it."""
+    return b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
 
 
 def test_git_reads_what_is_written(tmp_path: Path) -> None:
     """confinement-42: the same settings, by git's own word."""
     file = tmp_path / "config"
     for _, data, settings in list(_files(60))[:12]:
-        file.write_bytes(edited(data, {"a.b": ('x;\n\t"y\\',), 'url.c"\\d.k': (None, " z ")}) + written(settings))
-        words = git("config", "--file", str(file), "--list", "-z", directory=tmp_path).split("\0")[:-1]
-        expected = parse(file.read_bytes(), "config")
-        assert words == [one.key if one.value is None else f"{one.key}\n{one.value}" for one in expected]
+        text = edited(data, {"a.b": ('x;\n\t"y\\',), 'url.c"\\d.k': (None, " z ")}) + written(settings)
+        for spelled in (text, _dos(text), _dos(text)[:-2], _dos(text)[:-1]):
+            file.write_bytes(spelled)
+            words = git("config", "--file", str(file), "--list", "-z", directory=tmp_path).split("\0")[:-1]
+            expected = parse(spelled, "config")
+            assert words == [one.key if one.value is None else f"{one.key}\n{one.value}" for one in expected]
 
 
 def test_what_was_not_touched_is_as_it_was() -> None:
