@@ -291,6 +291,11 @@ class Runs:
         return [run for run in self._runs.values() if run.principal == principal]
 
     @property
+    def principals(self) -> set[str]:
+        """Whose runs have not ended."""
+        return {run.principal for run in self._runs.values() if run.is_alive}
+
+    @property
     def alive(self) -> int:
         """Runs of everybody that have not ended."""
         return sum(run.is_alive for run in self._runs.values())
@@ -304,6 +309,13 @@ class Runs:
         for run in self._runs.values():
             if run.session == session:
                 run.stop("its session ended")
+
+    def end_of_principal(self, principal: str) -> int:
+        """Stop the runs of a principal who is let in no more; says how many."""
+        alive = [run for run in self.of(principal) if run.is_alive]
+        for run in alive:
+            run.stop("the access of its owner was revoked")
+        return len(alive)
 
     def end_idle(self) -> None:
         """Stop, or forget when it has ended, what no call touched for `run_idle_seconds`."""

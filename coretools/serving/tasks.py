@@ -116,6 +116,11 @@ class Task:
         """What the client is asked and has not answered."""
         return {key: asked.request for key, asked in self._open.items()}
 
+    @property
+    def is_detached(self) -> bool:
+        """Whether it goes on without the call that began it."""
+        return self._is_given_out and not self.ended.is_set()
+
     def give_out(self) -> bool:
         """Whether its id may go to the client; from then on its questions wait in it.
 
@@ -205,6 +210,18 @@ class Tasks:
     def count(self) -> int:
         """Tasks that can be asked for."""
         return len(self._tasks)
+
+    @property
+    def principals(self) -> set[str]:
+        """Whose tasks are at work without a call."""
+        return {task.principal for task in self._tasks.values() if task.is_detached}
+
+    def end_of_principal(self, principal: str) -> int:
+        """Stop and forget what is at work for a principal who is let in no more; says how many tasks."""
+        detached = [task for task in self._of(principal) if task.is_detached]
+        for task in detached:
+            self.forget(task)
+        return len(detached)
 
     def has_room(self, principal: str) -> bool:
         """Whether the principal may have one more."""

@@ -11,6 +11,7 @@ from coretools.serving.web.answers import refusal
 from coretools.serving.web.auth.exposure import allowed_hosts
 from coretools.serving.web.auth.failures import Failures
 from coretools.serving.web.auth.gate import Gate
+from coretools.serving.web.auth.jwt_tokens import AcceptedClaims
 from coretools.serving.web.auth.resource_metadata import metadata_routes, metadata_url
 from coretools.serving.web.auth.verifiers import ReplaceableVerifier
 from coretools.serving.web.batches import Batches
@@ -34,6 +35,7 @@ class Parts:
     config: Config
     port: int
     verifier: ReplaceableVerifier | None
+    accepted: AcceptedClaims
     stores: Stores
     workplaces: Mapping[str, Workplace]
     pages: Sequence[Route]

@@ -85,6 +85,14 @@ class Verifier(Protocol):
         """
         ...
 
+    def admits(self, name: str, role: str) -> bool:
+        """Whether a principal who was let in by this name and role could be let in so again.
+
+        Raises:
+            Unreachable: it can't be told now.
+        """
+        ...
+
 
 def put(scope: Scope, principal: Principal) -> None:
     """Say whose a request is."""

@@ -140,7 +140,7 @@ class Reloading:
         changes = [*changes_of_config(self._config, wanted), *changes_of_policy(self._roles, roles)]
         restart = [change for change in changes if needs_restart(change, self._config, wanted)]
         changes = [change for change in changes if change not in restart]
-        verifier = verifier_of(config)
+        verifier = verifier_of(config, self._living.parts.accepted)
         require_safe(config, has_auth=verifier is not None)
         certificate = certificate_of(config.server)
         if certificate is not None and certificate != self._certificate:
@@ -213,6 +213,8 @@ class Reloading:
             living.parts.verifier.replace(read.verifier)
         if has_changed:
             living.app.replace(application(replace(living.parts, config=new)))
+        if living.parts.verifier is not None:
+            living.workplaces.stop_revoked(living.parts.verifier)
 
 
 def _tokens(config: Config) -> dict[str, frozenset[str]]:

@@ -21,6 +21,7 @@ from coretools.serving.draining import Draining
 from coretools.serving.ending import Ending
 from coretools.serving.web.application import PATH, Parts, Replaceable, application
 from coretools.serving.web.auth.exposure import require_safe
+from coretools.serving.web.auth.jwt_tokens import AcceptedClaims
 from coretools.serving.web.auth.verifiers import replaceable, verifier_of
 from coretools.serving.web.config import Config
 from coretools.serving.web.drained import Drained
@@ -108,7 +109,8 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Sit
         Unconfined: commands can't be held as the operator requires.
     """
     config = plan.config
-    verifier = replaceable(verifier_of(config))
+    accepted = AcceptedClaims()
+    verifier = replaceable(verifier_of(config, accepted))
     require_safe(config, has_auth=verifier is not None)
     stores = stores_of(config.redis, config.limits)
     async with stores.running():
@@ -132,10 +134,13 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Sit
             )
             async with workplaces(plan.roles, around) as opened:
                 standing.opened = opened.opened
+                if verifier is not None:
+                    opened.watch(verifier)
                 parts = Parts(
                     config=config,
                     port=port,
                     verifier=verifier,
+                    accepted=accepted,
                     stores=stores,
                     workplaces=opened.opened,
                     pages=overseer.routes(),

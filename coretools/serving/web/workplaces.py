@@ -4,6 +4,7 @@ Each lives in a task of its own, so that a reload opens and closes some while th
 gets another assembly in place: its sessions, runs and tasks go on.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from mcp.server.lowlevel import Server
 
 from coretools.declare import Surface
 from coretools.dispatch import Watcher
-from coretools.errors import CoreError
+from coretools.errors import CoreError, Unreachable
 from coretools.graph import Graph
 from coretools.handles import Handles
 from coretools.registry import Registry
@@ -26,8 +27,9 @@ from coretools.serving.draining import Draining
 from coretools.serving.preparing import announce, prepare, require
 from coretools.serving.rounds import Interviews
 from coretools.serving.server import Beside, build_shared
+from coretools.serving.web.differences import counted
 from coretools.serving.web.endpoint import Endpoint
-from coretools.serving.web.principals import Role
+from coretools.serving.web.principals import Role, Verifier
 from coretools.serving.web.quiet import quiet_in
 from coretools.serving.web.session_manager import Admission
 from coretools.serving.web.shared.stores import Stores
@@ -35,6 +37,12 @@ from coretools.serving.web.shared.stores import Stores
 LOOK_SECONDS = 1.0
 """Between two looks whether what was replaced is out of use. It is the longest pause of those who look at resources,
 too: the first look comes after they have found the new commands."""
+
+
+REVOKED_SECONDS = 2.0
+"""Between two looks whether the owners of runs and tasks are still let in."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,19 @@ class Workplace:
         self.server.instructions = assembly.instructions
         self.interviews.use(role.settings.asking)
         return self.graph.adopt(assembly.graph)
+
+    def stop_revoked(self, verifier: Verifier) -> None:
+        """Stop the runs and tasks of principals who are let in no more. Their calls under way are answered.
+
+        Raises:
+            Unreachable: it can't be told now who is let in.
+        """
+        runs, tasks = self.assembly.runs, self.assembly.tasks
+        for name in sorted(runs.principals | tasks.principals):
+            if verifier.admits(name, self.role.name):
+                continue
+            stopped = f"{counted(runs.end_of_principal(name), 'run')}, {counted(tasks.end_of_principal(name), 'task')}"
+            logger.warning("access of %s as %s was revoked; stopped: %s", name, self.role.name, stopped)
 
     def _holds(self, root: Root) -> bool:
         try:
@@ -144,10 +165,27 @@ class Workplaces:
         """Serve a role no more. Its calls under way are answered; then its sessions end and its runs are stopped."""
         self._background.start_soon(_withdrawn, self.opened.pop(name))
 
+    def stop_revoked(self, verifier: Verifier) -> None:
+        """Stop what principals left running who are let in no more; while that can't be told nothing is stopped."""
+        try:
+            for workplace in self.opened.values():
+                workplace.stop_revoked(verifier)
+        except Unreachable as error:
+            logger.debug("whose access was revoked can't be told: %s", error)
+
+    def watch(self, verifier: Verifier) -> None:
+        """Do so again and again: a token file may change without a signal."""
+        self._background.start_soon(self._watched, verifier)
+
     def close(self) -> None:
         """End all of them."""
         for workplace in self.opened.values():
             workplace.over.set()
+
+    async def _watched(self, verifier: Verifier) -> None:
+        while True:
+            await anyio.sleep(REVOKED_SECONDS)
+            self.stop_revoked(verifier)
 
     async def _host(self, role: Role, *, task_status: TaskStatus[Workplace]) -> None:
         async with _opened(role, self._around) as workplace:

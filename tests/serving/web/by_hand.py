@@ -74,12 +74,19 @@ class Hand:
         """Any body."""
         return await self.http.post(self.url, json=body, headers=self.headers())
 
-    async def stateless(self, method: str, name: str = "", **params: Any) -> httpx2.Response:
-        """One request of the stateless era."""
+    async def stateless(
+        self, method: str, name: str = "", *, meta: dict[str, Any] | None = None, **params: Any
+    ) -> httpx2.Response:
+        """One request of the stateless era; `meta` stands over the envelope."""
         self.last_id += 1
         headers = {**self.headers(), "MCP-Protocol-Version": STATELESS, "Mcp-Method": method}
         if name:
             headers["Mcp-Name"] = name
             params["name"] = name
-        body = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": {**params, "_meta": ENVELOPE}}
+        body = {
+            "jsonrpc": "2.0",
+            "id": self.last_id,
+            "method": method,
+            "params": {**params, "_meta": {**ENVELOPE, **(meta or {})}},
+        }
         return await self.http.post(self.url, json=body, headers=headers)

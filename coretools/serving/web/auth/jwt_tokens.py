@@ -49,6 +49,29 @@ class TokenNotTaken(jwt.InvalidTokenError):
     """A token that PyJWT would take. The text is a sentence of ours without anything from the token: it is logged."""
 
 
+class AcceptedClaims:
+    """Claims of the newest token that was accepted for each principal and role.
+
+    They outlive a verifier: the one that takes its place judges by them who could not come back.
+    """
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._most = most
+        self._claims: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
+
+    def note(self, principal: Principal, claims: Mapping[str, Any]) -> None:
+        """A token with these claims was accepted."""
+        key = (principal.name, principal.role)
+        self._claims[key] = claims
+        self._claims.move_to_end(key)
+        while len(self._claims) > self._most:
+            self._claims.popitem(last=False)
+
+    def of(self, name: str, role: str) -> Mapping[str, Any] | None:
+        """The claims; None where none are remembered."""
+        return self._claims.get((name, role))
+
+
 @dataclass(frozen=True, slots=True)
 class _Good:
     """A token that was judged, by a key."""
@@ -70,8 +93,10 @@ class JwtTokens:
         roles: Collection[str],
         clock: Callable[[], float] = time.monotonic,
         most_known: int = MOST_KNOWN,
+        accepted: AcceptedClaims | None = None,
     ) -> None:
         """`roles` are those that there are; `audience` counts where the section names none."""
+        self._accepted = accepted or AcceptedClaims()
         self._section = section
         self._audience = section.audience or audience
         self._roles = roles
@@ -102,6 +127,22 @@ class JwtTokens:
             self._known.popitem(last=False)
         return good.principal
 
+    def admits(self, name: str, role: str) -> bool:
+        """Whether the claims that this principal was last accepted with would be accepted for the role now."""
+        if not name.startswith(f"{self._section.issuer}#"):
+            return False
+        claims = self._accepted.of(name, role)
+        if claims is None:
+            return role in self._roles
+        audience = claims["aud"]
+        if self._audience not in (audience if isinstance(audience, list) else [audience]):
+            return False
+        try:
+            self._require_scopes(claims)
+            return self._role(claims) == role
+        except NotEntitled:
+            return False
+
     async def _key_of(self, good: _Good) -> jwt.PyJWK | None:
         return await self._keys.key(good.kid, good.key.algorithm_name)
 
@@ -121,6 +162,7 @@ class JwtTokens:
         principal = Principal(
             name=self._name(claims), role=self._role(claims), author=self._author(claims), expires_at=until
         )
+        self._accepted.note(principal, claims)
         return _Good(principal, until, kid, key)
 
     def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:

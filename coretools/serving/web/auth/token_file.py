@@ -56,6 +56,18 @@ class TokenFile:
             raise NotEntitled("the role of this token is not known here; ask the operator")
         return Principal(name=entry.name, role=entry.role, author=entry.commits_as, expires_at=expires_at)
 
+    def admits(self, name: str, role: str) -> bool:
+        """Whether a token of this principal and role is in the file; one whose time is over counts too.
+
+        Raises:
+            Unreachable: the file can't be used.
+        """
+        self._look()
+        if self._entries is None:
+            raise Unreachable("tokens can't be looked up now; try again later")
+        has_role = self._roles is None or role in self._roles
+        return has_role and any((entry.name, entry.role) == (name, role) for entry in self._entries)
+
     def _look(self) -> None:
         """Read the file when it is another one than before; one that can't be used each time."""
         if self._entries is not None and self._is_as_read():

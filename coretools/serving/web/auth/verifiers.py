@@ -1,7 +1,7 @@
 """Which tokens the configuration lets in: those of a file, those of an authorization server, or both."""
 
 from coretools.serving.web.auth.hashed_tokens import PREFIX
-from coretools.serving.web.auth.jwt_tokens import JwtTokens
+from coretools.serving.web.auth.jwt_tokens import AcceptedClaims, JwtTokens
 from coretools.serving.web.auth.token_file import TokenFile
 from coretools.serving.web.config import Config
 from coretools.serving.web.principals import DEFAULT_ROLE, Principal, Verifier
@@ -22,6 +22,14 @@ class Either:
         """
         return await (self._ours if token.startswith(PREFIX) else self._others).verify(token)
 
+    def admits(self, name: str, role: str) -> bool:
+        """Whether a principal could be let in again, by either kind of token.
+
+        Raises:
+            Unreachable: it can't be told now.
+        """
+        return self._others.admits(name, role) or self._ours.admits(name, role)
+
 
 class ReplaceableVerifier:
     """A verifier that another one can take the place of; streams that listen are judged by the new one too."""
@@ -37,6 +45,14 @@ class ReplaceableVerifier:
         """
         return await self._verifier.verify(token)
 
+    def admits(self, name: str, role: str) -> bool:
+        """Whether a principal could be let in again.
+
+        Raises:
+            Unreachable: it can't be told now.
+        """
+        return self._verifier.admits(name, role)
+
     def replace(self, verifier: Verifier) -> None:
         """Judge by this one from now on."""
         self._verifier = verifier
@@ -47,8 +63,8 @@ def replaceable(verifier: Verifier | None) -> ReplaceableVerifier | None:
     return None if verifier is None else ReplaceableVerifier(verifier)
 
 
-def verifier_of(config: Config) -> Verifier | None:
-    """What judges tokens; None where everybody is let in.
+def verifier_of(config: Config, accepted: AcceptedClaims | None = None) -> Verifier | None:
+    """What judges tokens; None where everybody is let in. `accepted` is what the verifier before has accepted.
 
     Raises:
         BadSetting: the token file can't be used.
@@ -56,7 +72,8 @@ def verifier_of(config: Config) -> Verifier | None:
     roles = frozenset(config.roles or (DEFAULT_ROLE,))
     section = config.auth.jwt
     in_file = TokenFile(config.auth.tokens, roles=roles) if config.auth.tokens else None
-    by_jwt = JwtTokens(section, audience=config.server.public_url, roles=roles) if section else None
+    url = config.server.public_url
+    by_jwt = JwtTokens(section, audience=url, roles=roles, accepted=accepted) if section else None
     if in_file is not None and by_jwt is not None:
         return Either(in_file, by_jwt)
     return in_file or by_jwt

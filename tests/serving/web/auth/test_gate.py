@@ -94,6 +94,9 @@ class Looked:
             self.often.set()
         return await self._verifier.verify(token)
 
+    def admits(self, name: str, role: str) -> bool:
+        return self._verifier.admits(name, role)
+
 
 def bearing(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
@@ -223,6 +226,9 @@ class Refuses:
     async def verify(self, token: str) -> Principal | None:
         raise self._error
 
+    def admits(self, name: str, role: str) -> bool:
+        raise self._error
+
 
 async def test_what_can_be_no_token_is_not_judged() -> None:
     """auth-23: too long, or with characters that no token has: nothing behind the gate sees it."""
@@ -319,6 +325,9 @@ class Brief:
 
     async def verify(self, token: str) -> Principal | None:
         return Principal(name="ci", expires_at=time.time() + 0.2)
+
+    def admits(self, name: str, role: str) -> bool:  # everybody
+        return True
 
 
 @pytest.mark.parametrize("way", ["GET", "subscriptions/listen"])
