@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-TREE = Path(__file__).parent.parent
+from tests.checkout import TREE
+
 DOCKERFILE = TREE / "Dockerfile"
 COMPOSE = TREE / "docs" / "deploy" / "compose.yaml"
 KUBERNETES = TREE / "docs" / "deploy" / "kubernetes.yaml"

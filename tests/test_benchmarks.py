@@ -19,8 +19,7 @@ from benchmarks.http_soak import Soaked
 from benchmarks.interleaved import Contender, Sample, measured
 from benchmarks.report import Measured
 from benchmarks.rows import ROWS, SOAKED, Row, selected
-
-TREE = Path(__file__).parent.parent
+from tests.checkout import TREE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")
 

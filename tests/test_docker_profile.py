@@ -7,13 +7,11 @@ import platform
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.checkout import TREE
 from tests.docker_profile import ABSENT, LOOKED_INTO, NOBODY, REFUSED, is_supported, program_for
-
-TREE = Path(__file__).parent.parent
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="no table of system calls for this platform")
 

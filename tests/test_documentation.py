@@ -30,8 +30,8 @@ from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.web.config_page import NAME, config_page
 from coretools.settings import Settings
+from tests.checkout import TREE
 
-TREE = Path(__file__).parent.parent
 MEND = "run `coretools docs --write docs/reference --page README.md` in the tree"
 
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from servers.healthcheck import fault_of
+from tests.checkout import TREE
 from tests.image import last
 
 
@@ -131,7 +132,7 @@ def test_the_module_says_so_by_its_exit_code(tmp_path: Path) -> None:
     for module in ("servers/__init__", "servers/healthcheck", "coretools/__init__", "http/__init__", "tomllib"):
         (tmp_path / module).parent.mkdir(exist_ok=True)
         (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w').close()\n")
-    variables = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    variables = {"PYTHONPATH": str(TREE)}
     with answering(200, seen=[]) as port:
         assert subprocess.run(words, cwd=tmp_path, env={**at(port), **variables}, timeout=60).returncode == 0
     environment = {**at(port), **variables}

@@ -13,7 +13,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-TREE = Path(__file__).parent.parent
+from tests.checkout import TREE
+
 NODE_FOLDER = TREE / "tests" / "clients" / "node"
 CONSTRAINTS = (TREE / "constraints.txt").read_text()
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")

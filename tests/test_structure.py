@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-TREE = Path(__file__).parent.parent
+from tests.checkout import TREE
+
 PACKAGES = ("coretools", "servers")
 
 LAYERS = (

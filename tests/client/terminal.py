@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.checkout import TREE
+
 ANSWER_SECONDS = 30.0
-TREE = Path(__file__).parent.parent.parent
 
 # The terminal becomes the controlling one, so that Ctrl-C is a signal.
 _LAUNCHER = (

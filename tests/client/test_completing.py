@@ -9,6 +9,7 @@ import pytest
 from coretools.client.completing import candidates, of_built_in
 from coretools.client.repl_lines import at_cursor
 from coretools.client.shells import SHELLS, script
+from tests.checkout import TREE
 from tests.client.contacts import bench
 from tests.client.test_commands import coretools
 
@@ -87,7 +88,7 @@ def test_bash_completes_by_the_script(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parent.parent.parent)},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(TREE)},
     )
     assert done.stdout == "current_branch\ntwo\\ words.txt\n", done.stderr
 

@@ -2,10 +2,7 @@
 
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
-
-TREE = Path(__file__).parent.parent.parent
 
 COMMAND = sys.executable
 WORKSTATION = ("-m", "servers.workstation")

@@ -18,9 +18,8 @@ from coretools.confinement import landlock, programs
 from coretools.confinement.domain import REMEMBERED, Domain, Domains
 from coretools.confinement.landlock import CHANGE, READ, RUN, Rule
 from coretools.errors import CannotStart
+from tests.checkout import TREE
 from tests.sandbox.world import descriptors
-
-TREE = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from coretools.confinement import landlock
-
-TREE = Path(__file__).parents[2]
+from tests.checkout import TREE
 
 pytestmark = pytest.mark.skipif(
     landlock.abi() < landlock.ABI_OF_SIGNALS, reason="needs signals that Landlock keeps inside (Linux 6.12)"

@@ -17,6 +17,7 @@ from coretools.process import survivors
 from coretools.process.runner import Runner
 from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
+from tests import checkout
 from tests.process.tree import TREE, Tree, is_alive, until
 
 NEEDS_PROC = pytest.mark.skipif(not survivors.can_look(), reason="needs marker-sweep")
@@ -45,9 +46,7 @@ anyio.run(main)
 def server(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """A server process in a session of its own; killed at the end whatever happens."""
     arguments = [sys.executable, "-c", SERVER, str(folder)]
-    with subprocess.Popen(
-        arguments, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, start_new_session=True
-    ) as process:
+    with subprocess.Popen(arguments, cwd=checkout.TREE, stdin=subprocess.PIPE, start_new_session=True) as process:
         try:
             yield process
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coretools.confinement import machine
+from tests.checkout import TREE
 from tests.docker_profile import under_profile
 from tests.process.test_command_sockets import Server
 from tests.serving.peer import peer
@@ -29,7 +30,7 @@ def serve(folder: Path, *flags: str, temporary: str) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that has its container to itself, with its own temporary files in another place."""
-    here = Path(__file__).resolve().parents[2]
+    here = TREE.resolve()
     if here.is_relative_to("/tmp") or here.is_relative_to("/var/tmp"):
         pytest.skip("needs a place for temporary files apart from those of the container")
     with tempfile.TemporaryDirectory(prefix=".own-container-", dir=here) as apart:

@@ -13,6 +13,7 @@ from coretools.errors import Busy, CannotStart
 from coretools.process.runner import Completed, Order, Runner
 from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
+from tests.checkout import TREE
 from tests.process.tree import is_alive, until
 
 FLOOD = """
@@ -81,9 +82,7 @@ anyio.run(main)
 def test_memory_does_not_grow_with_the_output() -> None:
     """process-12: less than 20 MB for 128 MB, measured in a server of its own."""
     # The peak of the address space (VmHWM), not ru_maxrss, which starts with the peak of whoever started the process.
-    server = subprocess.run(
-        [sys.executable, "-c", SERVER_OF_A_FLOOD, FLOOD], cwd=Path(__file__).parents[2], capture_output=True, check=True
-    )
+    server = subprocess.run([sys.executable, "-c", SERVER_OF_A_FLOOD, FLOOD], cwd=TREE, capture_output=True, check=True)
     ok, total, growth = server.stdout.split()
     assert (ok, int(total)) == (b"True", 128 << 20)
     assert int(growth) < 20_000_000

@@ -11,6 +11,7 @@ from coretools.errors import CannotStart, InvalidArguments
 from coretools.process.runner import Order, Runner
 from coretools.process.spawn import CWD_BY_HANDLE
 from coretools.sandbox.reading import Directory
+from tests.checkout import TREE
 
 NEEDS_HANDLES = pytest.mark.skipif(not CWD_BY_HANDLE, reason="needs cwd-by-handle")
 
@@ -183,7 +184,7 @@ anyio.run(main)
 def test_a_server_without_descriptors_refuses_and_goes_on() -> None:
     """process-8: at whichever descriptor of a start they end, none is lost and no child is left unseen."""
     arguments = [sys.executable, "-c", SERVER_WITH_FEW_DESCRIPTORS]
-    server = subprocess.run(arguments, cwd=Path(__file__).parents[2], capture_output=True, check=True)
+    server = subprocess.run(arguments, cwd=TREE, capture_output=True, check=True)
     # One child is there at the end: the guard.
     assert server.stdout.decode().splitlines() == ["120 True True", "0 1 0"]
 
@@ -210,7 +211,7 @@ anyio.run(main)
 def test_a_server_started_with_sigchld_ignored_still_answers() -> None:
     """process-11: the kernel keeps no exit codes then; that is told, not guessed."""
     arguments = [sys.executable, "-c", SERVER_THAT_IGNORES_ITS_CHILDREN]
-    server = subprocess.run(arguments, cwd=Path(__file__).parents[2], capture_output=True, check=True)
+    server = subprocess.run(arguments, cwd=TREE, capture_output=True, check=True)
     assert server.stdout == b"said None None False\n"
 
 

@@ -13,6 +13,7 @@ from coretools.errors import CoreError
 from coretools.sandbox.listing import list_directory, walk
 from coretools.sandbox.reading import open_directory, read_bytes
 from coretools.sandbox.writing import create_directory, delete_file, move, write_bytes
+from tests.checkout import TREE
 from tests.sandbox.world import CANARY, LOOKS, PLENTY, World, descriptors, state
 
 SECONDS = 2.0
@@ -53,7 +54,7 @@ print(swaps)
 @contextmanager
 def swapped(root: Path) -> Iterator[None]:
     """`d`, a directory, and `link`, which leads outside, change places all the time."""
-    tree = str(Path(__file__).parents[2])
+    tree = str(TREE)
     command = [sys.executable, "-c", SWAPPER, str(root), tree]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as swapper:
         assert swapper.stdin is not None

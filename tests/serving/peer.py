@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.checkout import TREE
 from tests.starting import warm
 
 ANSWER_SECONDS = 60.0
-TREE = Path(__file__).parent.parent.parent
 
 HANDSHAKE = {
     "protocolVersion": "2025-11-25",

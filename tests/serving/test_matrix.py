@@ -5,7 +5,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,6 +16,7 @@ from pydantic import FileUrl
 
 from coretools.serving.blocks import ERROR_KEY
 from coretools.serving.serve import build, http_app
+from tests.checkout import TREE
 from tests.serving.featured import MANY, OPTIONS, STEPS, registry
 from tests.serving.http_peer import listening
 from tests.serving.line_client import Over, Pipes
@@ -24,7 +24,6 @@ from tests.serving.unasked import unasked
 from tests.starting import warm
 
 SECONDS = 20
-TREE = Path(__file__).parent.parent.parent
 ERAS = ("legacy", "auto")
 TRANSPORTS = ("memory", "stdio", "http")
 

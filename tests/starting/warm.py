@@ -12,10 +12,10 @@ import socket
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from tests.checkout import TREE
 from tests.starting import zygote
 
 COLD = "CORETOOLS_COLD_TESTS"
@@ -27,7 +27,6 @@ OWN = ("CORETOOLS_", "PYTHONPATH")
 """Variables that are read when an entry point runs. Any other may be read by an interpreter or a library at its start,
 or be looked for in /proc by a test: a process for which one differs is started."""
 
-TREE = Path(__file__).parents[2]
 
 _MAKING = Lock()
 

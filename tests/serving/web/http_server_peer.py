@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from coretools.serving.web.config import VARIABLES
+from tests.checkout import TREE
 from tests.starting import warm
 
-TREE = Path(__file__).parents[3]
 SECONDS = 60.0
 
 _SAID = "listening on "

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.checkout import TREE
 from tests.tools.repository.world import World
-
-TREE = Path(__file__).parent.parent.parent.parent
 
 
 @pytest.fixture(scope="module")

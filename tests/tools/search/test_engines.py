@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coretools.tools.search.engines import UNSORTED_MOST
+from tests.checkout import TREE
 from tests.tools.search.world import needs_ripgrep, planted, searching
 
 pytestmark = needs_ripgrep
@@ -255,7 +256,7 @@ def test_search_files_opens_each_directory_and_no_file(tmp_path: Path) -> None:
             sys.addaudithook(lambda event, words: scans.append(event) if event in ("os.scandir", "open") else None)
             print(len(list(entries_beneath(roots, roots.place("."), include_ignored=True))), len(scans))
         """
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TREE)}
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], env=environment, capture_output=True, text=True, check=True
     )

@@ -21,10 +21,11 @@ from coretools.serving.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.serving.web.auth.token_file import TokenFile
 from coretools.serving.web.operations.metrics import MOST_WORDS, Metrics, MetricsPage
 from coretools.serving.web.operations.observed import Observed
+from tests.checkout import TREE
 from tests.serving.http_peer import listening
 from tests.serving.web.operations.operated import MARKUP, Operated, router
 
-SPEC = Path(__file__).parents[4] / "docs" / "specs" / "operations.md"
+SPEC = TREE / "docs" / "specs" / "operations.md"
 SECONDS = 20
 
 

@@ -25,6 +25,7 @@ from coretools.registry import Registry
 from coretools.serving.server import Beside, Identity, build_shared
 from coretools.serving.web.operations.observed import Observed
 from coretools.serving.web.operations.tracing import Tracing, provider_of, scrubbing
+from tests.checkout import TREE
 from tests.serving.http_peer import listening
 from tests.serving.web.http_server_peer import http_server
 from tests.serving.web.operations.operated import Operated, router
@@ -285,7 +286,7 @@ def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> Non
     )
     ended = subprocess.run(
         [sys.executable, str(tmp_path / "opentelemetry_gone.py"), "--port", "0", "--root", str(tmp_path)],
-        env={**os.environ, "CORETOOLS_HTTP_TELEMETRY__TRACES": "true", "PYTHONPATH": str(Path(__file__).parents[4])},
+        env={**os.environ, "CORETOOLS_HTTP_TELEMETRY__TRACES": "true", "PYTHONPATH": str(TREE)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -319,7 +320,7 @@ def test_a_server_makes_spans_where_its_process_has_a_provider(is_exported: bool
         """
     done = subprocess.run(
         [sys.executable, "-c", program, str(is_exported)],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        env={**os.environ, "PYTHONPATH": str(TREE)},
         capture_output=True,
         text=True,
         check=True,
