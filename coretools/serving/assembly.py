@@ -26,7 +26,7 @@ from coretools.redact import Redactor, secret_values
 from coretools.redact_stream import StreamRedactor
 from coretools.registry import Registry
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.programs.policy import ProgramPolicy
+from coretools.sandbox.programs.policy import ProgramPolicy, variables
 from coretools.sandbox.roots import Roots, RootSpec
 from coretools.serving.tasks import Tasks
 from coretools.settings import Limits, Settings
@@ -287,7 +287,8 @@ def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
     """What every child gets of the server's environment, and who commits."""
     passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
-    return {**own_name(), **child_environment(environment, passed=passed), **author}
+    judged = variables(settings.policy.commands)  # what the operator passes wins over these
+    return {**own_name(), **judged, **child_environment(environment, passed=passed), **author}
 
 
 def _spec(text: str, *, read_only: bool) -> RootSpec:

@@ -196,6 +196,13 @@ git -c alias.x=!rm x
 git -ccore.fsmonitor=x status
 git -c CORE.SSHCOMMAND=x fetch
 git --config-env=core.pager=X log
+git -c pager.log=x log
+git log --help
+env GIT_PAGER=x git log
+env -u GIT_PAGER git log
+env --unset=GIT_EDITOR git commit
+env -i git log
+env - git log
 git --exec-path=/tmp status
 git --git-dir=/tmp/x status
 git --odd status
@@ -319,6 +326,8 @@ sort -k1,1 -u x
 xargs echo
 xargs -n1 grep rm
 env LANG=C ls
+env -u LANG ls
+git log -h
 python --version
 make --version
 zip -r a.zip .

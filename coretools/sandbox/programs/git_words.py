@@ -1,7 +1,8 @@
 """git's own ways to start something: `-c`, aliases, `--exec-path`, `grep -O`, `rebase --exec`, `bisect run`, ...
 
-Pure. What a repository's configuration and hooks start is not seen here; those files are closed to tools and commands
-by the sandbox.
+Pure. What a repository's configuration and hooks start is not seen here: tools leave those files alone (ADR 0045), what
+commands change of a configuration that starts something stays with them (ADR 0047), and what they make of that kind is
+named by their results. Pagers and editors that git opens are `wrappers.SAFE_VARIABLES`'s part.
 """
 
 import re
@@ -71,6 +72,8 @@ def read_git(name: str, words: Words) -> Iterator[Found]:
     if at >= len(words):
         return
     command, rest = words[at].lower(), words[at + 1 :]
+    if rest[:1] == ("--help",):
+        yield Code(f"git {command} --help opens a manual page", at + 1)
     if words[at] not in GIT_COMMANDS:
         yield Code(f"{name} {words[at]} is an alias, a program on PATH or one that starts others", at)
     for found in (*_of_options(command, rest), *_of_subcommand(command, rest)):

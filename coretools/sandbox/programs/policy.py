@@ -4,7 +4,7 @@ Pure. It decides what the operator wishes to see run; what a command can reach i
 docs/adr/0011 for what a policy by argv can't do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import DeniedCommand, InvalidArguments
@@ -20,6 +20,7 @@ from coretools.sandbox.programs.patterns import (
     is_refused_program,
 )
 from coretools.sandbox.programs.started import UNKNOWN_FILE, UNKNOWN_PROGRAM, Code, Started, Words
+from coretools.sandbox.programs.wrappers import SAFE_VARIABLES
 
 TOO_DEEP = "it starts more programs behind each other, or more of them, than are looked at"
 
@@ -166,6 +167,11 @@ class ProgramPolicy:
             and is_allowed_program(rule.program, started.argv[0])
             and is_allowed(rule.arguments, started)
         ]
+
+
+def variables(commands: CommandPolicy) -> Mapping[str, str]:
+    """What the environment of commands has to hold for the verdicts to mean something."""
+    return {} if (commands.opaque or commands.default) == "allow" else SAFE_VARIABLES
 
 
 def rule_lines(step: Step) -> str:

@@ -17,6 +17,10 @@ HARMLESS_VARIABLES = re.compile(
 )
 """Assignments that start nothing. Any other may: PATH, LD_PRELOAD, GIT_SSH_COMMAND, NODE_OPTIONS, BASH_ENV, PAGER."""
 
+SAFE_VARIABLES = {"GIT_PAGER": "cat", "GIT_EDITOR": ":", "GIT_SEQUENCE_EDITOR": ":", "LESSSECURE": "1"}
+"""Variables by which git opens no pager and no editor, whatever its configuration says, and `less` starts nothing: for
+commands where code that can't be judged is not simply allowed. To take one away counts as code."""
+
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%+,= -]*")
 """Text that `env -S`, a shell and everybody else split at its blanks, alike."""
 
@@ -93,14 +97,22 @@ def read_wrapper(name: str, words: Words) -> Iterator[Found]:
         if not token.is_known:
             yield from read_loose(name, words)
             return
-        if token.name in wrapper.shells:
-            yield Code(f"{name} {token.name} starts something else than its words say", token.index)
+        yield from _of_option(name, token)
         if name == "env" and token.name in ("-S", "--split-string"):
             yield from _split_string(words, token)
             return
         if name == "xargs" and token.name in ("-I", "-i", "-J", "--replace"):
             replaced = token.value or "{}"
     yield from _command(name, rest, skipped=len(words) - len(rest), replaced=replaced)
+
+
+def _of_option(name: str, option: Option) -> Iterator[Code]:
+    """What an option of a wrapper itself starts, or opens the way for."""
+    if option.name in WRAPPERS[name].shells:
+        yield Code(f"{name} {option.name} starts something else than its words say", option.index)
+    removes = option.name in ("-u", "--unset") and option.value in (None, *SAFE_VARIABLES)
+    if name == "env" and (removes or option.name in ("-i", "--ignore-environment")):
+        yield Code(f"env {option.name} takes away what keeps git from opening pagers and editors", option.index)
 
 
 def read_loose(name: str, words: Words) -> Iterator[Found]:
@@ -136,7 +148,7 @@ def _command(name: str, rest: Words, *, skipped: int, replaced: str | None) -> I
 
 def _of_assignments(words: Words, at: int) -> Iterator[Found]:
     for index, word in enumerate(words, at):
-        if word != "-" and not HARMLESS_VARIABLES.match(word):
+        if not HARMLESS_VARIABLES.match(word):  # a single dash too, which is `env -i`
             yield Code(f"{word.partition('=')[0]} may change what is run", index)
 
 

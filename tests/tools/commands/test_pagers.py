@@ -1,0 +1,107 @@
+"""Pagers and editors that git opens on a terminal do not get past the operator's rules: by effect."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.serving.peer import Peer, peer
+
+POLICY = """
+[commands]
+opaque = "deny"
+[[commands.rule]]
+program = "touch"
+verdict = "deny"
+[[commands.rule]]
+program = "less"
+arguments = ["notes"]
+verdict = "allow"
+"""
+
+OPENED = {
+    "git log": "!touch marker\n\nq",
+    "git -p show": "!touch marker\n\nq",
+    "git commit --allow-empty": ":!touch marker\n\n:q!\n",
+    "git rebase -i --root": ":!touch marker\n\n:q!\n",
+    "git branch --edit-description": ":!touch marker\n\n:q!\n",
+    "less notes": "!touch marker\n\nq",
+}
+"""What opens a pager or an editor, and what is typed to start the denied program from it."""
+
+JUDGED = (
+    *("env GIT_PAGER=less git log", "env PAGER=less git log", "env EDITOR=vi git commit", "env LESSSECURE= git log"),
+    *("env -u GIT_PAGER git log", "env --unset=GIT_EDITOR git commit", "env -uLESSSECURE less notes"),
+    *(
+        "env -i git log",
+        "env - git log",
+        "env -0iu A git log",
+        "nice env --ignore-env git log",
+        "busybox env -i git log",
+    ),
+    *(
+        "git -c core.pager=less log",
+        "git -c pager.log=less log",
+        "git -c core.editor=vi commit",
+        "git -ccore.pager=x log",
+    ),
+    *("git --config-env=pager.log=X log", "git --config-env core.pager=X log", "git -c sequence.editor=vi rebase -i x"),
+    *("git log --help", "git --help log", "git help log", "git -C . commit --help", "git config --edit", "less other"),
+    *("git grep -O note", "git rebase --edit-todo", "xargs -I{} env -u {} git log", "xargs env -u GIT_PAGER git log"),
+)
+"""Ways to have another one."""
+
+
+def on_terminal(client: Peer, command: str, typed: str) -> str:
+    """Run a command on a terminal, type something, and say how it ended."""
+    started = client.call("run_command", command=command, terminal="60x10", stdin="", wait_seconds=0)
+    run = started["_meta"]["coretools/facts"].get("run")
+    assert run is not None, started
+    client.call("wait_run", run=run, pattern="note|[Cc]ommit|branch", seconds=20)
+    client.call("write_run", run=run, text=typed)
+    said = client.call("wait_run", run=run, pattern="not available", seconds=10)["content"][0]["text"]
+    client.call("stop_run", run=run)
+    return str(said)
+
+
+@pytest.mark.skipif(not shutil.which("less") or not shutil.which("vi"), reason="needs less and vi")
+def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> None:
+    """policy-21: what git opens is nothing where code is refused; what would change that counts as code."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "notes").write_text("a note\n" * 100)
+    identity = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "init", "-q", "."], cwd=root, check=True)
+    for key, value in (("user.name", "a"), ("user.email", "a@b")):
+        subprocess.run(["git", "config", key, value], cwd=root, check=True)
+    subprocess.run(["git", "add", "notes"], cwd=root, check=True)
+    subprocess.run([*identity, "commit", "-q", "-m", "note\n" * 100], cwd=root, check=True)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+    with peer(root, "--policy", policy) as client:
+        client.start_session()
+        for command, typed in OPENED.items():
+            said = on_terminal(client, command, typed)
+            assert not (root / "marker").exists(), said
+            assert " exit code " in said or "Command not available" in said, said
+        for command in JUDGED:
+            said = client.call("run_command", command=command)
+            assert said["isError"], command
+            assert "denied-command" in str(said), command
+        assert "exit code 0" in on_terminal(client, "git commit --amend --allow-empty", "")  # with the message it had
+        assert client.call("run_command", command="env -u LANG git log --format=%an")["content"][0]["text"] == "a"
+
+
+def test_nothing_is_different_where_code_is_allowed_and_the_operator_may_pass_others(tmp_path: Path) -> None:
+    """policy-21: such a policy is a wish, and what the operator passes wins."""
+    root = tmp_path / "root"
+    root.mkdir()
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[commands]\nopaque = 'ask'\n[environment]\npass = ['GIT_EDITOR']\n")
+    names = "GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR LESSSECURE"
+    for words, expected in (((), []), (("--policy", policy), ["cat", "own", ":", "1"])):
+        with peer(root, *words, environment={"GIT_EDITOR": "own"}) as client:
+            client.start_session()
+            text = client.call("run_command", command=f"printenv {names}")["content"][0]["text"]
+            assert [line for line in text.splitlines() if not line.startswith("[")] == expected
