@@ -1,4 +1,4 @@
-"""Reading a small file, or looking at a few names, without ever waiting for a disk, a network or another program.
+"""Reading a small file without ever waiting for a disk, a network or another program.
 
 Linux only. A worker thread costs a call 0.2 ms, twenty times what reading 4 KB from memory does. Here the kernel is
 asked for what it has in memory, and says EAGAIN where it would have to wait: RESOLVE_CACHED (openat2(2), Linux 5.12)
@@ -10,18 +10,15 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from coretools.errors import CoreError
 from coretools.sandbox.git_directories import may_be_stored
-from coretools.sandbox.inside import DIRECTORY
 from coretools.sandbox.kinds import version_of
-from coretools.sandbox.openat2 import open_cached
-from coretools.sandbox.reading import READ, Content, Directory
+from coretools.sandbox.openat2 import identity_of, open_cached
+from coretools.sandbox.reading import READ, Content
 from coretools.sandbox.roots import Place, Root, Roots
-from coretools.sandbox.signature import mount_of, signature, stamp_from
 from coretools.sandbox.walk import HANDLE
 
 MOST_BYTES = 8 * 1024
@@ -32,9 +29,6 @@ PAUSE_SECONDS = 600.0
 """After one that took longer, because a program that watches the file system (fanotify(7)) held it up, nothing is read
 so for ten minutes."""
 
-Signatures = tuple[bytes | None, ...]
-
-_PIN = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -48,77 +42,6 @@ def read_at_once(roots: Roots, path: str, *, limit_bytes: int) -> Content | None
             return _read(roots, place, min(limit_bytes, MOST_BYTES))
         except OSError:
             return None
-
-
-def open_directory_at_once(roots: Roots, path: str) -> Directory | None:
-    """Handle of a directory, or None where it is not to be had without waiting, or not at all. Within `attempted`."""
-    place = _plain_place(roots, path)
-    if place is None:
-        return None
-    with ExitStack() as stack:
-        try:
-            if not _is_present(place.root):
-                return None
-            directory = Directory(open_cached(place.root.fd, place.relative, HANDLE), place, roots.shown(place))
-            stack.callback(directory.close)
-            # Another root that was moved here is not used, as it is not where it was.
-            if place.relative != "." and roots.root_with(_identity(directory.fd)) is not None:
-                return None
-        except OSError:
-            return None
-        stack.pop_all()
-    return directory
-
-
-@contextmanager
-def opened_at_once(directory: int, name: str, *, mount: bytes, most_bytes: int) -> Iterator[int | None]:
-    """Handle of the directory of this name in another one, which can be listed. Begun within `attempted`.
-
-    None as before, where it does not lie on this mount, and where the directory itself takes more bytes.
-    """
-    with ExitStack() as stack:
-        handle = None
-        try:
-            pin = open_cached(directory, name, HANDLE, across=True)
-            stack.callback(os.close, pin)
-            signed = signature(pin)
-            if mount_of(signed) == mount and stamp_from(signed).size <= most_bytes:
-                handle = open_cached(pin, ".", DIRECTORY)
-                stack.callback(os.close, handle)
-        except OSError:
-            pass
-        yield handle
-
-
-def signatures_at_once(directory: int, names: Sequence[str]) -> Signatures | None:
-    """What `signatures` says, or None where it is not to be had without waiting. Within `attempted`."""
-    return _signatures(partial(open_cached, across=True), directory, names)
-
-
-def signatures(roots: Roots, directory: int, names: Sequence[str]) -> Signatures | None:
-    """Signature of each name beneath a directory, None for one that nothing has.
-
-    None in all where a link is on the way. No file is opened for it, so no program that watches them is asked.
-    """
-    return _signatures(roots.engine.open, directory, names)
-
-
-def _signatures(opening: Callable[[int, str, int], int], directory: int, names: Sequence[str]) -> Signatures | None:
-    found: list[bytes | None] = []
-    try:
-        for name in names:
-            try:
-                fd = opening(directory, name, _PIN)
-            except FileNotFoundError:
-                found.append(None)
-                continue
-            try:
-                found.append(signature(fd))
-            finally:
-                os.close(fd)
-    except OSError:
-        return None
-    return tuple(found)
 
 
 @contextmanager
@@ -168,14 +91,9 @@ def _is_present(root: Root) -> bool:
     """Whether the root is where it was opened, as `Roots.require_present` asks."""
     fd = open_cached(None, root.path, HANDLE)
     try:
-        return _identity(fd) == root.identity
+        return identity_of(fd) == root.identity
     finally:
         os.close(fd)
-
-
-def _identity(fd: int) -> tuple[int, int]:
-    found = stamp_from(signature(fd))
-    return found.device, found.inode
 
 
 def _status(place: Place) -> os.stat_result:

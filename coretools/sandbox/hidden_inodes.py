@@ -8,7 +8,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from coretools.sandbox.signature import birth_of
+from coretools.sandbox.openat2 import birth_of
 
 MOST = 10_000
 """Remembered; beyond that the one that was seen longest ago is forgotten."""

@@ -7,7 +7,7 @@ without links can't lead out from there.
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -51,20 +51,6 @@ def kinds(directory: int) -> dict[str, str]:
     """
     with translated("directory"), os.scandir(directory) as entries:
         return {entry.name: _kind(entry) for entry in entries}
-
-
-def are_kinds(directory: int, expected: Mapping[str, str]) -> bool:
-    """Whether `kinds` would say just this. Bounded by what is expected, however much there is; False for an error."""
-    count = 0
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if expected.get(entry.name) != _kind(entry):
-                    return False
-                count += 1
-    except OSError:
-        return False
-    return count == len(expected)
 
 
 def odd(directory: int, name: str) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""System calls that the `os` module lacks, by ctypes: openat2(2), renameat2(2) and fstatfs(2). Linux only.
+"""System calls that the `os` module lacks, by ctypes: openat2, renameat2, statx and fstatfs. Linux only.
 
 `CDLL`, not `PyDLL`: the interpreter's lock is released meanwhile, so a slow file system stops nobody else.
 """
@@ -8,6 +8,7 @@ import errno
 import os
 import sys
 from functools import lru_cache
+from struct import Struct
 
 NO_REPLACE = 1
 """RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
@@ -28,6 +29,16 @@ _IN_MEMORY = _RESOLVE | _CACHED | _NO_XDEV
 
 _HERE = -100
 """AT_FDCWD."""
+
+_SYMLINK_NOFOLLOW = 0x100
+_EMPTY_PATH = 0x1000
+_DONT_SYNC = 0x4000
+"""Flags of statx(2)."""
+_INODE_MASK = 0x100
+_BIRTH_MASK = 0x800
+"""STATX_INO, STATX_BTIME."""
+_STATUS = Struct("=I28xQ40xqI44xII")
+"""What is known, inode, birth time, device: the beginning of `struct statx`."""
 
 _ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
 """`f_type` of ext4, XFS, Btrfs and F2FS (statfs(2)), which no other machine and no program serves. Not tmpfs, where
@@ -52,6 +63,9 @@ _syscall.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_voi
 _renameat2 = getattr(_libc, "renameat2", None)
 if _renameat2 is not None:
     _renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_statx = getattr(_libc, "statx", None)
+if _statx is not None:
+    _statx.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
 
 
 @lru_cache(64)
@@ -65,24 +79,54 @@ def _how_cached(flags: int, resolve: int) -> object:
     return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, resolve))
 
 
-def open_cached(beneath: int | None, path: str, flags: int, *, across: bool = False) -> int:
+def open_cached(beneath: int | None, path: str, flags: int) -> int:
     """Open a path that holds no link, if the kernel has all of the way to it in memory, on one file system.
 
-    `across`: on any; see `signature.mount_of` then. Without it a name is left on which something is mounted in whatever
-    namespace, as the views of commands do it with `.git` (Linux: `__follow_mount_rcu`). Without `beneath` the path is
-    absolute, and on any.
+    A name is left on which something is mounted in whatever namespace, as the views of commands do it with `.git`
+    (Linux: `__follow_mount_rcu`). Without `beneath` the path is absolute, and on any file system.
 
     Raises:
         OSError: EAGAIN where it would have to wait, EXDEV where another file system lies on the way, EINVAL before
             Linux 5.12; else as open(2).
     """
-    resolve = _NO_SYMLINKS | _CACHED if beneath is None else _RESOLVE | _CACHED if across else _IN_MEMORY
+    resolve = _NO_SYMLINKS | _CACHED if beneath is None else _IN_MEMORY
     how = _how_cached(flags, resolve)
     fd: int = _syscall(_NUMBER, _HERE if beneath is None else beneath, os.fsencode(path), how, _SIZE)
     if fd < 0:
         failure = ctypes.get_errno()
         raise OSError(failure, os.strerror(failure), path)
     return fd
+
+
+def identity_of(fd: int) -> tuple[int, int]:
+    """Device and inode of an open file, without asking who serves it: fstat(2) may wait for that on FUSE or NFS.
+
+    Raises:
+        OSError: ENOSYS where this libc lacks statx.
+    """
+    _, inode, _, _, major, minor = _statx_of(fd, b"", _EMPTY_PATH | _DONT_SYNC, _INODE_MASK)
+    return os.makedev(major, minor), inode
+
+
+def birth_of(path: str, top: int | None = None) -> int | None:
+    """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
+
+    Raises:
+        OSError: there is none.
+    """
+    if _statx is None:
+        return None
+    beneath = _HERE if top is None else top
+    known, _, seconds, nanoseconds, _, _ = _statx_of(beneath, os.fsencode(path), _SYMLINK_NOFOLLOW, _BIRTH_MASK)
+    return seconds * 10**9 + nanoseconds if known & _BIRTH_MASK else None
+
+
+def _statx_of(beneath: int, path: bytes, flags: int, mask: int) -> tuple[int, ...]:
+    found = ctypes.create_string_buffer(256)
+    if _statx is None or _statx(beneath, path, flags, mask, found) != 0:
+        failure = errno.ENOSYS if _statx is None else ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure), os.fsdecode(path))
+    return _STATUS.unpack_from(found.raw)
 
 
 def is_on_disk(fd: int) -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from coretools.confinement.masks import CONFIGURATIONS, REPOSITORY, MaskFinder
 from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
+from coretools.sandbox.openat2 import birth_of
 from coretools.sandbox.roots import Roots, RootSpec
-from coretools.sandbox.signature import birth_of
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
 STORES = ("objects", "refs", "logs", "lfs")

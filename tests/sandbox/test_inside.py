@@ -93,5 +93,5 @@ def test_a_stamp_tells_a_change(handle: int, tmp_path: Path) -> None:
     ],
 )
 def test_a_stamp_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
-    """repository-18, repository-35: later where times are whole seconds."""
+    """repository-18: later where times are whole seconds."""
     assert inside.Stamp(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled

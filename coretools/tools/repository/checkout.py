@@ -5,9 +5,9 @@ beneath a root, and git is then told where everything is (GIT_DIR, GIT_WORK_TREE
 read on the way is never shown to the caller.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from coretools.confinement.domain import Domain
@@ -20,7 +20,6 @@ from coretools.sandbox.roots import Roots
 from coretools.tools.repository.configuration import Configurations
 from coretools.tools.repository.confinement import to_change, to_read
 from coretools.tools.repository.policy import Policy
-from coretools.tools.repository.remembered import GIT, Looks, Sight
 from coretools.tools.repository.structure import (
     GitDirectory,
     examine,
@@ -30,6 +29,8 @@ from coretools.tools.repository.structure import (
     read_pointer,
     refused,
 )
+
+GIT = ".git"
 
 _UNDER_WAY = {
     "rebase-merge": "rebase",
@@ -84,22 +85,6 @@ class Checkouts:
         self._roots = roots
         self._confined = confined
         self._configurations = Configurations(roots)
-        self._looks = Looks[Checkout](roots)
-
-    @contextmanager
-    def at_once(self, repository: str) -> Iterator[Checkout | None]:
-        """What `opened` gives for reading, by an earlier look that still holds, and never waits; None for none.
-
-        Raises:
-            InputOutput, Busy: see `Confined.domain`.
-        """
-        with self._looks.held(repository) as held, ExitStack() as stack:
-            if held is None:
-                yield None
-                return
-            rules = to_read(self._roots, (held.directory.fd, held.git_directory), (), stack)
-            domain = self._confined.domain("git", rules)
-            yield replace(held.found, directory=held.directory, rules=tuple(rules), domain=domain)
 
     @contextmanager
     def opened(self, repository: str, *, change: bool = False, references: bool = False) -> Iterator[Checkout]:
@@ -114,7 +99,6 @@ class Checkouts:
         with ExitStack() as stack:
             directory = stack.enter_context(self._work_tree(repository))
             own, environment = self._git_directory(stack, directory)
-            sight = self._looks.sight(directory.fd, own.handle)
             entries = shared = examine(own)
             common = own
             if "commondir" in entries:
@@ -146,22 +130,7 @@ class Checkouts:
                 hooks=_hooks(common, shared) if change else (),
                 under_way=next((word for name, word in _UNDER_WAY.items() if name in entries), ""),
             )
-            self._keep(checkout, sight, entries, borrowed)
             yield checkout
-
-    def _keep(
-        self, checkout: Checkout, sight: Sight | None, entries: Mapping[str, str], borrowed: Sequence[int]
-    ) -> None:
-        """Remember a checkout that is all in one place, without what is open in it, and without its domain.
-
-        The domain would not end as long as it is remembered.
-        """
-        where = checkout.directory
-        is_in_one_place = checkout.common_path == checkout.git_path == f"{where.path}/{GIT}"
-        if is_in_one_place and not borrowed and "commondir" not in entries and checkout.policy.is_plain:
-            closed = Directory(-1, where.place, where.shown)
-            kept = replace(checkout, directory=closed, rules=(), domain=None, hooks=())
-            self._looks.keep(where.place, sight, entries, kept)
 
     @contextmanager
     def _work_tree(self, repository: str) -> Iterator[Directory]:

@@ -27,7 +27,7 @@ INCLUDE_DEPTH = 10
 REMEMBERED = 64
 """Repositories whose configuration is remembered."""
 
-CONFIG, CONFIG_WORKTREE = _OWN = ("config", "config.worktree")
+CONFIG, CONFIG_WORKTREE = ("config", "config.worktree")
 """Names of the files of a git directory itself (git-config(1))."""
 
 
@@ -54,11 +54,6 @@ class _Reading:
     outer: dict[str, str] = field(default_factory=dict)
     """Files outside the roots, each once, and what includes them, in words."""
     began_ns: int = field(default_factory=time_ns)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing is included, or only the repository's own two files."""
-        return not self.outer and all(file.directory in self.handles and file.name in _OWN for file in self.files)
 
     @property
     def is_settled(self) -> bool:
@@ -95,7 +90,6 @@ class Configurations:
         policy = replace(
             policy,
             included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
-            is_plain=reading.is_plain,
             outer=tuple(reading.outer),
             outer_shown=next(iter(reading.outer.values()), ""),
         )

@@ -126,8 +126,6 @@ class Policy:
     """References are kept in a format that GitPython does not read."""
     included: tuple[tuple[str, str], ...] = ()
     """Files beneath the roots that are included, as directory and name; those of the git directories left out."""
-    is_plain: bool = False
-    """All of it stands in `config` and `config.worktree`."""
     outer: tuple[str, ...] = ()
     """Files outside the roots that are included, absolute. git may run only when `repository_outer` has settled them,
     and its words may quote them."""

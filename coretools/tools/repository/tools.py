@@ -145,12 +145,8 @@ class Repository:
     async def _opened(
         self, repository: str, *, change: bool = False, references: bool = False
     ) -> AsyncIterator[Checkout]:
-        """A checkout: by an earlier look, or looked at in a worker thread, since its file system may be slow."""
+        """A checkout, looked at in a worker thread, since its file system may be slow."""
         with ExitStack() as stack:
-            held = None if change or references else stack.enter_context(self._checkouts.at_once(repository))
-            if held is not None:
-                yield held
-                return
             opening = self._checkouts.opened(repository, change=change, references=references)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
             yield await settled(self._git, self._confined, checkout, self._threads)
@@ -159,10 +155,6 @@ class Repository:
     async def _asked(self, repository: str, *words: str) -> AsyncIterator[tuple[Checkout, bytes]]:
         """A checkout for reading, and what git printed there."""
         with ExitStack() as stack:
-            held = stack.enter_context(self._checkouts.at_once(repository))
-            if held is not None:
-                yield held, await self._git.output(held, *words)
-                return
             look = partial(stack.enter_context, self._checkouts.opened(repository))
             checkout, output = await self._git.looked(look, *words, threads=self._threads)
             if output is None:

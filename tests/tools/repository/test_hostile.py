@@ -25,10 +25,12 @@ def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
 
 @pytest.mark.parametrize("trap", ALL_PROGRAMS, ids=lambda trap: trap.name)
 async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> None:
-    """repository-12: whatever asks for it. repository-15: and what asked is named."""
-    world = laid(trap, tmp_path)
-    before = snapshot(world)
+    """repository-12: whatever asks for it, also after an earlier call. repository-15: and what asked is named."""
+    world = World(tmp_path).filled()
     async with world.tools() as tools:
+        assert "branch main" in (await tools.git_status("work")).text()
+        trap.lay(world)
+        before = snapshot(world)
         said = "\n".join(await answers(tools))
     assert snapshot(world) == before
     assert SECRET not in said
@@ -40,10 +42,15 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
 @pytest.mark.parametrize("resolver", [None, "walk"])
 @pytest.mark.parametrize("trap", ALL_REDIRECTIONS, ids=lambda trap: trap.name)
 async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
-    """repository-13: no tool runs git there, however paths are resolved; the sentence names what leads out."""
-    world = laid(trap, tmp_path)
-    before = snapshot(world)
+    """repository-13: no tool runs git there, however paths are resolved; the sentence names what leads out.
+
+    repository-35: also where the tools saw the repository before.
+    """
+    world = World(tmp_path).filled()
     async with world.tools(resolver=resolver) as tools:
+        assert "branch main" in (await tools.git_status("work")).text()
+        trap.lay(world)
+        before = snapshot(world)
         said = await answers(tools)
     assert snapshot(world) == before
     assert all(text.startswith("git-refused: ") and trap.tells in text for text in said), said
