@@ -32,6 +32,8 @@ class Verdict(NamedTuple):
     """Why it is hidden; None when commands may read it."""
     rests_on: tuple[str, ...] = ()
     """Absolute paths of other files that decided it, as git's index does: when one changes, it is judged again."""
+    inode: tuple[int, int] | None = None
+    """Device and inode of what was read; None where only the path counted."""
 
 
 class Classifier(Protocol):
@@ -66,7 +68,7 @@ class Rules:
         if suspect.kind.startswith(GLOB):
             return Verdict(by_glob(suspect.kind.removeprefix(GLOB)))
         found = self._roots.check.judge((root.path, root.fd), suspect.path, suspect.kind)
-        return Verdict(found.reason or None, found.rests_on)
+        return Verdict(found.reason or None, found.rests_on, found.inode)
 
 
 class Hidden(NamedTuple):
@@ -79,6 +81,8 @@ class Hidden(NamedTuple):
     """Of `inode_of`: a file that was made again has to be covered again, also with the old inode number. Then size and
     modification time of a file, which its cover has too."""
 
+
+EXCHANGED = "it was moved or replaced while it was read to see whether it holds a secret"
 
 _REALTIME_COARSE = 5
 """Clock of the times of files (linux/time.h), which the `time` module does not name."""
@@ -117,6 +121,11 @@ class HiddenFiles:
         self._inodes = inodes
         self._judged: dict[tuple[str, str], _Judged] = {}
 
+    @property
+    def seen(self) -> set[tuple[int, ...]]:
+        """Device and inode of all suspects of the last scan."""
+        return {one.identity[:2] for one in self._judged.values()}
+
     def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
         """Why an entry of a directory is suspect: by its name, or since it is a hidden file that was renamed."""
         if entry.is_symlink():
@@ -151,13 +160,17 @@ class HiddenFiles:
     def _judge(self, root: Root, suspect: Suspect, identity: Identity) -> _Judged:
         began = time.time_ns()
         verdict = self._classifier.judge(root, suspect)
+        if verdict.inode not in (None, identity[:2]):  # a directory above it was exchanged and put back
+            return _Judged(identity, False, (), suspect, Verdict(verdict.reason or EXCHANGED), None)
         rests_on = tuple(_identity(path) for path in verdict.rests_on)
         seen = (identity, *(one for one in rests_on if one is not None))
         may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
         inode = inode_of(suspect.path, root.fd)
-        if inode is not None and verdict.reason is not None:
+        if inode is None or inode[:2] != identity[:2]:
+            may_stay, inode = False, None
+        elif verdict.reason is not None:
             self._inodes.remember(inode, suspect.kind)
-        elif inode is not None:
+        else:
             self._inodes.forget(inode)
         return _Judged(identity, may_stay, rests_on, suspect, verdict, inode)
 

@@ -25,6 +25,9 @@ CONFIGURATIONS = ("config", "config.worktree")
 REPOSITORY = (*CONFIGURATIONS, "hooks")
 """Entries of a git directory that decide what git runs."""
 
+MOST_SECONDS = 2.0
+"""A look is repeated for so long when something that commands must not read or change was moved meanwhile."""
+
 _POINTER_BYTES = 8192
 _WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
 """What the `.git` file of a linked worktree says; that of a submodule leads to `modules/NAME`."""
@@ -65,8 +68,8 @@ class Masks(NamedTuple):
     """Not to be changed."""
     hidden: tuple[Hidden, ...]
     """Not to be read, with the reason."""
-    state: tuple[tuple[int, ...], ...]
-    """Device, inode and birth time of what is pinned and fixed: a file that was replaced is laid over again."""
+    state: tuple[tuple[str, Inode], ...]
+    """Which file or directory stands at what is pinned and fixed: one that was replaced is laid over again."""
     is_whole: bool
     """False when there were too many directories to look into all of them."""
     configs: tuple[str, ...] = ()
@@ -78,6 +81,18 @@ class Masks(NamedTuple):
     def masked(self) -> tuple[str, ...]:
         """Paths of what is hidden."""
         return tuple(one.path for one in self.hidden)
+
+    @property
+    def identities(self) -> dict[str, tuple[int, int]]:
+        """Device and inode of what was found at each path: what stands there when it is laid over may be another."""
+        found = {one.path: (one.directory[0], one.inode[0]) for one in self.repositories if one.inode}
+        found |= {path: (inode.device, inode.number) for path, inode in self.state}
+        found |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
+        return {path: identity for path, identity in found.items() if identity[1]}  # of a path too long it is unknown
+
+
+class Unsettled(Exception):
+    """What commands must not read or change is moved all the time."""
 
 
 class MaskFinder:
@@ -93,6 +108,11 @@ class MaskFinder:
         self._found: Masks | None = None
         self._judging: Iterator[None] | None = None
         """The second half of a look, after the listing; None before it."""
+        self._held: set[tuple[int, ...]] = set()
+        """Device and inode of all that the last result hides or keeps as it is."""
+        self._doubted: Masks | None = None
+        """A result that lacks some of them, which holds if nothing has changed since."""
+        self._until = 0.0
 
     @property
     def may_block(self) -> bool:
@@ -112,20 +132,40 @@ class MaskFinder:
     def begin(self) -> None:
         """Begin a look: it takes in what was changed before this call. Waits for nothing but a full event queue."""
         self._tree.begin()
-        self._judging = None
+        self._judging = self._doubted = None
+        self._until = time.monotonic() + MOST_SECONDS
+
+    def forget(self) -> None:
+        """Have the next look list everything: what the last one found is not what there is."""
+        self._tree.forget()
 
     def go_on(self, seconds: float) -> Masks | None:
-        """Go on with the look for a time; what is to be laid over when it has ended, None while it has not."""
+        """Go on with the look for a time; what is to be laid over when it has ended, None while it has not.
+
+        A running command can move a directory while it is looked for what lies in it. So when something that was
+        hidden, or kept as it is, is found no more, the look is repeated until nothing has changed in between.
+
+        Raises:
+            Unsettled: something always has.
+        """
         until = time.monotonic() + seconds
-        if self._judging is None:
-            if not self._tree.go_on(seconds):
-                return None
-            self._judging = self._begin_judging()
-        for _ in self._judging:
-            if time.monotonic() > until:
-                return None
-        assert self._found is not None
-        return self._found
+        while True:
+            if self._judging is None:
+                if not self._tree.go_on(until - time.monotonic()):
+                    return None
+                if self._doubted is not None and self._tree.is_quiet:
+                    return self._accepted(self._doubted)
+                self._judging = self._begin_judging()
+            for _ in self._judging:
+                if time.monotonic() > until:
+                    return None
+            assert self._found is not None
+            if not self._held - self._seen(self._found):
+                return self._accepted(self._found)
+            if time.monotonic() > self._until:
+                raise Unsettled
+            self._tree.begin()
+            self._judging, self._doubted = None, self._found
 
     def list_changed(self, seconds: float = float("inf")) -> bool:
         """Go on with the first half of the look, which is enough for `control_files`; whether that has ended."""
@@ -159,6 +199,15 @@ class MaskFinder:
         """Give every handle back."""
         self._tree.close()
 
+    def _seen(self, found: Masks) -> set[tuple[int, ...]]:
+        """Device and inode of what this look met and might have hidden, and of what is kept as it is."""
+        closed = {one.identity[:2] for one in self._closed}
+        return {*self._hidden.seen, *closed, *((inode.device, inode.number) for _, inode in found.state)}
+
+    def _accepted(self, found: Masks) -> Masks:
+        self._held = {*(one.identity[:2] for one in found.hidden), *(one[:2] for _, one in found.state)}
+        return found
+
     def _begin_judging(self) -> Iterator[None]:
         """Read what was listed; when this has ended, `_found` is the result."""
         gathered = self._gathered() if self._tree.is_changed or self._found is None else self._found
@@ -177,7 +226,7 @@ class MaskFinder:
             pinned=tuple(path for path, _ in pinned),
             fixed=tuple(path for path, _ in fixed),
             hidden=(),
-            state=tuple(identity for _, identity in (*pinned, *fixed)),
+            state=(*pinned, *fixed),
             is_whole=self._tree.directories < MOST_DIRECTORIES,
             configs=tuple(path for path, _ in _kept(nodes, "configs")),
         )

@@ -112,6 +112,7 @@ class Commands:
             pinned=masks.pinned,
             fixed=masks.fixed,
             masked=masks.masked,
+            identities=masks.identities,
             network=self.has_network,
             shared_memory_bytes=_SHARED_MEMORY_BYTES,
             tasks=self.tasks,

@@ -23,6 +23,7 @@ MOST_DIRECTORIES = 50_000
 
 TOO_MANY = "too many directories to search for secrets"
 UNREADABLE = "a directory that can't be searched for secrets"
+MOVED = "a directory that was moved while it was searched for secrets"
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -80,6 +81,7 @@ class Node:
     role: str
     kind: str
     """Its file system."""
+    parent: "Node | None" = None
     children: dict[str, "Node"] = field(default_factory=dict)
     listing: Listing | None = None
     """None before it was read, and while it can't be."""
@@ -109,12 +111,16 @@ class DirectoryTree:
         self._by_watch: dict[int, set[Node]] = {}
         self._polled: dict[Node, None] = {}
         self._waiting: list[Node] = []
+        self._again: list[Node] = []
+        """Were not at their paths: to be tried again, unless their parents' listings drop them."""
         self._is_begun = False
         self.noted: dict[Node, None] = {}
         """Directories of which something is to be said."""
         self.directories = 0
         self.is_changed = True
         """Whether anything was listed since the reader of this set it to False."""
+        self.is_quiet = False
+        """Whether this scan found nothing changed since the one before: then the listings are those of one moment."""
         self.unwatched: dict[str, None] = {}
         """Why directories are polled, in words; empty while none is."""
 
@@ -131,11 +137,17 @@ class DirectoryTree:
         if changed is None or is_mounted or not self._is_begun:
             self._restart()
             return
+        self.is_quiet = not changed
         for watch in changed:
             for node in self._by_watch.pop(watch, ()):
                 node.watch = None
                 self._waiting.append(node)
-        self._waiting += self._polled
+        self._waiting += [*self._again, *self._polled]
+        self._again = []
+
+    def forget(self) -> None:
+        """Have the next scan list everything."""
+        self._is_begun = False
 
     def go_on(self, seconds: float) -> bool:
         """Go on with the scan for a time; whether it has ended. A long one can be cut into pieces."""
@@ -164,6 +176,7 @@ class DirectoryTree:
         except OSError as error:
             self.unwatched[f"no inotify instance: {error.strerror}"] = None
         self._by_watch, self._polled, self.noted, self.directories = {}, {}, {}, 0
+        self._again, self.is_quiet = [], False
         self._waiting = [Node(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
         self._is_begun = self.is_changed = True
 
@@ -174,13 +187,15 @@ class DirectoryTree:
         if node.is_gone or (node in self._polled and _is_unchanged(node)):
             return
         self.is_changed = True
+        self.is_quiet = self.is_quiet and node.listing is None  # what can't be listed is tried each time
         if node.listing is None and self.directories >= MOST_DIRECTORIES:
             self._close(node, TOO_MANY)
             return
         try:
             handle = os.open(node.path, _OPEN, dir_fd=node.root.fd)
-        except (FileNotFoundError, NotADirectoryError):  # gone meanwhile: its parent has changed
-            self._drop(node)
+        except (FileNotFoundError, NotADirectoryError):
+            # Gone meanwhile, and a parent has changed; or what lies above it is moved at this moment, and moved back.
+            self._again.append(node)
             return
         except OSError:  # commands may open it again, so it is closed to them whole
             self._close(node, UNREADABLE)
@@ -196,10 +211,15 @@ class DirectoryTree:
         self._watch(node, handle)  # before it is read, so that no change is missed
         began = time.time_ns()
         status = os.fstat(handle)
+        if node.parent is not None and _identity(os.stat("..", dir_fd=handle)) != node.parent.identity:
+            self.is_quiet = False  # another one of the same path: what lies above was exchanged
+            self._close(node, MOVED)
+            return
         with os.scandir(handle) as entries:
             listing = self._read(node, entries)
+        self.is_quiet = False
         self.directories += node.listing is None
-        node.identity = (status.st_dev, status.st_ino)
+        node.identity = _identity(status)
         node.stamp = _stamp(status)
         node.is_settled = is_settled(max(status.st_mtime_ns, status.st_ctime_ns), began)
         node.listing, node.closed = listing, ""
@@ -218,7 +238,7 @@ class DirectoryTree:
                 continue
             path = node.below(name)
             kind = node.kind if self._mounts is None else self._mounts.kinds.get(f"{node.root.path}/{path}", node.kind)
-            node.children[name] = Node(node.root, path, child.inode, child.role, kind)
+            node.children[name] = Node(node.root, path, child.inode, child.role, kind, node)
             self._waiting.append(node.children[name])
         for known in old.values():
             self._drop(known)
@@ -283,6 +303,10 @@ class DirectoryTree:
             one.is_gone = True
 
 
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
@@ -308,4 +332,4 @@ def _is_same(node: Node, child: Child) -> bool:
         found = os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False)
     except OSError:
         return False
-    return node.identity == (found.st_dev, found.st_ino)
+    return node.identity == _identity(found)

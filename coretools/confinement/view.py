@@ -12,11 +12,12 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel
+from coretools.confinement.places import found_at, is_beneath, place_at, way_to
 
 NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
@@ -38,8 +39,6 @@ _HERE = -100
 _ON_HANDLE = 0x40
 """MOVE_MOUNT_T_EMPTY_PATH."""
 _WAY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_TRIES = 8
-"""Looks for a place to mount on, while commands of another view may be changing it."""
 
 _KERNEL_FIXED = ("sys", "irq", "bus", "fs", "scsi", "acpi", "sysrq-trigger", "mtrr", "asound", "pressure")
 _KERNEL_MASKED = (
@@ -92,6 +91,8 @@ class Plan(NamedTuple):
     """Most processes and threads in the view at once, where the kernel can bound them (Linux 6.14)."""
     linked: Sequence[tuple[str, str]] = ()
     """Files that lead elsewhere, and where: can't be moved or replaced; a write goes to what they lead to."""
+    identities: Mapping[str, tuple[int, int]] = {}
+    """Device and inode of what stands at paths that are pinned, fixed, masked or linked, as far as known."""
 
 
 def leave_namespaces(*, network: bool) -> None:
@@ -123,7 +124,7 @@ def build(plan: Plan) -> None:
     _hollows()
     _proc_and_devices(devices, plan)
     for tree in trees:
-        with _place(_BASE, tree.bind.path, directory=tree.is_directory) as place:
+        with place_at(_BASE, tree.bind.path, directory=tree.is_directory) as place:
             _attach(tree.handle, place)
     for path, target in plan.links:
         _link(path, target)
@@ -194,116 +195,46 @@ def _lay(tree: int, place: int) -> None:
         os.close(tree)
 
 
-@contextmanager
-def _place(base: str, path: str, *, directory: bool) -> Iterator[int]:
-    """Handle of a place to mount on, made where it is missing, and the directories above it too.
-
-    Name by name, links never followed: a part of the way may lie in the home or in /tmp, which commands of another view
-    are changing. What stands there and is of another kind is moved aside.
-    """
-    with ExitStack() as way:
-        here = _way_to(base, path, way)
-        place = _stepped(here, os.path.basename(path), is_right=stat.S_ISDIR if directory else stat.S_ISREG)
-        way.callback(os.close, place)
-        yield place
-
-
-def _way_to(base: str, path: str, way: ExitStack) -> int:
-    """Handle of the directory above a path, made where it is missing; closed with `way`, as are those on it."""
-    here = os.open(base, _WAY)
-    way.callback(os.close, here)
-    for name in path.strip("/").split("/")[:-1]:
-        here = _stepped(here, name, is_right=stat.S_ISDIR)
-        way.callback(os.close, here)
-    return here
-
-
-def _stepped(here: int, name: str, *, is_right: Callable[[int], bool]) -> int:
-    """Handle of the directory or file of this name, which of the two `is_right` tells; made where it is missing."""
-    for _ in range(_TRIES):
-        try:
-            found = os.open(name, _WAY, dir_fd=here)
-        except FileNotFoundError:
-            with suppress(FileExistsError):
-                if is_right is stat.S_ISDIR:
-                    os.mkdir(name, 0o755, dir_fd=here)
-                else:
-                    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=here))
-            continue
-        if is_right(os.fstat(found).st_mode):
-            return found
-        os.close(found)
-        _aside(here, name)
-    raise OSError(errno.EBUSY, "is changed all the time", name)
-
-
-def _aside(here: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.rename(name, f"{name}.{os.urandom(4).hex()}", src_dir_fd=here, dst_dir_fd=here)
-
-
 def _cover(plan: Plan, trees: Mapping[str, int]) -> None:
-    """Pin, fix and mask. What has vanished since it was looked up needs none."""
+    """Pin, fix and mask. What was moved or deleted since it was looked up has to be looked up again.
+
+    Raises:
+        OSError: ESTALE when something else stands at a path, or nothing.
+    """
+    masked = set(plan.masked)
     for path in plan.pinned:
-        with _found(path, trees) as place:
+        with found_at(path, trees, plan.identities.get(path)) as place:
             if place is not None:
                 _lay(_clone(place), place)
-    _fix(plan.fixed, trees)
-    _mask(plan.masked, trees)
+    _fix(plan.fixed, trees, plan.identities)
+    _mask([path for path in sorted(masked) if not is_beneath(path, masked, trees)], trees, plan.identities)
     for number, (path, target) in enumerate(plan.linked):
-        with _found(path, trees) as place:
+        if path in masked or is_beneath(path, masked, trees):
+            continue
+        with found_at(path, trees, plan.identities.get(path)) as place:
             if place is not None:
                 os.symlink(target, f"{_BASE}/.hollow/link-{number}")
                 _lay(_clone_of(f"{_BASE}/.hollow/link-{number}"), place)
 
 
-def _fix(paths: Sequence[str], trees: Mapping[str, int]) -> None:
+def _fix(paths: Sequence[str], trees: Mapping[str, int], identities: Mapping[str, tuple[int, int]]) -> None:
     for path in paths:
-        with _found(path, trees) as place:
+        with found_at(path, trees, identities.get(path)) as place:
             if place is not None:
                 _lay(_limited(_clone(place), writable=False), place)
 
 
-def _mask(paths: Sequence[str], trees: Mapping[str, int]) -> None:
+def _mask(paths: Sequence[str], trees: Mapping[str, int], identities: Mapping[str, tuple[int, int]]) -> None:
     for path in paths:
-        with _found(path, trees) as place:
+        with found_at(path, trees, identities.get(path)) as place:
             if place is not None:
                 _lay(_clone_of(_hollow(os.fstat(place))), place)
-
-
-@contextmanager
-def _found(path: str, trees: Mapping[str, int]) -> Iterator[int | None]:
-    """Handle of a path beneath one of the trees; None when it is not there, or is a link now."""
-    here = _walked(path, trees)
-    try:
-        yield here
-    finally:
-        if here is not None:
-            os.close(here)
-
-
-def _walked(path: str, trees: Mapping[str, int]) -> int | None:
-    """Name by name from the tree's own handle, wherever its mount was moved to and however long the path is."""
-    root = max((one for one in trees if path == one or path.startswith(f"{one}/")), key=len)
-    here = os.dup(trees[root])
-    for name in path[len(root) :].strip("/").split("/"):
-        try:
-            below = os.open(name, _WAY, dir_fd=here)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        finally:
-            os.close(here)
-        here = below
-    if stat.S_ISLNK(os.fstat(here).st_mode):
-        os.close(here)
-        return None
-    return here
 
 
 def _link(path: str, target: str) -> None:
     """Have a link in the new root, where nothing else came to stand."""
     with ExitStack() as way, suppress(FileExistsError):
-        os.symlink(target, os.path.basename(path), dir_fd=_way_to(_BASE, path, way))
+        os.symlink(target, os.path.basename(path), dir_fd=way_to(_BASE, path, way))
 
 
 def _hollows() -> None:
@@ -341,7 +272,7 @@ def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan) -> None:
     _close_kernel()
     _mount("tmpfs", f"{_BASE}/dev", _NO_SUID | _NO_EXEC, "mode=755,size=64k")
     for name, tree in devices:
-        with _place(f"{_BASE}/dev", name, directory=False) as place:
+        with place_at(f"{_BASE}/dev", name, directory=False) as place:
             _lay(tree, place)
     for name, target in _DEVICE_LINKS:
         os.symlink(target, f"{_BASE}/dev/{name}")
@@ -364,8 +295,8 @@ def _close_kernel() -> None:
     handle = os.open(f"{_BASE}/proc", _WAY)
     try:
         trees = {"/proc": handle}
-        _fix([f"/proc/{name}" for name in _KERNEL_FIXED], trees)
-        _mask([f"/proc/{name}" for name in _KERNEL_MASKED], trees)
+        _fix([f"/proc/{name}" for name in _KERNEL_FIXED], trees, {})
+        _mask([f"/proc/{name}" for name in _KERNEL_MASKED], trees, {})
     finally:
         os.close(handle)
 

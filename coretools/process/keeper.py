@@ -18,7 +18,6 @@ from secrets import token_hex
 from typing import NamedTuple
 
 import anyio
-import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement import landlock
@@ -32,21 +31,18 @@ from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
 from coretools.process.git_configs import GitConfigs
 from coretools.process.git_copies import Copies
+from coretools.process.looking import list_changed, looked
 from coretools.process.scratch import made, place_apart, remove
 from coretools.process.sockets import Watch
 from coretools.process.spawner import Orders
 from coretools.process.survivors import GROUPS
 from coretools.sandbox.roots import Roots
 
-SLICE_SECONDS = 0.005
-"""A long look for hidden files is cut into pieces of this length, and all that waits goes on in between. A thread must
-get the interpreter's lock back after each of its thousands of system calls; beside a busy loop that takes seconds."""
-
-LONG_SECONDS = 0.1
-"""After a piece that took as long it ends in a thread: one suspect, or a large index of git, can take half a second."""
-
 DEFINITE = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
 """Of a system that gives this user no namespaces. Another failure may pass, and is no reason to hold commands worse."""
+
+MOST_MOVED = 8
+"""A view in which what is to be covered was moved meanwhile is built again so many times."""
 
 REFILL_SECONDS = 0.05
 """A cell is filled up this long after a command was taken, when the command that was taken has mostly ended."""
@@ -208,7 +204,7 @@ class Keeper:
             async with self._lock:
                 if self._listed_ns <= asked:  # those who waited share one look
                     began = time.monotonic_ns()
-                    await self._list_changed()
+                    await list_changed(self._masks, self._limiter)
                     self._control, self._listed_ns = self._masks.control_files(), began
                     self._configs.replace_links(self._masks.links())
                 return self._configs.without_own(self._control)
@@ -260,10 +256,9 @@ class Keeper:
             cell = await self._first_cell()
             self._looked_ns = began
             return cell
-        masks = await self._looked() if self.tier == "full" else None
-        granted = self._granted_now(self.tier)
-        if masks != self._state or granted != self._granted:
-            await self._replace(masks, granted)
+        masks = await self._looked(self.tier)
+        if masks != self._state or self._granted_now(self.tier) != self._granted:
+            await self._replace(masks)
         self._looked_ns = began
         self._drop_old()
         return self._cell
@@ -293,10 +288,8 @@ class Keeper:
         if tier != "none" and landlock.abi() < landlock.ABI_REQUIRED:
             has = f"has version {landlock.abi()}" if landlock.abi() else "has none, or does not let it be used"
             return f"needs Landlock {landlock.ABI_REQUIRED} (Linux 6.2), and this system {has}"
-        masks = await self._looked() if tier == "full" else None
-        granted = self._granted_now(tier)
         try:
-            cell = await self._ready_cell(tier, masks)
+            cell, masks, granted = await self._new_cell(tier, await self._looked(tier))
         except CellFailed as error:
             await to_thread.run_sync(self._wait_for_failed, limiter=self._limiter)
             if self.tier is None and error.number not in DEFINITE:
@@ -311,9 +304,24 @@ class Keeper:
         for cell in self._old[-1:]:
             cell.wait()
 
-    async def _replace(self, masks: Masks | None, granted: tuple[object, ...]) -> None:
+    async def _new_cell(self, tier: str, masks: Masks | None) -> tuple[Cell, Masks | None, tuple[object, ...]]:
+        """A cell, what it masks and what it grants: looked up again when something was moved meanwhile."""
+        for _ in range(MOST_MOVED):
+            granted = self._granted_now(tier)
+            try:
+                return await self._ready_cell(tier, masks), masks, granted
+            except CellFailed as error:
+                if error.number != errno.ESTALE:
+                    raise
+            await to_thread.run_sync(self._wait_for_failed, limiter=self._limiter)
+            self._masks.forget()
+            masks = await self._looked(tier)
+        granted = self._granted_now(tier)
+        return await self._ready_cell(tier, masks), masks, granted
+
+    async def _replace(self, masks: Masks | None) -> None:
         """The next cell; the old one stays for the commands that run in it."""
-        cell = await self._ready_cell(self.tier or "none", masks)
+        cell, masks, granted = await self._new_cell(self.tier or "none", masks)
         if self._cell is not None:
             self._cell.retire()
             self._old.append(self._cell)
@@ -368,25 +376,11 @@ class Keeper:
             processes=commands.processes,
         )
 
-    async def _looked(self) -> Masks:
+    async def _looked(self, tier: str | None) -> Masks | None:
+        if tier != "full":
+            return None
         self.looks += 1
-        is_slow = self._masks.may_block
-        self._masks.begin()
-        while not is_slow:
-            began = time.monotonic()
-            if (masks := self._masks.go_on(SLICE_SECONDS)) is not None:
-                return self._configs.found(masks)
-            is_slow = time.monotonic() - began > LONG_SECONDS
-            await anyio.lowlevel.checkpoint()
-        return await to_thread.run_sync(lambda: self._configs.found(self._masks.finish()), limiter=self._limiter)
-
-    async def _list_changed(self) -> None:
-        """List the directories that changed until now."""
-        self._masks.begin()
-        if self._masks.may_block:
-            await to_thread.run_sync(self._masks.list_changed, limiter=self._limiter)
-        while not self._masks.list_changed(SLICE_SECONDS):
-            await anyio.lowlevel.checkpoint()
+        return await looked(self._masks, self._configs, self._limiter)
 
     def _drop_old(self) -> None:
         gone = [cell for cell in self._old if cell.is_gone]

@@ -23,6 +23,8 @@ UNREADABLE = "it can't be read to see whether it holds a secret"
 UNDECIDED = f"it holds no secret in its first {MOST_BYTES // 1024} KiB and is too long to look further"
 NO_FILE = "it is no regular file, and what it gives may be a secret"
 
+NOWHERE = (0, 0)
+
 HASHED_BYTES = 16 * 1024 * 1024
 """A longer secret is hidden, whatever git holds."""
 
@@ -43,6 +45,8 @@ class Judgement(NamedTuple):
     """Why it is hidden, as a clause; "" when it may be read."""
     rests_on: tuple[str, ...] = ()
     """Absolute path of the index that decides; of all that could, where there is no repository yet."""
+    inode: tuple[int, int] | None = None
+    """Device and inode of what may be read; `NOWHERE` when there was nothing at the path."""
 
 
 class _Index(NamedTuple):
@@ -65,15 +69,16 @@ class SecretCheck:
         try:
             handle = self._engine.open(top[1], relative, _PIN)
         except FileNotFoundError:
-            return Judgement("")
+            return Judgement("", inode=NOWHERE)
         except (OSError, ValueError):
             return Judgement(UNREADABLE)
         try:
-            mode = os.fstat(handle).st_mode
+            found = os.fstat(handle)
         finally:
             os.close(handle)
+        mode = found.st_mode
         if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
-            return Judgement("")
+            return Judgement("", inode=(found.st_dev, found.st_ino))
         if not stat.S_ISREG(mode):
             return Judgement(NO_FILE)
         with self._opened(top[1], relative) as fd:
@@ -82,14 +87,15 @@ class SecretCheck:
     def judge_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> Judgement:
         """Look at a regular file through its descriptor."""
         try:
-            reason = _content(kind, fd)
+            stamp, reason = _stamp_of(fd)[0], _content(kind, fd)
+            inode = (stamp.device, stamp.inode)
             if not reason:
-                return Judgement("")
+                return Judgement("", inode=inode)
             index = next(self._repositories(top, relative), None)
             if index is None:
-                return Judgement(reason, _possible_indexes(top[0], relative))
+                return Judgement(reason, _possible_indexes(top[0], relative), inode)
             path = f"{index[0][0]}/{index[1]}"
-            return Judgement("" if self._is_published(index, fd) else reason, (path,))
+            return Judgement("" if self._is_published(index, fd) else reason, (path,), inode)
         except OSError:
             return Judgement(UNREADABLE)
 
