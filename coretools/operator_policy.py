@@ -1,9 +1,11 @@
 """What the operator's configuration file decides: which commands may run, how they are confined, what they see.
 
-Values only; `coretools.policy_file` reads them, at start and at a reload. Every default is what holds without a file:
-any command may be started, in the strongest confinement that the machine has, without a network.
+Values only, without pydantic; `coretools.policy_file` reads them, at start and at a reload. Every default is what holds
+without a file: any command may be started, in the strongest confinement that the machine has, without a network.
 """
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +36,22 @@ class CommandRule:
     reason: str = ""
     """The operator's own sentence; shown when the rule decides."""
 
+    def __post_init__(self) -> None:
+        """Refuse a rule that can't match as its writer means it.
+
+        Raises:
+            ValueError: names the field, and what would be right.
+        """
+        program = self.program
+        if not program:
+            raise ValueError('program is empty; name one: program = "git"')
+        if "/" not in program and program.split() != [program]:
+            raise ValueError(f"program = {program!r}: one word; the words after it belong in arguments")
+        if "/" in program and program != os.path.normpath(os.path.join("/", program)):
+            raise ValueError(f"program = {program!r}: write a name, or an absolute path without `..`")
+        if self.arguments is not None and "**" in self.arguments[:-1]:
+            raise ValueError('arguments has "**" before its end; it stands for all words that remain')
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPolicy:
@@ -44,7 +62,8 @@ class CommandPolicy:
     opaque: Verdict | None = None
     """For code that can't be judged by its argv (`sh -c TEXT`). None: as `default`, and no rule for a program alone
     allows it."""
-    rules: tuple[CommandRule, ...] = ()
+    rule: tuple[CommandRule, ...] = ()
+    """The rules; named as the file's tables are, `[[commands.rule]]`."""
 
 
 CONTAINER_PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only by the operator's word
@@ -73,6 +92,17 @@ class ConfinementPolicy:
     processes: int | None = None
     """Processes of one command at once. None: the server's own default."""
 
+    def __post_init__(self) -> None:
+        """Refuse a limit that lets nothing run.
+
+        Raises:
+            ValueError: names the field.
+        """
+        for name in ("memory_bytes", "file_bytes", "processes"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be above 0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
@@ -97,6 +127,15 @@ class OfferPolicy:
     resources_as_tools: bool = False
     prompts_as_tools: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse a selection of nothing.
+
+        Raises:
+            ValueError: `only` is empty.
+        """
+        if not self.only:
+            raise ValueError("only = [] would offer nothing; name a command, or leave it out")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPolicy:
@@ -112,3 +151,9 @@ class OperatorPolicy:
     """Whether what looks like a credential is taken out of outputs too; in logs it always is."""
     source: str | None = None
     """Path of the file that this was read from. None: there was none."""
+
+
+def below_home(path: str, environment: Mapping[str, str]) -> str:
+    """A path of the operator's with `~` at its start replaced by the home directory."""
+    home = environment.get("HOME", "")
+    return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path

@@ -39,7 +39,7 @@ def check(policy: OperatorPolicy) -> int:
     """Print what a file that could be read says, and what it does not do although it looks so. Always 0."""
     commands = policy.commands
     name = policy.source or "no policy file; these are the defaults"
-    rules, network = len(commands.rules), policy.confinement.network
+    rules, network = len(commands.rule), policy.confinement.network
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
@@ -113,13 +113,13 @@ def _opaque(commands: CommandPolicy) -> str:
 
 def _notes(commands: CommandPolicy) -> list[str]:
     notes = []
-    refuses = any(rule.verdict != "allow" for rule in commands.rules)
+    refuses = any(rule.verdict != "allow" for rule in commands.rule)
     if refuses and (commands.opaque or commands.default) == "allow":
         notes.append(
             "rules refuse programs, but code that can't be judged is allowed: `sh -c`, `python -c` and scripts reach"
             ' past them; write opaque = "deny" or "ask" under [commands]'
         )
-    for number, rule in enumerate(commands.rules, 1):
+    for number, rule in enumerate(commands.rule, 1):
         if rule.verdict == "allow" and rule.arguments is None and "*" not in rule.program and readers_of(rule.program):
             notes.append(
                 f"rule {number} allows {rule.program}, but not the code or programs that its words may start;"

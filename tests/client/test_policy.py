@@ -112,7 +112,7 @@ def test_check_says_what_is_wrong_and_what_a_file_does_not_do(rules: Path) -> No
     rules.write_text("[commands]\ndefalt = 1\n")
     bad = coretools("policy", "check", str(rules), cwd=rules.parent)
     assert bad.returncode == 78
-    assert "did you mean default?" in bad.stderr
+    assert "did you mean commands.default?" in bad.stderr
 
 
 def test_a_server_does_not_start_with_a_file_that_cannot_be_used(rules: Path) -> None:

@@ -354,7 +354,7 @@ def policy(*rules: tuple[Verdict, str], default: Verdict = "allow", opaque: Verd
     for verdict, line in rules:
         program, *words = shlex.split(line)
         made.append(CommandRule(program=program, verdict=verdict, arguments=tuple(words) or None))
-    return ProgramPolicy(CommandPolicy(default=default, opaque=opaque, rules=tuple(made)))
+    return ProgramPolicy(CommandPolicy(default=default, opaque=opaque, rule=tuple(made)))
 
 
 def test_a_denied_program_is_denied_however_it_is_reached() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from coretools.errors import DeniedCommand, InvalidArguments
 from coretools.operator_policy import CommandPolicy, CommandRule, Verdict
-from coretools.policy_file import parse_policy
+from coretools.policy_schema import parse_policy
 from coretools.sandbox.programs.look import MOST_WORDS
 from coretools.sandbox.programs.patterns import is_allowed, is_refused
 from coretools.sandbox.programs.policy import ProgramPolicy, rule_lines
@@ -19,7 +19,7 @@ def rule(verdict: Verdict, program: str, *arguments: str, reason: str = "") -> C
 
 
 def policy(*rules: CommandRule, default: Verdict = "allow", opaque: Verdict | None = None) -> ProgramPolicy:
-    return ProgramPolicy(CommandPolicy(default=default, opaque=opaque, rules=rules), source="/etc/policy.toml")
+    return ProgramPolicy(CommandPolicy(default=default, opaque=opaque, rule=rules), source="/etc/policy.toml")
 
 
 def test_without_rules_everything_is_allowed() -> None:
@@ -215,7 +215,7 @@ def test_the_lines_of_a_refusal_allow_exactly_what_was_refused() -> None:
         argv = [pick.choice(["git", "sh", "/opt/x", "find", "Ünï"]), *pick.choices(WORDS, k=pick.randint(0, 4))]
         text = ""
         for _ in range(20):
-            commands = parse_policy('[commands]\ndefault = "ask"\n' + text, "policy.toml", {}).commands
+            commands = parse_policy(f'[commands]\ndefault = "ask"\n{text}'.encode(), "policy.toml", {}).commands
             decision = ProgramPolicy(commands).decide(argv)
             if decision.verdict == "allow":
                 break

@@ -25,7 +25,7 @@ from tests.serving.unasked import unasked
 
 ERAS = ("legacy", "auto")
 RULES = CommandPolicy(
-    rules=(
+    rule=(
         CommandRule(program="touch", verdict="ask", reason="makes files"),
         CommandRule(program="sh", verdict="ask"),
         CommandRule(program="rm", verdict="deny"),

@@ -65,7 +65,7 @@ class ProgramPolicy:
         """`source` is the path of the operator's file, for the sentences that say where to change what."""
         self._commands = commands
         self._source = source or "the policy file ($XDG_CONFIG_HOME/coretools/policy.toml, or --policy FILE)"
-        self._is_open = commands.default == "allow" and not commands.rules and commands.opaque in (None, "allow")
+        self._is_open = commands.default == "allow" and not commands.rule and commands.opaque in (None, "allow")
 
     def decide(self, argv: Sequence[str]) -> Decision:
         """Judge an argv, everything that it starts included.
@@ -152,7 +152,7 @@ class ProgramPolicy:
         """The strictest rule that refuses, the first of several."""
         found = [
             (number, rule)
-            for number, rule in enumerate(self._commands.rules, 1)
+            for number, rule in enumerate(self._commands.rule, 1)
             if rule.verdict != "allow"
             and is_refused_program(rule.program, started.argv[0])
             and is_refused(rule.arguments, started)
@@ -162,7 +162,7 @@ class ProgramPolicy:
     def _allowing(self, started: Started) -> list[tuple[int, CommandRule]]:
         return [
             (number, rule)
-            for number, rule in enumerate(self._commands.rules, 1)
+            for number, rule in enumerate(self._commands.rule, 1)
             if rule.verdict == "allow"
             and is_allowed_program(rule.program, started.argv[0])
             and is_allowed(rule.arguments, started)

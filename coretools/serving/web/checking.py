@@ -135,7 +135,7 @@ async def _roles(plan: Plan) -> list[str]:
 def _policy(plan: Plan) -> str:
     policy: OperatorPolicy = next(iter(plan.roles.values())).settings.policy
     commands = policy.commands
-    rules = counted(len(commands.rules), "rule")
+    rules = counted(len(commands.rule), "rule")
     name = policy.source or "no file, the defaults"
     opaque = commands.opaque or "as default"
     return f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}; network {policy.confinement.network}"

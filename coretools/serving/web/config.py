@@ -1,28 +1,25 @@
 """What the operator of the HTTP server decides: a TOML file, variables over it, flags over those.
 
 A key of the file is a variable too: `[server] port` is `CORETOOLS_HTTP_SERVER__PORT`, a list has commas between its
-items. A key or a variable of that prefix that is not known ends the start: a typing error in what guards a server must
-not pass as a wish.
+items. An unknown key, or an unknown variable of that prefix, ends the start: a typing error in what guards a server
+must not pass as a wish.
 """
 
 import os
-import tomllib
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from coretools.errors import BadSetting
 from coretools.log_lines import LogFormat
+from coretools.toml_file import LONGEST, UNKNOWN, key_of, meant_key, parse_toml, problem_of, value_type
 
 VARIABLES = "CORETOOLS_HTTP_"
 CONFIG_VARIABLE = "CORETOOLS_HTTP_CONFIG"
 """Names the file where no flag does."""
-
-LONGEST = 1024 * 1024
-"""Bytes of a file; a longer one is none that a person wrote."""
 
 Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -223,7 +220,7 @@ def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping
     `flags` are values by dotted key (`server.port`).
 
     Raises:
-        BadSetting: no such file, no TOML, a key that is not known, or a value that can't be used; names each.
+        BadSetting: no such file, not TOML, an unknown key, or a value that can't be used; names each.
     """
     path = path or environment.get(CONFIG_VARIABLE) or None
     found: dict[str, Any] = _parsed(path) if path else {}
@@ -245,15 +242,10 @@ def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping
 def _parsed(path: str) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as file:
-            text = file.read(LONGEST + 1)
+            data = file.read(LONGEST + 1)
     except OSError as error:
         raise BadSetting(f"{path}: {os.strerror(error.errno or 0)}") from error
-    if len(text) > LONGEST:
-        raise BadSetting(f"{path}: over {LONGEST} bytes; that is no configuration")
-    try:
-        return tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadSetting(f"{path}: no TOML: {error or 'nested too deeply'}") from error
+    return parse_toml(data, path)
 
 
 def _put(found: dict[str, Any], keys: list[str], value: Any, name: str) -> None:
@@ -271,62 +263,18 @@ def _items(keys: list[str], value: Any) -> Any:
         return value
     kind: Any = Config
     for key in keys:
-        kind = _kind_of(kind, key)
+        kind = value_type(kind, key)
     return tuple(item.strip() for item in value.split(",") if item.strip()) if kind == tuple[str, ...] else value
 
 
-def _kind_of(kind: Any, key: str) -> Any:
-    """The type of a key in a table; of a table by name it is that of every key."""
-    if get_origin(kind) is dict:
-        return get_args(kind)[1]
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        field = kind.model_fields.get(key)
-        kind = None if field is None else field.annotation
-        inner = [one for one in get_args(kind) if isinstance(one, type) and issubclass(one, BaseModel)]
-        return inner[0] if inner and get_origin(kind) is not dict else kind
-    return None
-
-
-def _sentence(error: Any, path: str | None, variables: Mapping[str, str]) -> str:
-    """What is wrong, and where the operator wrote it; never the value, which may be a password."""
-    key = ".".join(str(part) for part in error["loc"])
+def _sentence(error: ErrorDetails, path: str | None, variables: Mapping[str, str]) -> str:
+    """What is wrong, and where the operator wrote it."""
+    key = key_of(error["loc"])
     written = next((one for one in variables if one == key or one.startswith(f"{key}.")), None)
-    where = variables[written] if written else f"{path or 'configuration'}: {key}"
-    if error["type"] == "extra_forbidden":
-        return f"{where}: not known{_suggested(written or key, is_variable=written is not None)}"
-    if error["type"] == "tuple_type":
-        return f'{where}: a list is wanted, such as ["a", "b"]'
-    return f"{where}: {error['msg'][:200]}"
-
-
-def _suggested(key: str, *, is_variable: bool) -> str:
-    meant = _meant(key)
-    if not meant:
-        return ""
-    return f"; did you mean {VARIABLES + meant.upper().replace('.', '__') if is_variable else meant}?"
-
-
-def _meant(key: str) -> str:
-    """What a key that is not known is a slip of: a letter, no section, one underscore in a variable; or nothing."""
-    above, _, last = key.rpartition(".")
-    known = list(_keys_beneath(Config, ""))
-    homes = [one for one in known if one.endswith(f".{key}")]
-    if len(homes) == 1:
-        return homes[0]
-    if near := get_close_matches(key, known, n=1, cutoff=0.8):
-        return near[0]
-    kind: Any = Config
-    for part in above.split(".") if above else ():
-        kind = _kind_of(kind, part)
-    is_table = isinstance(kind, type) and issubclass(kind, BaseModel)
-    beside = get_close_matches(last, kind.model_fields, n=1) if is_table else []
-    return ".".join(filter(None, (above, *beside))) if beside else ""
-
-
-def _keys_beneath(kind: Any, prefix: str) -> Iterator[str]:
-    for name in kind.model_fields:
-        inner = _kind_of(kind, name)
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _keys_beneath(inner, f"{prefix}{name}.")
-        elif get_origin(inner) is not dict:
-            yield f"{prefix}{name}"
+    if written is None:
+        return f"{path or 'configuration'}: {key}: {problem_of(error, Config)}"
+    if error["type"] not in UNKNOWN:
+        return f"{variables[written]}: {problem_of(error, Config)}"
+    meant = meant_key(written.split("."), Config)
+    suggestion = f"; did you mean {VARIABLES + meant.upper().replace('.', '__')}?" if meant else ""
+    return f"{variables[written]}: unknown variable{suggestion}"

@@ -28,7 +28,6 @@ LONGEST = 60
 """Characters of a value in the log; a longer one is not shown."""
 
 _POLICY_NAMES = {
-    "commands.rules": "commands.rule",
     "environment_pass": "environment.pass",
     "redact_output": "output.redact",
 }

@@ -209,7 +209,7 @@ async def a_broken_file_changes_nothing(hour: Hour) -> None:
     assert level == "error"
     assert said == (
         f"reload refused, nothing changed: {hour.configuration}: "
-        "limits.sesions: not known; did you mean limits.sessions?"
+        "limits.sesions: unknown key; did you mean limits.sessions?"
     )
     hour.configuration.write_text(written)
     async with hour.client() as http:

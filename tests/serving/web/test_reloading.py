@@ -127,7 +127,7 @@ async def test_a_new_policy_holds_for_new_calls_and_for_no_call_under_way(
 BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
     "a key": ("http.toml", lambda one: one.config(more="[limits]\nsesions = 4"), "http.toml: limits.sesions"),
     "a value": ("http.toml", lambda one: one.config(more="[limits]\nsessions = 0"), "limits.sessions"),
-    "no TOML": ("http.toml", lambda _: "[roles", "http.toml: no TOML"),
+    "no TOML": ("http.toml", lambda _: "[roles", "http.toml: not valid TOML"),
     "a root": ("http.toml", lambda one: one.config(more='[roles.other]\nroots = ["/no/such"]'), "/no/such"),
     "the root of a role that there is": ("http.toml", lambda one: one.config().replace("/a", "/none"), "/none"),
     "a root that is a file": (
@@ -138,7 +138,7 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
     "a profile": ("http.toml", lambda one: one.config('profile = "devv"'), "profile 'devv'"),
     "an author": ("http.toml", lambda one: one.config('author = "nobody"'), "roles.default.author"),
     "an origin": ("http.toml", lambda one: one.config(more='[server]\norigins = ["x"]'), "server.origins"),
-    "a policy": ("policy.toml", lambda _: "[commandz]", "policy.toml: the top of the file: commandz"),
+    "a policy": ("policy.toml", lambda _: "[commandz]", "policy.toml: commandz: unknown key"),
     "an offer of nothing": ("policy.toml", lambda _: '[offer]\nonly = ["no_such_*"]', "no_such_*"),
     "a question before nothing": ("policy.toml", lambda _: '[tools]\nask = ["no_such"]', "no_such"),
     "tokens": ("tokens", lambda _: "{", "tokens"),

@@ -1,0 +1,139 @@
+"""Read TOML configuration, and say in one sentence what is wrong with a key. Used by every file of the operator's.
+
+The tables are pydantic models or dataclasses; an unknown key and a value of the wrong type are errors.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from coretools.errors import BadSetting
+
+LONGEST = 1024 * 1024
+"""Largest configuration file accepted, in bytes."""
+
+FEW_KEYS = 8
+"""Beside a suggestion, the known keys of a table are listed up to this number."""
+
+UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+"""Types of pydantic errors about a key that a table does not have: of a model, of a dataclass."""
+
+_WANTED = {
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+    "tuple_type": 'must be a list, such as ["a", "b"]',
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+    "dataclass_type": "must be a table",
+}
+"""By type of a pydantic error: what the operator should write, in the words of TOML."""
+
+
+def parse_toml(data: bytes, path: str) -> dict[str, Any]:
+    """The tables in the bytes of a file; `path` names it in errors. Callers read at most `LONGEST + 1` bytes.
+
+    Raises:
+        BadSetting: too large, not UTF-8, not TOML, or a text in it has a NUL character.
+    """
+    if len(data) > LONGEST:
+        raise BadSetting(f"{path}: larger than {LONGEST} bytes, the most that a configuration file may have")
+    try:
+        found = tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadSetting(f"{path}: not UTF-8 text, at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:  # a plain ValueError for a number with thousands of digits
+        raise BadSetting(f"{path}: not valid TOML: {error or 'nested too deeply'}") from error
+    for keys, text in _texts(found):
+        if "\0" in text:
+            raise BadSetting(f"{path}: {key_of(keys)}: text must not contain a NUL character")
+    return found
+
+
+def key_of(keys: Sequence[int | str]) -> str:
+    """A key as messages name it, such as `server.port`; `commands.rule #2` is the second [[commands.rule]]."""
+    return "".join(f" #{key + 1}" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+
+
+def problem_of(error: ErrorDetails, table: type) -> str:
+    """What is wrong with a key, and what would be right. `table` is the type of the whole file.
+
+    The value itself may be a password: it is shown only where the choices are listed.
+    """
+    if error["type"] in UNKNOWN:
+        return _unknown_key(error["loc"], table)
+    if error["type"] == "literal_error":
+        return f"{str(error['input'])[:40]!r} is not valid; choose {error['ctx']['expected']}"
+    if error["type"] == "missing":
+        kind = _type_at(table, error["loc"])
+        choices = ", ".join(map(repr, get_args(kind))) if get_origin(kind) is Literal else ""
+        return f"is missing; choose {choices}" if choices else "is missing"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return _WANTED.get(error["type"], error["msg"][:200])
+
+
+def _unknown_key(keys: Sequence[int | str], table: type) -> str:
+    meant, known = meant_key(keys, table), _keys(_type_at(table, keys[:-1]))
+    listed = f" (known here: {', '.join(known)})" if known and (not meant or len(known) <= FEW_KEYS) else ""
+    return f"unknown key{f'; did you mean {meant}?' if meant else ''}{listed}"
+
+
+def meant_key(keys: Sequence[int | str], table: type) -> str:
+    """The known key that an unknown one is a slip of (a letter, a missing section); empty if none comes close."""
+    typed, known = ".".join(map(str, keys)), list(_paths(table, ""))
+    sections = [one for one in known if one.endswith(f".{typed}")]
+    if len(sections) == 1:
+        return sections[0]
+    if near := get_close_matches(typed, known, n=1, cutoff=0.8):
+        return near[0]
+    beside = get_close_matches(str(keys[-1]), _keys(_type_at(table, keys[:-1])), n=1)
+    return key_of((*keys[:-1], *beside)) if beside else ""
+
+
+def value_type(table: Any, key: int | str) -> Any:
+    """The type of a key of a table, of an item of a list, or of any key of a mapping; None if there is none."""
+    if get_origin(table) in (dict, tuple):
+        return get_args(table)[-1 if get_origin(table) is dict else 0]
+    kind = _keys(table).get(str(key))
+    inner = [one for one in get_args(kind) if _keys(one)]
+    return inner[0] if inner and get_origin(kind) not in (dict, tuple) else kind
+
+
+def _type_at(table: Any, keys: Sequence[int | str]) -> Any:
+    for key in keys:
+        table = value_type(table, key)
+    return table
+
+
+def _keys(table: Any) -> Mapping[str, Any]:
+    """The keys of a table with their types; none for what is no table."""
+    if isinstance(table, type) and issubclass(table, BaseModel):
+        return {field.alias or name: field.annotation for name, field in table.model_fields.items()}
+    return get_type_hints(table) if isinstance(table, type) and dataclasses.is_dataclass(table) else {}
+
+
+def _paths(table: Any, prefix: str) -> Iterator[str]:
+    for name in _keys(table):
+        inner = value_type(table, name)
+        if _keys(inner):
+            yield from _paths(inner, f"{prefix}{name}.")
+        elif get_origin(inner) is not dict:
+            yield f"{prefix}{name}"
+
+
+def _texts(value: Any, keys: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """Every text in a value of TOML, with the keys that lead to it."""
+    if isinstance(value, str):
+        yield keys, value
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(inner, (*keys, key))
