@@ -138,6 +138,10 @@ class TimedProtocol(H11Protocol):
             if self._outgoing is not None:
                 self._outgoing.lost()
                 super().connection_lost(exc)
+        # What refers to itself would wait for the garbage collector, with all that it holds.
+        self.app = self._served
+        self._beneath = self._shaking = None
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """Hand to uvicorn what belongs to the request that is being received, and nothing else."""
@@ -245,7 +249,8 @@ class TimedProtocol(H11Protocol):
             secured = await self.loop.start_tls(
                 transport, self, tls, server_side=True, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds
             )
-        except OSError:  # of TLS, of the connection, or of time
+        except OSError as error:  # of TLS, of the connection, or of time
+            error.__traceback__ = None  # asyncio's frame in it holds the error in turn, and all of the connection
             self.connection_lost(None)
             return
         if self._seat is None or secured is None:

@@ -12,6 +12,37 @@ MOST_GATHERED = 65_536
 _AT_ONCE = struct.pack("ii", 1, 0)  # socket(7): linger, for no time
 
 
+class _Lost(asyncio.Transport):
+    """The transport of a connection that is gone, for what still runs on its behalf."""
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return True
+
+    def is_reading(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+
+_LOST = _Lost()
+
+
 class Outgoing(asyncio.Transport):
     """A transport that cuts off a client which takes nothing for `seconds` while something waits for it.
 
@@ -67,7 +98,9 @@ class Outgoing(asyncio.Transport):
         self._transport.abort()
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is gone; nothing of it is held any longer."""
+        self._transport = _LOST  # of TLS: it has a buffer of 256 KiB (asyncio.sslproto)
+        self._closing = _nothing
         self._is_closing = True
         self._gathered.clear()
         if self._timer is not None:
@@ -127,3 +160,7 @@ class Outgoing(asyncio.Transport):
         if connection is not None and connection.family != getattr(socket, "AF_UNIX", None):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.abort()
+
+
+def _nothing() -> None:
+    """There is nothing to close."""

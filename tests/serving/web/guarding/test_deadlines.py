@@ -1,9 +1,12 @@
 """Time and room for connections, and which bytes on them are a request (docs/specs/guard.md), on raw sockets."""
 
 import asyncio
+import gc
 import random
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -547,6 +550,50 @@ async def test_nothing_of_a_connection_stays() -> None:
         await until(lambda: running.connections == 0)
         assert not running.state.connections
         assert await serves(running.port)
+
+
+def _held(*kinds: type) -> int:
+    """Objects of these kinds that nothing has freed."""
+    return sum(isinstance(one, kinds) for one in gc.get_objects())
+
+
+def _asked_over_tls(port: int, trusting: ssl.SSLContext, *, is_clean: bool) -> bytes:
+    """What a connection of its own answers; one that is not clean goes away in the middle of the answer."""
+    with (
+        socket.create_connection(("127.0.0.1", port), 20) as plain,
+        trusting.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+    ):
+        secured.sendall(GET.replace(b"Host", b"Connection: close\r\nHost") % b"x")
+        return b"".join(iter(lambda: secured.recv(65_536), b"")) if is_clean else b""
+
+
+@pytest.mark.parametrize("is_secured", [True, False], ids=["TLS", "plain"])
+async def test_nothing_of_a_connection_waits_for_the_garbage_collector(
+    certificate: ServerSection, is_secured: bool
+) -> None:
+    """guard-35: with TLS each would hold 256 KiB until the collector looks, which is rare."""
+    trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
+    tls = tls_context(certificate) if is_secured else None
+    bad: list[bytes] = [b"", b"\x16\x03\x01\x02\x00", GET % b"x", POST % b"x" + b"Content-Length: 9\r\n\r\n", b"\0"]
+    full = QUICK.model_copy(update={"connections": 1})
+    app = Recorder(size=2_000_000)
+    async with served(app, QUICK, tls=tls) as running, served(app, full, tls=tls) as other:
+        gc.collect()
+        gc.disable()
+        try:
+            for sent in bad:
+                async with connected(running.port) as raw:
+                    await raw.push(sent)
+                await asked(running.port, sent)
+            for is_clean in (True, False) if is_secured else ():
+                await anyio.to_thread.run_sync(partial(_asked_over_tls, running.port, trusting, is_clean=is_clean))
+            async with connected(other.port):
+                await until(lambda: other.connections == 1)
+                await asked(other.port, b"")  # is turned away
+            await until(lambda: not running.connections and not other.connections)
+            await until(lambda: not _held(running.protocol, other.protocol, SSLProtocol, RequestResponseCycle))
+        finally:
+            gc.enable()
 
 
 async def test_the_server_ends_although_a_client_lingers() -> None:
