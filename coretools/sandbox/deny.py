@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from coretools.errors import BadSetting
+from coretools.errors import BadSetting, InvalidArguments
 from coretools.sandbox import secret_files
+from coretools.sandbox.path_globs import ANY_NUMBER, ComponentTest, component_pattern, component_tests, components_fit
 
 DEFAULT_DENY: tuple[str, ...] = (
     # Directories that hold nothing but secrets.
@@ -44,10 +45,10 @@ _CACHED_NAMES = 8192
 class _Rule:
     glob: str
     denies: bool
-    whole: re.Pattern[str]
-    """Matches the paths that the glob names."""
-    above: re.Pattern[str] | None
-    """Matches the directories whose names are part of the glob; None for a glob of one name."""
+    whole: Sequence[ComponentTest]
+    """Fit the paths that the glob names."""
+    above: Sequence[Sequence[ComponentTest]]
+    """Fit the directories whose names are part of the glob; none for a glob of one name."""
     key: str
     """Regular expression of one name without which no path can match."""
 
@@ -70,7 +71,7 @@ class DenyRules:
         if not any(map(self._is_suspect, parts)):
             return None
         for end in range(1, len(parts) + 1):
-            glob = self._verdict("/".join(parts[:end]))
+            glob = self._verdict(parts[:end])
             if glob is not None:
                 return glob
         return None
@@ -84,7 +85,8 @@ class DenyRules:
         """The format for which the content of this file decides; "" when its name tells nothing, or a glob opens it."""
         kind = secret_files.suspicion_of(relative_path) if self._is_by_content else ""
         if kind:
-            decides = next((rule for rule in reversed(self._rules) if rule.whole.fullmatch(relative_path)), None)
+            names = relative_path.split("/")
+            decides = next((rule for rule in reversed(self._rules) if components_fit(names, rule.whole)), None)
             return kind if decides is None or decides.denies else ""
         return ""
 
@@ -94,15 +96,15 @@ class DenyRules:
         Such a directory can't be moved, and nothing can be moved to its place: `.git/config` would be open under
         another name, or come to stand where it is closed.
         """
+        names = relative_path.split("/")
         for rule in self._rules:
-            if rule.denies and rule.above is not None and rule.above.fullmatch(relative_path):
+            if rule.denies and any(components_fit(names, tests) for tests in rule.above):
                 return rule.glob
-        name = relative_path.rpartition("/")[2]
-        return f"{name}/*" if self._is_by_content and secret_files.hangs_on(name) else None
+        return f"{names[-1]}/*" if self._is_by_content and secret_files.hangs_on(names[-1]) else None
 
-    def _verdict(self, path: str) -> str | None:
+    def _verdict(self, names: list[str]) -> str | None:
         for rule in reversed(self._rules):
-            if rule.whole.fullmatch(path):
+            if components_fit(names, rule.whole):
                 return rule.glob if rule.denies else None
         return None
 
@@ -110,60 +112,21 @@ class DenyRules:
 def _rule(glob: str) -> _Rule:
     denies = not glob.startswith("!")
     text = glob if denies else glob[1:]
-    start = "" if text.startswith("/") else "(?:.*/)?"
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if not parts or ".." in parts:
         raise BadSetting(f"deny glob {glob!r}: names nothing beneath a root")
-    stems = [start + _pattern(parts[:end]) for end in range(1, len(parts))]
     keys = [part for part in parts if part.strip("*")]
+    try:
+        tests = component_tests(parts, flags=re.IGNORECASE)
+        # The first name that is not all wildcard is as good as any other.
+        key = component_pattern(keys[0]) if keys else "(?s:.*)"
+    except InvalidArguments as error:
+        raise BadSetting(f"deny {error}") from error
+    start = [] if text.startswith("/") else [ANY_NUMBER]
     return _Rule(
         glob=glob,
         denies=denies,
-        whole=_compiled(start + _pattern(parts), glob),
-        above=_compiled("|".join(stems), glob) if stems else None,
-        # The first name that is not all wildcard is as good as any other.
-        key=_name_pattern(keys[0]) if keys else ".*",
+        whole=[*start, *tests],
+        above=[[*start, *tests[:end]] for end in range(1, len(parts))],
+        key=key,
     )
-
-
-def _compiled(pattern: str, glob: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    except re.error as error:
-        raise BadSetting(f"deny glob {glob}: {error}") from error
-
-
-def _pattern(parts: list[str]) -> str:
-    """Regular expression of a path; `**` at the end is one name or more, elsewhere any number of them."""
-    pieces = []
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
-        if part == "**":
-            pieces.append(".+" if last else "(?:.*/)?")
-        else:
-            pieces.append(_name_pattern(part) + ("" if last else "/"))
-    return "".join(pieces)
-
-
-def _name_pattern(part: str) -> str:
-    pieces = []
-    position = 0
-    while position < len(part):
-        character = part[position]
-        end = part.find("]", position + 2) if character == "[" else -1
-        if end > 0:
-            pieces.append(_set_pattern(part[position + 1 : end]))
-            position = end
-        else:
-            pieces.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re.escape(character))
-        position += 1
-    return "".join(pieces)
-
-
-def _set_pattern(inside: str) -> str:
-    """`[abc]`, `[a-z]` and `[!a]` of a glob as a regular expression."""
-    negated = inside.startswith(("!", "^"))
-    body = inside[1:] if negated else inside
-    body = body.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
-    body = re.sub(r"([&~|])(?=\1)", r"\\\1", body)
-    return f"(?!/)[{'^' if negated else ''}{body}]"

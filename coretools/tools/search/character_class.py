@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from coretools.sandbox.path_globs import POSIX_CLASSES
+
 Refuse = Callable[[int, str], NoReturn]
 """Raises the error for what stands at a position of the pattern."""
 
@@ -12,24 +14,6 @@ _SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~")
 """What both engines take after a backslash as the character itself."""
 
 _CONTROLS = {"t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
-
-_POSIX = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7F",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1F\x7F",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t\r\f\v ",
-    "upper": "A-Z",
-    "word": "0-9A-Z_a-z",
-    "xdigit": "0-9A-Fa-f",
-}
-"""ASCII, as in ripgrep; `regex` would take them from all of Unicode. No LF: a line has none."""
 
 _PROPERTY = re.compile(r"\\[pP](?:[A-Za-z]|\{[A-Za-z][A-Za-z0-9_ =:-]*\})")
 _NUMBER = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|[xuU]\{([0-9A-Fa-f]{1,8})\})")
@@ -187,6 +171,6 @@ def _item(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int
 
 
 def _posix(found: re.Match[str], refuse: Refuse) -> CharacterClass:
-    if found[1] or found[2] not in _POSIX:
-        refuse(found.start(), f"{found[0]} is not known; there are [:{':] [:'.join(_POSIX)}:]")
-    return CharacterClass(_POSIX[found[2]])
+    if found[1] or found[2] not in POSIX_CLASSES:
+        refuse(found.start(), f"{found[0]} is not known; there are [:{':] [:'.join(POSIX_CLASSES)}:]")
+    return CharacterClass(POSIX_CLASSES[found[2]])

@@ -1,27 +1,20 @@
 """Globs on paths: `*.py` anywhere, `src/**/*.ts` from the directory searched, `*.{js,ts}`, `!*.min.js`.
 
-Pure. Matched component by component: no glob, not even one planted in a repository, takes longer than its own length
-times that of the path. (One regular expression for a whole path backtracks: four `*a` against a name of 250 `a` took
-14 s in pathspec 1.1.1, with the interpreter's lock held.)
+Pure. What stands for one component is translated by `path_globs`; braces are expanded here.
 """
 
-import fnmatch
-import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from coretools.errors import InvalidArguments
+from coretools.sandbox.path_globs import component_pattern, component_tests, components_fit
 
 ALTERNATIVES = 64
 """Most globs that one with braces may stand for."""
 
 CHARACTERS = 1_000
 """Longest glob of a caller."""
-
-ANY_NUMBER = None
-"""Stands for `**`: any number of components."""
-
-ComponentTest = Callable[[str], bool] | None
 
 
 def glob_matcher(glob: str) -> Callable[[str], bool]:
@@ -68,44 +61,29 @@ def _any_of(globs: Sequence[str]) -> Callable[[str], bool]:
     )
 
 
-def expand_braces(glob: str) -> list[str]:
+def expand_braces(glob: str, *, escape: str = "") -> list[str]:
     """`a.{b,c}` as `a.b` and `a.c`; braces may stand in braces. A brace without partner is a character like others.
 
+    What follows an `escape` is an ordinary character.
+
     Raises:
-        InvalidArguments: it would stand for more than ALTERNATIVES globs.
+        InvalidArguments: it would stand for more than ALTERNATIVES globs, or has too many braces.
     """
-    found = _first_braces(glob)
-    if found is None:
-        return [glob]
-    before, pieces, after = found
     expanded: list[str] = []
-    for piece in pieces:
-        expanded += expand_braces(before + piece + after)
-        if len(expanded) > ALTERNATIVES:
-            raise InvalidArguments(f"glob {glob}: its braces stand for more than {ALTERNATIVES} globs")
-    return expanded
-
-
-def component_tests(parts: Sequence[str]) -> list[ComponentTest]:
-    """One test for each component of a glob."""
-    return [ANY_NUMBER if part == "**" else _component(part) for part in parts]
-
-
-def components_fit(names: list[str], tests: list[ComponentTest]) -> bool:
-    """Whether the components of a path fit, each `**` taking any number of them (at the end: at least one)."""
-    if len(tests) == 2 and tests[0] is ANY_NUMBER and tests[1] is not ANY_NUMBER:
-        return tests[1](names[-1])
-    # reached[i]: the first i components fit the tests so far.
-    reached = [True] + [False] * len(names)
-    for index, test in enumerate(tests):
-        if test is ANY_NUMBER:
-            first = reached.index(True) if True in reached else len(reached)
-            first += index == len(tests) - 1
-            reached = [at >= first for at in range(len(reached))]
+    pending = [glob]
+    for _ in range(2 * ALTERNATIVES):
+        if not pending or len(pending) + len(expanded) > ALTERNATIVES:
+            break
+        one = pending.pop()
+        found = _first_braces(one, escape)
+        if found is None:
+            expanded.append(one)
         else:
-            fits = [before and test(name) for before, name in zip(reached, names, strict=False)]
-            reached = [False, *fits]
-    return reached[-1]
+            before, pieces, after = found
+            pending += [before + piece + after for piece in reversed(pieces)]
+    if pending:
+        raise InvalidArguments(f"glob {glob}: its braces stand for more than {ALTERNATIVES} globs")
+    return expanded
 
 
 def _compiled(glob: str) -> Callable[[str], bool]:
@@ -117,44 +95,36 @@ def _compiled(glob: str) -> Callable[[str], bool]:
     return lambda path: (path.endswith("/") or not directories) and components_fit(path.rstrip("/").split("/"), tests)
 
 
-@functools.lru_cache(maxsize=1024)
-def _component(part: str) -> Callable[[str], bool]:
-    if not any(character in part for character in "*?["):
-        return part.__eq__
-    match = re.compile(component_pattern(part)).match
-    return lambda name: match(name) is not None
-
-
-def component_pattern(part: str) -> str:
-    """The regular expression of one component."""
-    # fnmatch knows [!a] only. Its expressions use atomic groups and don't backtrack (bpo-40480, CPython 3.9).
-    return fnmatch.translate(part.replace("[^", "[!"))
-
-
-def _first_braces(glob: str) -> tuple[str, list[str], str] | None:
+def _first_braces(glob: str, escape: str) -> tuple[str, list[str], str] | None:
     """What stands before the first pair of braces, its alternatives, and what stands after it."""
-    start = _outside_brackets(glob, "{", 0)
-    while start >= 0:
-        depth, piece, pieces, at = 0, start + 1, [], start
-        while at >= 0:
-            depth += (glob[at] == "{") - (glob[at] == "}")
-            if depth == 0 or (glob[at] == "," and depth == 1):
-                pieces.append(glob[piece:at])
-                piece = at + 1
-            if depth == 0:
-                return glob[:start], pieces, glob[at + 1 :]
-            at = _outside_brackets(glob, "{,}", at + 1)
-        start = _outside_brackets(glob, "{", start + 1)
-    return None
+    opened: list[list[int]] = []
+    """Of each brace that is open: where it stands, and the commas directly within it."""
+    first: list[int] = []
+    for at in _outside_brackets(glob, escape):
+        if glob[at] == "{":
+            opened.append([at])
+        elif opened and glob[at] == ",":
+            opened[-1].append(at)
+        elif opened:
+            closed = [*opened.pop(), at]
+            first = min(first or closed, closed)
+    if not first:
+        return None
+    pieces = [glob[start + 1 : end] for start, end in pairwise(first)]
+    return glob[: first[0]], pieces, glob[first[-1] + 1 :]
 
 
-def _outside_brackets(glob: str, wanted: str, at: int) -> int:
-    """Where the next of these characters stands outside of `[...]`, or -1."""
+def _outside_brackets(glob: str, escape: str) -> Iterator[int]:
+    """Where braces and commas stand outside of `[...]`."""
+    at = 0
+    last = glob.rfind("]")
     while at < len(glob):
-        if glob[at] in wanted:
-            return at
+        if glob[at] == escape:
+            at += 2
+            continue
+        if glob[at] in "{,}":
+            yield at
         # A bracket directly after the first (or after ! or ^) is a member, not the end.
         first = at + 1 + (glob[at + 1 : at + 2] in ("!", "^"))
-        end = glob.find("]", first + 1) if glob[at] == "[" else -1
+        end = glob.find("]", first + 1) if glob[at] == "[" and at < last else -1
         at = end + 1 if end >= 0 else at + 1
-    return -1

@@ -11,19 +11,16 @@ from dataclasses import dataclass
 
 from coretools.errors import InvalidArguments
 from coretools.sandbox.kinds import Kind
-from coretools.tools.search.globs import (
-    ComponentTest,
-    component_pattern,
-    component_tests,
-    components_fit,
-    expand_braces,
-)
+from coretools.sandbox.path_globs import ComponentTest, component_pattern, component_tests, components_fit
+from coretools.tools.search.globs import CHARACTERS, expand_braces
 
 KINDS = (".rgignore", ".ignore", ".gitignore")
 """Names of ignore files; what an earlier kind decides holds, wherever the file stands."""
 
 REPOSITORY = ".git"
 """Never searched."""
+
+_ESCAPED = re.compile(r"\\.")
 
 Look = Callable[[str], tuple[str | None, ...]]
 
@@ -141,36 +138,31 @@ class IgnoreRules:
 
 
 def _rule(line: str) -> Rule | None:
-    line = line.removesuffix("\r")
-    if line.startswith("#"):
+    line = _trimmed(line)
+    if line.startswith("#") or len(line) > CHARACTERS:
         return None
-    if not line.endswith("\\ "):
-        line = line.rstrip()
     ignored = not line.startswith("!")
-    glob = _without_escapes(line if ignored else line[1:])
+    # The only escape that means something to what splits a path into components.
+    glob = _ESCAPED.sub(lambda found: "/" if found[0] == "\\/" else found[0], line.removeprefix("!"))
     directories_only = glob.endswith("/")
+    anchored = "/" in glob.removesuffix("/")
     try:
-        globs = expand_braces(glob)
+        globs = expand_braces(glob.removesuffix("/").removeprefix("/"), escape="\\")
+        return _compiled(globs, ignored, directories_only=directories_only, anchored=anchored)
     except InvalidArguments:
         return None
-    return _compiled(globs, ignored, directories_only=directories_only, anchored="/" in glob.rstrip("/"))
+
+
+def _trimmed(line: str) -> str:
+    """The line without white space at its end; a space with a backslash before it stays."""
+    trimmed = line.removesuffix("\r").rstrip()
+    backslashes = len(trimmed) - len(trimmed.rstrip("\\"))
+    return trimmed + " " if backslashes % 2 and line.startswith(" ", len(trimmed)) else trimmed
 
 
 def _compiled(globs: list[str], ignored: bool, *, directories_only: bool, anchored: bool) -> Rule | None:
-    parts = [some for one in globs if (some := tuple(part for part in one.split("/") if part))]
-    tests = tuple(component_tests(some if anchored else ("**", *some)) for some in parts)
-    names = None if any(some[-1] == "**" for some in parts) else tuple(component_pattern(some[-1]) for some in parts)
+    parts = [some for one in globs if all(some := one.split("/"))]
+    tests = tuple(component_tests(some if anchored else ("**", *some), as_git=True) for some in parts)
+    is_any = any(some[-1] == "**" for some in parts)
+    names = None if is_any else tuple(component_pattern(some[-1], as_git=True) for some in parts)
     return Rule(ignored, directories_only, tests, names) if tests else None
-
-
-def _without_escapes(line: str) -> str:
-    r"""The same glob with `[*]` for `\*`: a character by itself needs no escape."""
-    out: list[str] = []
-    characters = iter(line)
-    for character in characters:
-        if character == "\\":
-            meant = next(characters, "\\")
-            out.append(f"[{meant}]" if meant in "*?[{}," else meant)
-        else:
-            out.append(character)
-    return "".join(out)
