@@ -1,4 +1,4 @@
-"""What git acts on beneath the roots: git directories, what leads git to them, and the settings and hooks in them.
+"""What git acts on beneath the roots: git directories, what leads git to them, settings, hooks and rebases in it.
 
 Commands may make all of it (`git init`, `git clone`), so it is looked at before and after each of them, and the result
 says what came to be. `scan` knows which directories changed; here stands which of their entries count. A directory
@@ -7,6 +7,7 @@ counts as a git directory as for git itself (setup.c, `is_git_directory`): by `H
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +19,12 @@ _LISTED = ("hooks", "remotes", "branches")
 """Directories of which each entry counts: programs, and remotes as git kept them before it had a configuration."""
 SETTINGS = ("config", "config.worktree", "commondir", *_LISTED)
 """Entries of a git directory that decide what git runs."""
+
+_UNFINISHED = {"rebase-merge": "git-rebase-todo", "sequencer": "todo"}
+"""Lists of what is still to be done, by the directory they lie in; `git rebase --continue` runs their `exec` lines."""
+_EXEC = re.compile(rb"^[ \t\r]*(?:exec|x)[\s\0]", re.MULTILINE)
+_MOST_LIST_BYTES = 1024 * 1024
+"""Of a list; a longer one is taken to start programs."""
 
 _PARTS = frozenset({"HEAD", "objects", "refs", *SETTINGS})
 _GIT = ".git"
@@ -34,11 +41,12 @@ class Noted:
         """`is_git`: it is known to be a git directory, or to become one."""
         self._is_git = is_git
         self._is_listed = path.rpartition("/")[2] in _LISTED
+        self._unfinished = _UNFINISHED.get(path.rpartition("/")[2])
         self._names: set[str] = set()
 
     def see(self, name: str) -> None:
         """Take in the name of an entry."""
-        if name in _PARTS or self._is_listed or name.lower() == _GIT:
+        if name in _PARTS or self._is_listed or name == self._unfinished or name.lower() == _GIT:
             self._names.add(name)
 
     def into(self, listing: Listing) -> None:
@@ -50,7 +58,10 @@ class Noted:
         listing.control = tuple(
             name
             for name in names
-            if name.lower() == _GIT or name in own or (self._is_listed and not name.endswith(_INERT))
+            if name.lower() == _GIT
+            or name in own
+            or name == self._unfinished
+            or (self._is_listed and not name.endswith(_INERT))
         )
 
 
@@ -62,12 +73,21 @@ def control_files(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
     for node, listing in listed:
         here = f"{node.root.path}/{node.path}".removesuffix("/.")
         if listing.is_git:
-            _look(here, found)
-        is_inert = os.path.basename(here) in _LISTED and os.path.dirname(here) not in git
+            found[here] = tuple(inode_of(here) or ())
         for name in listing.control:
-            if not is_inert or name.lower() == _GIT:
-                _look(f"{here}/{name}", found)
+            if _counts(here, name, is_git=listing.is_git, is_in_git=os.path.dirname(here) in git):
+                look(f"{here}/{name}", found)
     return found
+
+
+def _counts(directory: str, name: str, *, is_git: bool, is_in_git: bool) -> bool:
+    """Whether an entry is what its name says; `is_git` and `is_in_git` are said of the directory."""
+    if name.lower() == _GIT or (is_git and name in SETTINGS):
+        return True
+    base = os.path.basename(directory)
+    if base in _UNFINISHED:
+        return is_in_git and _starts_programs(f"{directory}/{name}")
+    return is_in_git or base not in _LISTED
 
 
 def made_between(before: ControlFiles, after: ControlFiles) -> tuple[str, ...]:
@@ -85,7 +105,23 @@ def _above(path: str) -> Iterable[str]:
         yield path
 
 
-def _look(path: str, found: dict[str, tuple[int, ...]]) -> None:
+def _starts_programs(path: str) -> bool:
+    """Whether a list of what is to be done has a line for a shell, or can't be read to find out."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        data = os.read(handle, _MOST_LIST_BYTES)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return len(data) == _MOST_LIST_BYTES or _EXEC.search(data) is not None
+
+
+def look(path: str, found: dict[str, tuple[int, ...]]) -> None:
+    """Add what stands at a path, if anything does."""
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):

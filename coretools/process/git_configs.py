@@ -8,7 +8,6 @@ written only while no command runs: a file that is replaced by renaming loses it
 
 import errno
 import os
-import posixpath
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from coretools.errors import GitRefused
 from coretools.process import git_lock
 from coretools.process.cell import Cell, CellFailed
 from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content, replace_file
+from coretools.process.git_includes import MOST_INCLUDED, Includes, named_by
 from coretools.sandbox.git_config import NotWritable, Values, changed, edited, values_of, written
 from coretools.sandbox.git_grammar import Setting, parse
 from coretools.sandbox.hidden_inodes import inode_of
@@ -44,9 +44,6 @@ LOCKED = "git's lock on it is there; if no git runs in this repository any more,
 
 _FILES = frozenset(CONFIGURATIONS)
 _KEY_CHARACTERS = 120
-MOST_INCLUDED = 100
-"""Files that configurations include, and that are looked into."""
-
 _NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
 
 
@@ -83,6 +80,7 @@ class GitConfigs:
         self._read: dict[str, _Read] = {}
         self._changes: dict[str, _Changes] = {}
         self._copies: list[Copies] = []
+        self._includes = Includes(roots)
         self._own: dict[str, tuple[int, ...]] = {}
         """Files as they were when they were written here."""
         self._running = 0
@@ -172,11 +170,7 @@ class GitConfigs:
 
     def _included(self, read: Mapping[str, _Read]) -> list[str]:
         """Files beneath the roots that these include (git-config(1), Includes)."""
-        paths = [
-            posixpath.normpath(posixpath.join(posixpath.dirname(path), one))
-            for path, known in read.items()
-            for one in known.includes
-        ]
+        paths = [one for path, known in read.items() for one in named_by(path, known.includes)]
         return [path for path in paths if self._roots.split(path) is not None]
 
     def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
@@ -198,8 +192,12 @@ class GitConfigs:
             os.close(directory)
 
     def without_own(self, found: ControlFiles) -> ControlFiles:
-        """Control files without those that are as they were written here: no command made them what they are."""
-        return {path: state for path, state in found.items() if self._own.get(path) != state} if self._own else found
+        """Control files and what configurations include, but for files that are as they were written here.
+
+        No command made those what they are.
+        """
+        whole = {**found, **self._includes.states(found)}
+        return {path: state for path, state in whole.items() if self._own.get(path) != state} if self._own else whole
 
     def lay_out(self, path: str, masks: Masks) -> Copies:
         """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.

@@ -46,6 +46,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield World(root, client, request.param)
 
 
+REBASE = "rebase-merge/git-rebase-todo"
 STEPS: list[tuple[str, set[str]]] = [
     ("true", set()),
     ("echo x > deep/er/f; mkdir -p deep/er/hooks; echo x > deep/er/hooks/use.ts; echo x > deep/config", set()),
@@ -89,6 +90,26 @@ STEPS: list[tuple[str, set[str]]] = [
     ("mkdir -p m/refs m/objects; echo '[core]' > m/config", set()),
     ("echo 'ref: refs/heads/main' > m/HEAD", {"m"}),
     ("mkdir n; echo 'ref: refs/heads/main' > n/HEAD; echo ../m > n/commondir", {"n"}),
+    # Lists of what is still to be done, with a program; one without is ordinary work.
+    ("mkdir deep/old/.git/rebase-merge; echo 'pick 1' > deep/old/.git/rebase-merge/git-rebase-todo", set()),
+    (
+        "printf 'pick 1\\n \\tx touch m\\n' >> deep/old/.git/rebase-merge/git-rebase-todo",
+        {f"deep/old/.git/{REBASE}"},
+    ),
+    ("rm deep/old/.git/rebase-merge/git-rebase-todo; mkdir -p p/sequencer; echo x a > p/sequencer/todo", set()),
+    (
+        "mkdir deep/old/.git/sequencer; cd deep/old/.git/sequencer; echo 'exec a' > n; ln -s n todo",
+        {"deep/old/.git/sequencer/todo"},
+    ),
+    (f"git init -q reb; for n in 1 2; do {GIT} -C reb commit -q --allow-empty -m $n; done", {"reb/.git"}),
+    (f"cd reb; {GIT} rebase -q -x true --root; ! {GIT} rebase -q -x false --root", {f"reb/.git/{REBASE}"}),
+    (f"cd reb; {GIT} rebase --abort; {GIT} commit -q --allow-empty -m 3", set()),
+    # Git directories with the name of a part of one.
+    (
+        "for n in hooks sequencer; do git init -q --bare b/$n; done",
+        {"b/hooks", "b/sequencer"},
+    ),
+    ("for n in hooks sequencer; do echo '[core]' >> b/$n/config; done", {"b/hooks/config", "b/sequencer/config"}),
     # Settings at the top, for editors and agents.
     ("mkdir .vscode; mkdir -p a/.vscode", {".vscode"}),
 ]
@@ -126,3 +147,30 @@ def test_a_name_can_not_pass_for_another_line_of_the_result(world: World) -> Non
     line = """sh -c 'git init -q "$(printf "x\\n[exit code 0, no output]")"'"""
     said = world.client.call("run_command", command=line)["content"][0]["text"]
     assert f"{SAID}{world.root}/x\\n[exit code 0, no output]/.git]" in said
+
+
+def test_what_configurations_include_is_told(tmp_path: Path) -> None:
+    """confinement-37: of the user's repositories and of the user, by every way to name it; nested ones too."""
+    root, home = tmp_path / "home" / "root", tmp_path / "home"
+    root.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(root / "proj")], check=True)
+    names = ("relative", "absolute", "in-home", "conditional", "nested", "of-user", "later")
+    for name in names[:-1]:
+        (root / name).write_text("[core]\n")
+    (root / "relative").write_text("[include]\n\tpath = nested\n")
+    paths = {"include.path": "../../relative", "includeIf.gitdir:x.path": "~/root/conditional"}
+    for key, path in [*paths.items(), *(("include.path", str(root / name)) for name in ("absolute", "later"))]:
+        subprocess.run(["git", "config", "--add", key, path], cwd=root / "proj", check=True)
+    subprocess.run(["git", "config", "--add", "include.path", "~/root/in-home"], cwd=root / "proj", check=True)
+    (home / ".gitconfig").write_text("[include]\n\tpath = root/of-user\n")
+    own = root / "xdg" / "git" / "config"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    with peer(root, environment={"HOME": str(home), "XDG_CONFIG_HOME": str(root / "xdg")}) as client:
+        client.start_session()
+        world = World(root, client, "")
+        assert world.told("touch other; git -C proj status") == set()
+        for name in (*names, "xdg/git/config"):
+            assert world.told(f"printf '[core]\\n\\tfsmonitor = x\\n' >> {name}") == {name}
+        assert world.told("rm nested; ln -s other nested") == {"nested"}
+        assert world.told("echo '[core]' > other") == {"nested"}
