@@ -17,8 +17,8 @@ from coretools.errors import BadSetting
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 READING = ("read", "dev", "ci")
-CHANGING = ("dev", "ci")
-"""Profiles that show a command by default: all of them what only reads, all but `read` the rest."""
+CHANGING = ("dev",)
+"""Profiles that show a command by default, beside `all`: a pipeline (`ci`) gets what changes things by name only."""
 
 _EFFECTS = "Effect.READ is read-only, Effect.ADD changes and never destroys, Effect.CHANGE may destroy"
 
@@ -68,8 +68,8 @@ class Hints(TypedDict, total=False):
     structured: bool
     """Whether the result goes out as structured content too. By default it does unless it is a `Result` or content."""
     profiles: tuple[str, ...]
-    """Profiles that show it: by default `read`, `dev` and `ci` for what only reads, `dev` and `ci` for the rest. An
-    empty tuple hides the tool from automation."""
+    """Profiles that show it: by default `read`, `dev` and `ci` for what only reads, `dev` for the rest. An empty tuple
+    hides the tool from automation."""
 
 
 _KINDS: Mapping[str, tuple[type, ...]] = {

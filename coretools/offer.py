@@ -13,7 +13,7 @@ from coretools.declare import Surface
 from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.registry import Command, named_twice
 from coretools.route import Context
-from coretools.settings import PROFILES, Settings
+from coretools.settings import Settings, require_profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +171,7 @@ def offered(
     Raises:
         BadSetting: no such profile, or two commands of one name or address; says both sources.
     """
-    if selection.profile not in PROFILES:
-        raise BadSetting(f"profile {selection.profile!r}: there are {', '.join(PROFILES)}")
+    require_profile(selection.profile)
     surfaces = surfaces or Surfaces()
     withheld: dict[str, str] = {}
     chosen = []

@@ -15,7 +15,7 @@ from coretools.author import Author, read_author
 from coretools.errors import BadSetting
 from coretools.operator_policy import ACCESSES, CONTAINER_PLACES, TIERS, OperatorPolicy
 from coretools.policy_file import policy_path, read_policy, require_out_of_reach
-from coretools.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings
+from coretools.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "false", "no", "off"})
@@ -31,7 +31,9 @@ LIST_SEPARATOR = ","
 
 def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str) -> None:
     """Add the flags that decide what is served; `profile` and `log_level` are the defaults."""
-    parser.add_argument("--profile", choices=PROFILES, help=f"which tools are offered [{profile}]")
+    parser.add_argument(
+        "--profile", type=_profile, metavar=f"{{{','.join(PROFILES)}}}", help=f"which tools are offered [{profile}]"
+    )
     parser.add_argument("--read-only", action="store_true", default=None, help="offer nothing that changes anything")
     parser.add_argument(
         "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB opens (repeatable)"
@@ -97,7 +99,7 @@ def settings_from(
     policy = policy_from(options, environment, () if read_only else roots)
     return Settings(
         roots=roots,
-        profile=_one_of(PROFILES, options.profile, environment, "CORETOOLS_PROFILE") or options.default_profile,
+        profile=require_profile(options.profile or environment.get("CORETOOLS_PROFILE") or options.default_profile),
         read_only=read_only,
         deny=_listed(environment, "CORETOOLS_DENY", options.deny),
         default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
@@ -192,6 +194,13 @@ def _umask(flag: str | None, environment: Mapping[str, str]) -> int | None:
     return int(text, 8)
 
 
+def _profile(text: str) -> str:
+    try:
+        return require_profile(text)
+    except BadSetting as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[str, str], name: str) -> Choice | None:
     value = flag or environment.get(name) or None
     for choice in choices:
@@ -199,7 +208,7 @@ def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[st
             return choice
     if value is None:
         return None
-    raise BadSetting(f"{name}={value}: there are {', '.join(choices)}")
+    raise BadSetting(f"{name}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -11,7 +11,8 @@ from coretools.errors import BadSetting
 from coretools.operator_policy import OperatorPolicy
 
 PROFILES = ("read", "dev", "ci", "all")
-"""Names of the profiles, narrowest first; `dev` is the default."""
+"""Names of the profiles; `dev` is the default. `read`: what only reads. `ci`: that, and builds, tests and restores.
+`dev`: a day's work, commands too. `all`: everything, also what is declared for no other profile."""
 
 RESOLVERS = ("openat2", "walk")
 
@@ -32,6 +33,17 @@ class Asking:
     """For one question of the handshake era."""
     trusts_answers: bool = False
     """Whether a yes that the operator wants may be sent beforehand: who calls a server is most often no person."""
+
+
+def require_profile(name: str) -> str:
+    """The name of a profile.
+
+    Raises:
+        BadSetting: there is no such profile.
+    """
+    if name not in PROFILES:
+        raise BadSetting(f"unknown profile {name!r}; choose {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
+    return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ def test_the_model_holds_everything_that_is_declared(registry: Registry) -> None
         "long_running": False,
     }
     assert (page["surfaces"], page["asks"]) == (["tool"], ["sure"])
-    assert page["profiles"] == ["ci", "dev"]
+    assert page["profiles"] == ["dev"]
     assert page["metadata"] == {"org.example/icon": "pen"}
     names = [one["name"] for one in page["parameters"]]
     assert names == ["group", "people", "kind", "seats", "quiet", "until"]

@@ -211,7 +211,7 @@ def test_the_file_becomes_a_setting_and_flags_win_over_it(file: Path, tmp_path: 
     assert not settings(flag, HOME=home, CORETOOLS_REDACT_OUTPUT="no").redact_output
     assert settings("--allow-unconfined").policy.confinement.allow_unconfined
     assert settings(CORETOOLS_NETWORK="allow").policy.confinement.network == "allow"
-    with pytest.raises(BadSetting, match="CORETOOLS_NETWORK=yes: there are allow, deny"):
+    with pytest.raises(BadSetting, match="CORETOOLS_NETWORK=yes: choose allow or deny"):
         settings(CORETOOLS_NETWORK="yes")
 
 

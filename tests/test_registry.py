@@ -83,7 +83,7 @@ def test_what_is_no_tool_is_refused_by_its_source() -> None:
     [
         ("read", False, ["look_at"]),
         ("dev", False, ["look_at", "change_it"]),
-        ("ci", False, ["look_at", "change_it", "only_ci"]),
+        ("ci", False, ["look_at", "only_ci"]),
         ("all", False, ["look_at", "change_it", "only_ci"]),
         ("read", True, ["look_at"]),
         ("dev", True, ["look_at"]),

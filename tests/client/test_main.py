@@ -108,7 +108,10 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
     ("words", "said"),
     [
         ((), "coretools: a command is missing; `coretools --help` says more\n"),
-        (("--profile", "none", "git", "log"), "coretools: argument --profile: invalid choice: 'none'"),
+        (
+            ("--profile", "none", "git", "log"),
+            "coretools: argument --profile: unknown profile 'none'; choose read, dev, ci or all",
+        ),
         (("call",), "coretools: call: the following arguments are required: TOOL"),
         (("tools", "--bogus"), "coretools: unrecognized arguments: --bogus; `coretools --help` says more\n"),
         (("policy",), "coretools: policy: the following arguments are required: ACTION"),

@@ -16,7 +16,7 @@ from coretools.operator_policy import OfferPolicy, OperatorPolicy
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.server import build_server
-from coretools.settings import Settings
+from coretools.settings import PROFILES, Settings
 from tests.serving.peer import peer
 
 pytestmark = pytest.mark.anyio
@@ -25,8 +25,8 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 @asynccontextmanager
-async def serving(directory: Path, mode: str, offer: OfferPolicy) -> AsyncIterator[Client]:
-    settings = Settings(roots=(str(directory),), policy=OperatorPolicy(offer=offer))
+async def serving(directory: Path, mode: str, offer: OfferPolicy, profile: str = "dev") -> AsyncIterator[Client]:
+    settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(offer=offer))
     with anyio.fail_after(60):
         async with assembled(settings, dict(os.environ)) as built:
             server = build_server(built.graph, built.dispatcher, built.identity, built.resources)
@@ -36,6 +36,28 @@ async def serving(directory: Path, mode: str, offer: OfferPolicy) -> AsyncIterat
 
 async def names(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def test_each_profile_lists_tools_of_its_own(tmp_path: Path) -> None:
+    """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` has commands and runs too."""
+    found = {}
+    for profile in PROFILES:
+        async with serving(tmp_path, "auto", OfferPolicy(), profile) as client:
+            found[profile] = await names(client)
+            read_only = [tool.name for tool in (await client.list_tools()).tools if _reads(tool)]
+            if profile == "ci":
+                with pytest.raises(MCPError, match="run_command is not offered here: profile ci does not include it"):
+                    await client.call_tool("run_command", {"command": "true"})
+    building = ["ci_build", "ci_test", "ci_restore"]
+    runs = ["wait_run", "read_run", "list_runs"]
+    assert found["read"] == [name for name in read_only if name not in runs]
+    assert found["ci"] == [name for name in found["all"] if name in found["read"] or name in building]
+    assert set(found["dev"]) > {*found["ci"], "edit_file", "git_commit", "run_command", "stop_run", *runs}
+    assert set(found["all"]) >= set(found["dev"])
+
+
+def _reads(tool: types.Tool) -> bool:
+    return tool.annotations is not None and tool.annotations.read_only_hint is True
 
 
 @ERAS

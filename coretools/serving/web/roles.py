@@ -12,7 +12,7 @@ from coretools.options import policy_from, settings_from
 from coretools.policy_file import require_out_of_reach
 from coretools.serving.web.config import CONFIG_VARIABLE, Config, RoleSection
 from coretools.serving.web.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, Rates, Role
-from coretools.settings import PROFILES, Settings
+from coretools.settings import Settings, require_profile
 
 
 def roles_of(
@@ -64,9 +64,10 @@ def _of_the_operator(config: Config, options: argparse.Namespace, environment: M
 def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings) -> Role:
     if not roots:
         raise BadSetting(f"role {name}: no root; name one in [roles.{name}] roots, or with --root")
-    profile = section.profile or base.profile
-    if profile not in PROFILES:
-        raise BadSetting(f"role {name}: profile {profile!r}: there are {', '.join(PROFILES)}")
+    try:
+        profile = require_profile(section.profile or base.profile)
+    except BadSetting as error:
+        raise BadSetting(f"role {name}: {error}") from error
     confinement = base.policy.confinement
     settings = replace(
         base,

@@ -81,7 +81,7 @@ class Ci:
         self._limits = limits
         self._limiter = anyio.CapacityLimiter(_THREADS)
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True)
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"))
     async def ci_build(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> StepsResult:
         """Build a project by its own build system, or by `command`."""
         async with self._project(project) as (directory, named):
@@ -90,7 +90,7 @@ class Ci:
             runs = await self._run_first(plan.alternatives, directory, order=order)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, structured=True)
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), structured=True)
     async def ci_test(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> SuiteReport:
         """Run a project's tests, or `command`: counts, failures with file and line."""
         async with self._project(project) as (directory, named):
@@ -98,7 +98,7 @@ class Ci:
             runs = await self._run_first(plan.alternatives, directory, order=self._order(timeout_seconds))
         return await self._in_thread(partial(self._report, directory.path, runs, chosen=plan.chosen))
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True)
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"))
     async def ci_restore(
         self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None
     ) -> StepsResult:

@@ -129,7 +129,7 @@ class Commands:
             return await self._begin(started, waited, call)
         return await self._carry(started, call)
 
-    @tool(Effect.READ, profiles=("dev", "ci"))
+    @tool(Effect.READ, profiles=("dev",))
     async def wait_run(
         self,
         run: str,
@@ -162,7 +162,7 @@ class Commands:
         }
         return self._report(found, said=said[came], shown=await self._news(found), kind=came)
 
-    @tool(Effect.READ, profiles=("dev", "ci"))
+    @tool(Effect.READ, profiles=("dev",))
     async def read_run(
         self,
         run: str,
@@ -214,7 +214,7 @@ class Commands:
         await found.ended.wait()
         return self._report(found, shown=await self._news(found))
 
-    @tool(Effect.READ, profiles=("dev", "ci"))
+    @tool(Effect.READ, profiles=("dev",))
     async def list_runs(self, *, call: Call = _NOBODY) -> RunList:
         """Your runs."""
         return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])

@@ -214,7 +214,10 @@ network = 'deny'
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("[roles.dev]", "role dev: no root"), ("[roles.dev]\nroots=['/a']\nprofile='most'", "role dev: profile 'most'")],
+    [
+        ("[roles.dev]", "role dev: no root"),
+        ("[roles.dev]\nroots=['/a']\nprofile='most'", "role dev: unknown profile 'most'"),
+    ],
 )
 def test_a_role_that_can_t_be_served_ends_the_start(tmp_path: Path, text: str, said: str) -> None:
     """http-12: named."""

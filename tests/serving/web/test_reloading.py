@@ -135,7 +135,11 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
         lambda one: one.config("read_only = true", f'[roles.other]\nroots = ["{one.folder}/b/which.txt"]'),
         "which.txt",
     ),
-    "a profile": ("http.toml", lambda one: one.config('profile = "devv"'), "profile 'devv'"),
+    "a profile": (
+        "http.toml",
+        lambda one: one.config('profile = "devv"'),
+        "role default: unknown profile 'devv'; choose read, dev, ci or all",
+    ),
     "an author": ("http.toml", lambda one: one.config('author = "nobody"'), "roles.default.author"),
     "an origin": ("http.toml", lambda one: one.config(more='[server]\norigins = ["x"]'), "server.origins"),
     "a policy": ("policy.toml", lambda _: "[commandz]", "policy.toml: commandz: unknown key"),
