@@ -22,7 +22,7 @@ from coretools.confinement.masks import CONFIGURATIONS, Masks, Repository
 from coretools.errors import GitRefused
 from coretools.process import git_lock
 from coretools.process.cell import Cell, CellFailed
-from coretools.process.git_copies import DIRECTORY, Copies, Stamp, changes_in, content, replace_file
+from coretools.process.git_copies import DIRECTORY, Copies, changes_in, content, replace_file
 from coretools.process.git_includes import MOST_INCLUDED, Includes, named_by
 from coretools.sandbox.git_config import NotWritable, Values, changed, edited, values_of, written
 from coretools.sandbox.git_grammar import Setting, parse
@@ -156,7 +156,7 @@ class GitConfigs:
         self._changes.pop(path, None)  # of a repository that was here before
         return known.text or b"", 0
 
-    def _opened(self, place: Place, *, is_new: bool) -> tuple[tuple[int, int], bytes, Stamp]:
+    def _opened(self, place: Place, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
         """Identity of the directory of a file, the file's bytes, and which file it is. `is_new`: to this server."""
         above, _, name = place.relative.rpartition("/")
         handle = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)

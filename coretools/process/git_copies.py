@@ -15,6 +15,7 @@ from coretools.confinement.masks import Masks, Repository
 from coretools.errors import GitRefused
 from coretools.sandbox.git_config import NotWritable, Values, values_of, written
 from coretools.sandbox.git_grammar import parse
+from coretools.sandbox.kinds import Version, version_of
 from coretools.sandbox.roots import identity_of
 
 MOST_BYTES = 256 * 1024
@@ -28,8 +29,6 @@ _FIXED = "fixed"
 _FORMAT = "core.repositoryformatversion"
 """Key that every repository has."""
 
-Stamp = tuple[int, ...]
-
 
 @dataclass(slots=True)
 class Copy:
@@ -39,7 +38,7 @@ class Copy:
     name: str
     """Of its directory."""
     base: Values
-    stamp: Stamp
+    version: Version
 
 
 class Copies:
@@ -77,11 +76,11 @@ class Copies:
         os.mkdir(f"{self.path}/{inside}", 0o700)
         with open(f"{self.path}/{inside}/config", "xb") as file:
             file.write(one.text)
-            stamp = _stamp(os.fstat(file.fileno()))
+            version = version_of(os.fstat(file.fileno()))
         self.links.append((one.path, f"{view.CONFIGS}/{inside}/config"))
         self.texts[self.links[-1][1]] = one
         if one.is_writable:
-            self.files.append(Copy(one, name, values_of(parse(one.text, "config")), stamp))
+            self.files.append(Copy(one, name, values_of(parse(one.text, "config")), version))
 
 
 def changes_in(path: str, copy: Copy) -> dict[str, tuple[str | None, ...]]:
@@ -96,8 +95,8 @@ def changes_in(path: str, copy: Copy) -> dict[str, tuple[str | None, ...]]:
     finally:
         os.close(top)
     try:
-        stamp = _stamp(os.stat("config", dir_fd=handle, follow_symlinks=False))
-        if stamp == copy.stamp:
+        version = version_of(os.stat("config", dir_fd=handle, follow_symlinks=False))
+        if version == copy.version:
             return {}
         settings = parse(content("config", handle)[0], "config")
         written(settings)
@@ -109,7 +108,7 @@ def changes_in(path: str, copy: Copy) -> dict[str, tuple[str | None, ...]]:
     if _FORMAT in copy.base and _FORMAT not in now:  # emptied, or replaced by something else
         raise GitRefused(f"{_FORMAT} is not set any more")
     changes = {key: now.get(key, ()) for key in {**copy.base, **now} if now.get(key) != copy.base.get(key)}
-    copy.stamp, copy.base = stamp, now
+    copy.version, copy.base = version, now
     return changes
 
 
@@ -132,10 +131,6 @@ def content(name: str, directory: int) -> tuple[bytes, os.stat_result]:
         return data, found
     finally:
         os.close(handle)
-
-
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def replace_file(directory: int, name: str, data: bytes) -> None:

@@ -9,39 +9,15 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from coretools.errors import TooLarge, WrongType
 from coretools.sandbox.failures import translated
+from coretools.sandbox.kinds import Version, version_of
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a directory is opened that is to be listed."""
 _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-SETTLED_NS = 100_000_000
-"""What changed less than this ago is looked at again: a change within one tick of the file system's clock (4 ms on
-Linux, HZ=250) need not show in its stamp."""
-SETTLED_SECONDS_NS = 2_100_000_000
-"""The same where times are whole seconds, as on ext4 with inodes of 128 bytes (mke2fs(8)); FAT has every second one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What tells a file from every earlier state of it, short of its content."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-    """Unlike the time of modification, this one can't be set back by whoever writes the file."""
-
-    def is_settled(self, at_ns: int) -> bool:
-        """Whether what changes after that moment will show in a stamp taken then."""
-        apart = SETTLED_NS if self.changed_ns % 1_000_000_000 else SETTLED_SECONDS_NS
-        return at_ns - self.changed_ns > apart
 
 
 def kinds(directory: int) -> dict[str, str]:
@@ -83,14 +59,14 @@ def kind(directory: int, name: str) -> str | None:
     return next((word for word, test in tests if test(mode)), "other")
 
 
-def stamp(directory: int, name: str) -> Stamp | None:
-    """Stamp of what has this name, None when nothing has."""
+def version(directory: int, name: str) -> Version | None:
+    """Version of what has this name, None when nothing has."""
     with translated(name):
         try:
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return version_of(found)
 
 
 def read(directory: int, name: str, *, limit_bytes: int) -> bytes:

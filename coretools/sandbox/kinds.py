@@ -15,6 +15,12 @@ _KINDS: dict[int, Kind] = {
     stat.S_IFSOCK: "socket",
 }
 
+SETTLED_NS = 100_000_000
+"""What changed less than this ago is read again: a change within one tick of the file system's clock (4 ms on Linux,
+HZ=250) need not show in its version."""
+SETTLED_SECONDS_NS = 2_100_000_000
+"""The same where times are whole seconds, as on ext4 with inodes of 128 bytes (mke2fs(8)); FAT has every second one."""
+
 
 def kind_of(mode: int) -> Kind:
     """The kind that a mode of stat(2) says."""
@@ -33,7 +39,12 @@ class Version:
     size: int
     modified_ns: int
     changed_ns: int
-    """Unlike the time of modification it can't be set back by whoever writes the file."""
+    """Unlike the time of modification it can't be set back by whoever writes the file. Also by chmod and chown."""
+
+    def is_settled(self, at_ns: int) -> bool:
+        """Whether what changes after that moment will show in a version taken then."""
+        apart = SETTLED_NS if self.changed_ns % 1_000_000_000 else SETTLED_SECONDS_NS
+        return at_ns - self.changed_ns > apart
 
 
 def version_of(found: os.stat_result) -> Version:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from coretools.sandbox import git_index
-from coretools.sandbox.inside import Stamp
+from coretools.sandbox.kinds import Version, version_of
 from coretools.sandbox.resolve import Resolver
 from coretools.sandbox.secret_files import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
 
@@ -50,7 +50,7 @@ class Judgement(NamedTuple):
 
 
 class _Index(NamedTuple):
-    stamp: Stamp
+    version: Version
     data: bytes
     objects: dict[bytes, bytes]
 
@@ -87,8 +87,8 @@ class SecretCheck:
     def judge_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> Judgement:
         """Look at a regular file through its descriptor."""
         try:
-            stamp, reason = _stamp_of(fd)[0], _content(kind, fd)
-            inode = (stamp.device, stamp.inode)
+            version, reason = _version_of(fd)[0], _content(kind, fd)
+            inode = (version.device, version.inode)
             if not reason:
                 return Judgement("", inode=inode)
             index = next(self._repositories(top, relative), None)
@@ -124,12 +124,12 @@ class SecretCheck:
         with self._opened(beneath, path) as fd:
             if fd is None:
                 return None
-            stamp, now = _stamp_of(fd)[0], time.time_ns()
-            if stamp.size > git_index.MOST_BYTES:
+            version, now = _version_of(fd)[0], time.time_ns()
+            if version.size > git_index.MOST_BYTES:
                 return None
             last = self._last
-            if last is None or last.stamp != stamp or not stamp.is_settled(now):
-                last = self._last = _Index(stamp, _read(fd, git_index.MOST_BYTES), {})
+            if last is None or last.version != version or not version.is_settled(now):
+                last = self._last = _Index(version, _read(fd, git_index.MOST_BYTES), {})
             return last
 
     def _repositories(self, top: tuple[str, int], relative: str) -> Iterator[tuple[tuple[str, int], str, str]]:
@@ -143,7 +143,7 @@ class SecretCheck:
                 return
             above = posixpath.dirname(above)
             path = posixpath.join(above, ".git")
-            found = self._stamp(top[1], path)
+            found = self._version(top[1], path)
             if found is not None:
                 name = posixpath.relpath(relative, above or ".")
                 if stat.S_ISDIR(found[1]):
@@ -168,7 +168,7 @@ class SecretCheck:
     @contextmanager
     def _opened(self, beneath: int, path: str) -> Iterator[int | None]:
         """Descriptor of a regular file, None where there is none. Opening a FIFO would wake its writer."""
-        found = self._stamp(beneath, path)
+        found = self._version(beneath, path)
         fd = None
         try:
             if found is not None and stat.S_ISREG(found[1]):
@@ -181,22 +181,21 @@ class SecretCheck:
             if fd is not None:
                 os.close(fd)
 
-    def _stamp(self, beneath: int, path: str) -> tuple[Stamp, int] | None:
-        """Stamp and mode of what has this path; None for nothing, and where a link is on the way."""
+    def _version(self, beneath: int, path: str) -> tuple[Version, int] | None:
+        """Version and mode of what has this path; None for nothing, and where a link is on the way."""
         try:
             handle = self._engine.open(beneath, path, _PIN)
         except (OSError, ValueError):
             return None
         try:
-            return _stamp_of(handle)
+            return _version_of(handle)
         finally:
             os.close(handle)
 
 
-def _stamp_of(fd: int) -> tuple[Stamp, int]:
+def _version_of(fd: int) -> tuple[Version, int]:
     found = os.fstat(fd)
-    stamp = Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return stamp, found.st_mode
+    return version_of(found), found.st_mode
 
 
 def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:

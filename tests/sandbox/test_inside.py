@@ -10,6 +10,7 @@ import pytest
 
 from coretools.errors import CoreError, NotFound, OutsideRoot, TooLarge, WrongType
 from coretools.sandbox import inside
+from coretools.sandbox.kinds import Version
 
 
 @pytest.fixture
@@ -72,14 +73,14 @@ def test_only_a_directory_is_opened(handle: int, name: str) -> None:
             inside.odd(handle, name)
 
 
-def test_a_stamp_tells_a_change(handle: int, tmp_path: Path) -> None:
+def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
     """repository-18: also one that keeps size and time of modification."""
-    before = inside.stamp(handle, "file")
+    before = inside.version(handle, "file")
     (tmp_path / "new").write_text("tex2")
     os.utime(tmp_path / "new", ns=(before.modified_ns, before.modified_ns) if before else None)
     (tmp_path / "new").rename(tmp_path / "file")
-    assert before != inside.stamp(handle, "file")
-    assert inside.stamp(handle, "nothing") is None
+    assert before != inside.version(handle, "file")
+    assert inside.version(handle, "nothing") is None
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,6 @@ def test_a_stamp_tells_a_change(handle: int, tmp_path: Path) -> None:
         (5_000_000_000, 7_100_000_001, True),
     ],
 )
-def test_a_stamp_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
+def test_a_version_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
     """repository-18: later where times are whole seconds."""
-    assert inside.Stamp(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled
+    assert Version(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled

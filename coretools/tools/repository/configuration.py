@@ -12,6 +12,7 @@ from time import time_ns
 from coretools.errors import CoreError, DeniedPath, NotFound
 from coretools.sandbox import inside
 from coretools.sandbox.git_grammar import Setting, parse
+from coretools.sandbox.kinds import Version
 from coretools.sandbox.locate import locate
 from coretools.sandbox.reading import open_directory
 from coretools.sandbox.roots import Roots
@@ -37,7 +38,7 @@ class _File:
 
     directory: str
     name: str
-    stamp: inside.Stamp | None
+    version: Version | None
     """None: nothing was there."""
 
 
@@ -57,8 +58,8 @@ class _Reading:
 
     @property
     def is_settled(self) -> bool:
-        """Whether whatever changed since the beginning will show in the stamps."""
-        return all(file.stamp is None or file.stamp.is_settled(self.began_ns) for file in self.files)
+        """Whether whatever changed since the beginning will show in the versions."""
+        return all(file.version is None or file.version.is_settled(self.began_ns) for file in self.files)
 
 
 class Configurations:
@@ -107,9 +108,9 @@ class Configurations:
     def _is_unchanged(self, file: _File, reading: _Reading) -> bool:
         try:
             with self._directory(reading, file.directory) as handle:
-                return inside.stamp(handle, file.name) == file.stamp
+                return inside.version(handle, file.name) == file.version
         except NotFound:
-            return file.stamp is None
+            return file.version is None
         except CoreError:
             return False
 
@@ -122,18 +123,18 @@ class Configurations:
             yield directory.fd
 
     def _read(self, reading: _Reading, directory: str, name: str, shown: str, *, depth: int) -> None:
-        stamp = None
+        version = None
         data = b""
         try:
             with self._directory(reading, directory) as handle:
-                stamp = inside.stamp(handle, name)
-                if stamp is not None:
+                version = inside.version(handle, name)
+                if version is not None:
                     data = inside.read(handle, name, limit_bytes=FILE_BYTES)
         except NotFound:
-            stamp = None
+            version = None
         except CoreError as error:
             raise refused(shown, f"can't be read ({error})") from error
-        reading.files.append(_File(directory, name, stamp))
+        reading.files.append(_File(directory, name, version))
         for setting in parse(data, shown):
             reading.settings.append(setting)
             if setting.variable == "path" and setting.section in ("include", "includeif") and setting.value:

@@ -127,7 +127,7 @@ def _examine_objects(stores: _Stores, objects: GitDirectory, name: str, depth: i
     _refuse_links(inside.odd(handle, name), objects.shown)
     _refuse_links(inside.odd(handle, f"{name}/pack"), f"{objects.shown}/pack")
     _refuse_links(inside.odd(handle, f"{name}/info"), f"{objects.shown}/info")
-    if inside.stamp(handle, f"{name}/info/alternates") is not None:
+    if inside.version(handle, f"{name}/info/alternates") is not None:
         _examine_alternates(stores, objects, f"{name}/info/alternates", depth)
 
 

@@ -13,7 +13,6 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -22,6 +21,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from coretools.author import Author, read_author
 from coretools.call import LOCAL
 from coretools.errors import BadSetting, InvalidArguments, NotFound
+from coretools.sandbox.kinds import Version, version_of
 
 PREFIX = "ct_"
 """Of every token: tells it from those of others, for people and for scanners of secrets."""
@@ -75,22 +75,6 @@ class _Content(BaseModel):
 
     version: Literal[1] = 1
     tokens: tuple[Entry, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """Which content of a file was read: another one differs in one of these."""
-
-    inode: int
-    size: int
-    modified: int
-    changed: int
-    """Also by chmod and chown."""
-
-
-def version_of(found: os.stat_result) -> Version:
-    """The version that a file has now."""
-    return Version(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def digest_of(token: str) -> str:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Collection
 
 from coretools.errors import BadSetting, Unreachable
-from coretools.serving.web.auth.hashed_tokens import Entry, entry_of, read_tokens, version_of
+from coretools.sandbox.kinds import version_of
+from coretools.serving.web.auth.hashed_tokens import Entry, entry_of, read_tokens
 from coretools.serving.web.principals import NotEntitled, Principal
 
 _logger = logging.getLogger(__name__)
