@@ -73,6 +73,10 @@ _GLUED = (
     (("shpat_", "shpca_", "shppa_", "shpss_"), r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{30,}+", "token"),
     (("rubygems_",), r"rubygems_[0-9a-f]{40,}+", "token"),
     (("pscale_",), r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.-]{30,}+", "token"),
+    (("T3BlbkFJ",), r"sk-(?=[A-Za-z0-9_-]{16,160}?T3BlbkFJ)[A-Za-z0-9_-]{40,}+", "model"),
+    (("sk-or-v1-",), r"sk-or-v1-[0-9a-f]{40,}+", "model"),
+    (("hf_",), r"hf_(?=[A-Za-z0-9]{0,33}[A-Z])(?=[A-Za-z0-9]{0,33}[a-z])[A-Za-z0-9]{34,}+", "model"),
+    (("AIzaSy",), rf"AIzaSy{_WORD}{{33}}(?!{_WORD})", "google"),
     (("sntrys_", "sntryu_"), r"sntry[su]_[A-Za-z0-9_+/=]{40,}+", "token"),
 )
 """Those of a beginning so rare that they are tokens in the middle of a word too, `xghp_...` of a careless `print`: what
@@ -92,6 +96,12 @@ _JWT = (
     r"(?:eyJ[A-Za-z0-9_-]{4,}+(?>(?:\.[A-Za-z0-9_-]*+){0,3})|[A-Za-z0-9_-]*+(?>(?:\.[A-Za-z0-9_-]++){2,3}))"
 )
 """JWS and JWE in compact form (RFC 7515, 7516): the header is `{"...`, hence `eyJ`; a cut one is taken too."""
+
+_GLUED_JWT = (
+    r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{1,64}?"
+    r"(?P<secret>eyJ[A-Za-z0-9_-]{8,2048}+\.eyJ[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{16,}+)"
+)
+"""A whole one in the middle of a word."""
 
 _ADDRESS = r"://[^\s/:@\"'<>`\x00]{0,256}+:(?P<secret>(?![$<{*%][^@]{0,80}@)[^\s/\"'<>`\x00]{1,512})@"
 """`scheme://user:password@host`; a password that is a reference (`$NAME`, `<password>`) stays."""
@@ -114,6 +124,7 @@ _NETRC = r"\blogin[ \t]++[^\s\x00]{1,128}+[ \t]++password[ \t]++(?P<secret>[^\s\
 
 _INNER = (
     (("eyj",), _JWT, "jwt"),
+    ((".eyj",), _GLUED_JWT, "jwt"),
     (("://",), _ADDRESS, "password"),
     (("authorization", "bearer", "cookie"), _HEADER, "header"),
     (("hooks.", "webhooks", "sig=", "signature="), _HOOK, "address"),
@@ -162,13 +173,31 @@ def shapes(text: str) -> list[Span]:
     """Every credential in the text that is known by its shape; sorted, none over another."""
     small = text.lower()
     found = [*private_keys(text)] if " private key" in small else []
+    glued = [*_glued(text)]
     if any(hint in small for hint in _TOKEN_HINTS):
-        found += [Span(*match.span(), match.lastgroup or "token") for match in _tokens().finditer(text)]
-    found += _glued(text)
+        found += _beginning_words(text)
+        if glued:  # one that another is glued to ends where that begins
+            found += _beginning_words(_without(text, glued))
+    found += glued
     for hints, expression, kind in _INNER:
         if any(hint in small for hint in hints):
             found += _inner(text, expression, kind)
     return disjoint(found)
+
+
+def _beginning_words(text: str) -> Iterator[Span]:
+    for match in _tokens().finditer(text):
+        yield Span(*match.span(), match.lastgroup or "token")
+
+
+def _without(text: str, spans: list[Span]) -> str:
+    """The text with something in the place of each span that belongs to no word."""
+    pieces: list[str] = []
+    at = 0
+    for start, end, _ in disjoint(spans):
+        pieces += text[at:start], "]" * (end - start)
+        at = end
+    return "".join((*pieces, text[at:]))
 
 
 def _glued(text: str) -> Iterator[Span]:

@@ -49,6 +49,9 @@ SHAPES = {
     "pypi": "pypi-" + "AgEIcHlwaS5vcmcC" + LETTERS,
     "stripe": "sk_" + "live_" + LETTERS,
     "hugging face": "hf_" + LETTERS + "ab",
+    "openai of old": "sk-" + LETTERS[:20] + "T3BlbkFJ" + LETTERS[:20],
+    "openrouter": "sk-or-v1-" + "0123456789abcdef" * 4,
+    "google map": "AIzaSy" + LETTERS + "a",
     "docker": "dckr_pat_" + LETTERS,
     "vault": "hvs." + LETTERS,
     "sendgrid": "SG." + LETTERS[:22] + "." + LETTERS,
@@ -84,6 +87,8 @@ def test_a_token_is_known_by_its_shape() -> None:
 def test_a_token_is_known_in_the_middle_of_a_word(before: str) -> None:
     """secrets-1: where its beginning is rare enough; what is glued to it stays."""
     glued = ("github", "gitlab", "slack", "anthropic", "npm", "pypi", "docker", "vault", "github fine-grained")
+    glued += ("openai of old", "openrouter", "google map", "hugging face")
+    glued += ("jwt",) if len(before) <= 64 else ()
     for name in glued:
         text = f"{before}{SHAPES[name]} b"
         shown = PLAIN.text(text)
@@ -150,6 +155,8 @@ UNTOUCHED = [
     "123e4567-e89b-12d3-a456-426614174000",
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO9TXL0Y4OHwAAAABJRU5ErkJggg==",
     '"integrity": "sha512-z9Z1YPDtJ0n6bXX2cYk1n6dPHG1Rb4p1jk2C3hZp9Vd9h8C8Y6k2u0JgQ4sJ7wq=="',
+    "task-0123456789abcdef0123456789abcdef risk-management-of-2026-and-later disk-AbCdEfGh0123456789 eyJ.eyJhbGciOi",
+    "half_of_a_word xhf_abcdefghijklmnopqrstuvwxyzabcdefghijkl DnAIzaSyBxxVqKn QUl6YVN5eyJ/eyJhbGciOiJIUzI1NiJ9",
     "token = parser.next()",
     "token = tokens[0]",
     "self.token = token",
@@ -430,7 +437,18 @@ def test_four_megabytes_of_hostile_text_end_in_time() -> None:
         *("ghp_", "eyJaaaaaaaaaa.", "eyJ", "token=", "token='a token=\"b ", "password ", "://a:", "a:b", "bearer "),
         *("-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "A" * 64 + "\n", "authorization: ", "login "),
         *("a", " ", '"', "\\", "-", "token", "[redacted:x]", TOKEN, "--a-token ", "?sig=", "cookie: a=", "\n", "\r"),
-        *("PASSWORD=ab ", "\x1b[", "\x1b", "passpasspass: "),
+        *(
+            "PASSWORD=ab ",
+            "\x1b[",
+            "\x1b",
+            "passpasspass: ",
+            "sk-",
+            "sk-T3BlbkFJ",
+            "hf_",
+            "AIzaSy",
+            ".eyJ",
+            "eyJeyJ.eyJ.",
+        ),
     ]
     share = 4 * 1024 * 1024 // len(units)
     text = "".join(unit * (share // len(unit)) for unit in units)

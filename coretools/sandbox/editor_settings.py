@@ -11,7 +11,12 @@ from coretools.sandbox.locate import Spot, locate
 from coretools.sandbox.names import printable
 from coretools.sandbox.roots import Roots
 
-NAMES = frozenset({".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".mcp.json", ".devcontainer"})
+NAMES = frozenset(
+    (
+        *(".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".zed", ".windsurf", ".kiro", ".mcp.json"),
+        ".devcontainer",
+    )
+)
 
 
 def is_setting(relative: str) -> bool:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from coretools.sandbox import git_index
 from coretools.sandbox.kinds import Version, version_of
 from coretools.sandbox.resolve import Resolver
-from coretools.sandbox.secret_files import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
+from coretools.sandbox.secret_formats import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
 
 UNREADABLE = "it can't be read to see whether it holds a secret"
 UNDECIDED = f"it holds no secret in its first {MOST_BYTES // 1024} KiB and is too long to look further"

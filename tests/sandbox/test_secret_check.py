@@ -12,7 +12,7 @@ from coretools.sandbox.listing import list_directory
 from coretools.sandbox.reading import open_file, status
 from coretools.sandbox.roots import Roots
 from coretools.sandbox.secret_check import MOST_LEVELS, NO_FILE, UNDECIDED, UNREADABLE
-from coretools.sandbox.secret_files import MOST_BYTES
+from coretools.sandbox.secret_formats import MOST_BYTES
 from coretools.sandbox.writing import delete_file, move, write_bytes
 from tests.sandbox.world import SECRET, World, descriptors, opened
 

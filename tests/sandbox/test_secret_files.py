@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coretools.sandbox.secret_files import HEAD_BYTES, hangs_on, is_settled, secret_in, suspicion, suspicion_of
+from coretools.sandbox.secret_files import hangs_on, suspicion, suspicion_of
+from coretools.sandbox.secret_formats import HEAD_BYTES, is_settled, secret_in
 
 B64 = base64.b64encode(bytes(range(48))).decode()
 KEY = f"-----BEGIN PRIVATE KEY-----\n{B64}\n-----END PRIVATE KEY-----\n"
@@ -132,6 +133,20 @@ SECRETS: list[tuple[str, str | bytes]] = [
     ),
 ]
 
+NUGET = "<configuration><packageSourceCredentials><mine>{}</mine></packageSourceCredentials>{}</configuration>"
+SECRETS += [
+    ("nuget.config", NUGET.format('<add key="ClearTextPassword" value="hunter2" />', "")),
+    ("NuGet.Config", NUGET.format("<add\n value='AQAAANCMnd8'\n key='Password'/>", "")),
+    ("nuget.config", NUGET.format("", '<apikeys><add key="https://host/" value="AQAAANCMnd8" /></apikeys>')),
+    ("nuget.config", NUGET.format("", '<config><add key="http_proxy.password" value="AQAAANCMnd8" /></config>')),
+    (".mylogin.cnf", bytes(4) + bytes(range(20)) + b"#\x10\0\0\0" + bytes(range(100, 116))),
+    ("kube.config", "users:\n- name: x\n  user:\n    token: abc\n"),
+    ("kubeconfig.yaml", "users:\n- name: x\n  user:\n    token: abc\n"),
+    ("env.production", "TOKEN=x\n"),
+    ("env.local", "TOKEN=x\n"),
+    ("env-staging.local", "export TOKEN=x\n"),
+]
+
 READABLE: list[tuple[str, str | bytes]] = [
     ("cacert.pem", CERTIFICATE * 100),
     ("ca.pem", "# My private key is elsewhere\n" + CERTIFICATE),
@@ -187,6 +202,20 @@ READABLE: list[tuple[str, str | bytes]] = [
     ("secrets.yml", "production:\n  password: <%= ENV['X'] %>\n"),
     ("sample.tfvars.json", '{"db_password": "x"}'),
     ("env.d.ts", "declare const A = 1"),
+    ("env.local.ts", "A = 1"),
+    ("env.py", "A = 1"),
+    ("env.example", "A=1"),
+    ("env.production", "A=$B\n"),
+    (
+        "nuget.config",
+        NUGET.format('<add key="Username" value="me"/><add key="ClearTextPassword" value="%TOKEN%"/>', ""),
+    ),
+    (
+        "nuget.config",
+        '<configuration><packageSources><add key="a" value="https://host/"/></packageSources><apikeys/></configuration>',
+    ),
+    (".mylogin.cnf", b""),
+    ("kube.config", "users:\n- name: x\n  user:\n    exec:\n      command: aws\n"),
     ("x.env.ts", "A = 1"),
     ("md5.key", "0123456789abcdef0123456789abcdef  file\n"),
     ("keys.json", '{"token": "ghp_0123456789012345678901234567890123456789"}'),

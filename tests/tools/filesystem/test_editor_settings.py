@@ -71,7 +71,7 @@ def test_settings_that_are_there_stay_as_they_are(files: Filesystem, tmp_path: P
         (".devcontainer", lambda files: files.move_path("kit", ".devcontainer")),
         (".claude", lambda files: files.write_file(".claude/settings.json", "{}", create_parents=True)),
         (".cursor", lambda files: files.create_directory(".cursor/rules")),
-        (".gemini", lambda files: files.write_file("inner/.gemini", "{}")),
+        (".kiro", lambda files: files.write_file("inner/.kiro", "{}")),
         (".CODEX", lambda files: files.write_file(".CODEX", "{}")),
     ],
 )
