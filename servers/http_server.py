@@ -10,6 +10,8 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coretools import __version__
@@ -38,11 +40,11 @@ def main() -> None:
         sys.exit("coretools-http: Windows is not supported yet; it runs in WSL")
     have_standard_error()
     try:
-        plan = _plan(options)
         if options.check:
-            check(plan)
+            faults: list[str] = []
+            check(_plan(options, faults), faults)
             return
-        run(plan)
+        run(_plan(options))
     except CoreError as error:
         print(f"coretools-http: {error}", file=sys.stderr)  # noqa: T201  # no server runs yet
         sys.exit(error.exit_code)
@@ -63,8 +65,11 @@ def run(plan: "Plan") -> None:
     leave(anyio.run(serve, plan))
 
 
-def check(plan: "Plan") -> None:
-    """Verify everything that the server would use, listen nowhere, and say what was found; exit with 78 if it fails."""
+def check(plan: "Plan", faults: Sequence[str] = ()) -> None:
+    """Verify everything that the server would use, listen nowhere, and say what was found; exit with 78 if it fails.
+
+    `faults` were found before.
+    """
     import anyio  # imported late: as below
 
     from coretools.serving.web.checking import checked
@@ -72,13 +77,19 @@ def check(plan: "Plan") -> None:
     report = anyio.run(checked, plan)
     for line in report.lines:
         print(line)  # noqa: T201  # what was asked for
-    for fault in report.faults:
+    found = [*faults, *report.faults]
+    for fault in found:
         print(f"coretools-http: {fault}", file=sys.stderr)  # noqa: T201  # as above
-    if report.faults:
+    if found:
         sys.exit(BadSetting.exit_code)
 
 
-def _plan(options: argparse.Namespace) -> "Plan":
+def _plan(options: argparse.Namespace, faults: list[str] | None = None) -> "Plan":
+    """What is to be served; with `faults` it has what could be read, and the rest is told there.
+
+    Raises:
+        BadSetting: the configuration can't be read, or without `faults` anything else.
+    """
     # Imported late: the SDK and the web stack take a second, which a bad flag should not cost.
     from coretools.serving.web.config import read_config
     from coretools.serving.web.reloading import Source
@@ -94,10 +105,21 @@ def _plan(options: argparse.Namespace) -> "Plan":
     )
     config = source.config()
     configure_logging(config.log.level, environment, config.log.format)
+
+    def tried(make: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return make()
+        except BadSetting as error:
+            if faults is None:
+                raise
+            faults.append(str(error))
+            return otherwise
+
+    others = [tried(partial(load, text), None) for text in options.registries]
     return Plan(
         config=config,
-        roles=source.roles(config),
-        others=tuple(load(text) for text in options.registries),
+        roles=tried(partial(source.roles, config), {}),
+        others=tuple(one for one in others if one is not None),
         environment=environment,
         source=source,
     )

@@ -222,8 +222,7 @@ class _Opened:
 def _opened(settings: Settings, environment: Mapping[str, str], handed_back: ExitStack) -> _Opened:
     default = DEFAULT_DENY if settings.default_deny else ()
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
-    specs = [_spec(text, read_only=settings.read_only) for text in settings.roots]
-    roots = handed_back.enter_context(Roots(specs, deny=deny, resolver=settings.resolver))
+    roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
     domains = handed_back.enter_context(closing(Domains()))
     inherited = _inherited(settings, environment)
     keeper = Keeper(roots, settings.policy.confinement, inherited)
@@ -291,8 +290,12 @@ def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
     return {**own_name(), **judged, **child_environment(environment, passed=passed), **author}
 
 
+def root_specs(settings: Settings) -> list[RootSpec]:
+    """The roots as the operator wrote them: `PATH`, `PATH:ro` or `PATH:rw`."""
+    return [_spec(text, read_only=settings.read_only) for text in settings.roots]
+
+
 def _spec(text: str, *, read_only: bool) -> RootSpec:
-    """A root as the operator wrote it: `PATH`, `PATH:ro` or `PATH:rw`."""
     path, colon, rights = text.rpartition(":")
     if not colon or rights not in ("ro", "rw"):
         path, rights = text, "rw"

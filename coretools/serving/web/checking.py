@@ -6,22 +6,25 @@ corrects his files once.
 
 import errno
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from coretools.errors import BadSetting, CoreError
-from coretools.operator_policy import OperatorPolicy
+from coretools.sandbox.deny import DenyRules
+from coretools.sandbox.roots import Roots, RootSpec
+from coretools.serving.assembly import root_specs
 from coretools.serving.draining import Draining
 from coretools.serving.web.application import PATH
 from coretools.serving.web.auth.discovery import NotFetched
-from coretools.serving.web.auth.exposure import allowed_hosts, is_exposed
+from coretools.serving.web.auth.exposure import allowed_hosts, is_exposed, require_safe
 from coretools.serving.web.auth.hashed_tokens import read_tokens
 from coretools.serving.web.auth.issuer_keys import IssuerKeys
-from coretools.serving.web.config import RedisSection
+from coretools.serving.web.config import Config
 from coretools.serving.web.differences import counted
-from coretools.serving.web.guarding.tls import certificate_of, now, require_chain, tls_context
+from coretools.serving.web.guarding.tls import certificate_of, now, open_key, require_chain, tls_context
 from coretools.serving.web.principals import DEFAULT_ROLE, Role
 from coretools.serving.web.service import Plan, bound, served
 from coretools.serving.web.shared.engines import require_engine
@@ -40,14 +43,20 @@ class Report:
     """What would end the start, or have every call refused."""
 
 
+_Part = Callable[[Plan], Awaitable[list[str]]]
+
+
 async def checked(plan: Plan) -> Report:
     """What would be served, a line each, and everything that is wrong."""
     report = Report()
-    for part in (_listens, _tls, _auth, _issuer, _redis, _watching, _roles):
+    roles = [partial(_role, role=role) for role in plan.roles.values()]
+    roots = [partial(_root, root=root) for role in plan.roles.values() for root in root_specs(role.settings)]
+    parts: list[_Part] = [_listens, _tls, _auth, _exposure, _issuer, _redis, _watching, _policy, *roots, *roles]
+    for part in parts:
         try:
             report.lines.extend(await part(plan))
         except CoreError as error:
-            if str(error) not in report.faults:  # the start of the roles opens the files of other parts again
+            if str(error) not in report.faults:  # one of several roles, or found by the start of a role again
                 report.faults.append(str(error))
     return report
 
@@ -80,7 +89,10 @@ async def _tls(plan: Plan) -> list[str]:
     days = counted(left, "day")
     said = f"tls: {server.tls_certificate} and its key; {certificate.chain} in the chain; valid until "
     lines = [f"{said}{certificate.ends:%Y-%m-%d}, {days} left"]
-    return [*lines, f"warning: tls: {days} left; renew it and send SIGHUP"] if left < FEW_DAYS else lines
+    if left < FEW_DAYS:
+        lines.append(f"warning: tls: {days} left; renew it and send SIGHUP")
+    readable = open_key(server)
+    return [*lines, f"warning: tls: {readable}"] if readable else lines
 
 
 async def _auth(plan: Plan) -> list[str]:
@@ -124,27 +136,37 @@ async def _watching(plan: Plan) -> list[str]:
     return [*lines, "metrics: for this machine"]
 
 
-async def _roles(plan: Plan) -> list[str]:
-    # Not with Redis: a replica of this name may be at work.
-    alone = replace(plan, config=plan.config.model_copy(update={"redis": RedisSection()}))
-    async with served(alone, plan.config.server.port, Draining()):
-        pass
-    return [_policy(plan), *(_role(role) for role in plan.roles.values())]
+async def _exposure(plan: Plan) -> list[str]:
+    auth = plan.config.auth
+    require_safe(plan.config, has_auth=bool(auth.tokens) or auth.jwt is not None)
+    return []
 
 
-def _policy(plan: Plan) -> str:
-    policy: OperatorPolicy = next(iter(plan.roles.values())).settings.policy
+async def _policy(plan: Plan) -> list[str]:
+    role = next(iter(plan.roles.values()), None)
+    if role is None:
+        return []
+    policy = role.settings.policy
     commands = policy.commands
     rules = counted(len(commands.rule), "rule")
     name = policy.source or "no file, the defaults"
     opaque = commands.opaque or "as default"
-    return f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}; network {policy.confinement.network}"
+    said = f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"
+    return [f"{said}; network {policy.confinement.network}"]
 
 
-def _role(role: Role) -> str:
-    settings = role.settings
+async def _root(_: Plan, root: RootSpec) -> list[str]:
+    Roots([root], deny=DenyRules(())).close()
+    return []
+
+
+async def _role(plan: Plan, role: Role) -> list[str]:
+    """Start one role without the others and without what has a part of its own; Redis may know our name."""
+    settings, config = role.settings, Config(limits=plan.config.limits, telemetry=plan.config.telemetry)
+    async with served(replace(plan, config=config, roles={role.name: role}), config.server.port, Draining()):
+        pass
     rights = ", read-only" if settings.read_only else ""
-    return f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}"
+    return [f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}"]
 
 
 def _tokens(name: str, path: str, known: Collection[str] | None = None) -> Iterator[str]:

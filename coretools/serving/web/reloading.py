@@ -33,7 +33,7 @@ from coretools.serving.web.differences import (
     needs_restart,
     settled,
 )
-from coretools.serving.web.guarding.tls import Certificate, certificate_of, now, tls_context
+from coretools.serving.web.guarding.tls import Certificate, certificate_of, now, tls_context, warn_of_key
 from coretools.serving.web.principals import Role, Verifier
 from coretools.serving.web.session_manager import Admission, session_limits
 from coretools.serving.web.workplaces import Workplace, Workplaces
@@ -143,6 +143,7 @@ class Reloading:
         verifier = verifier_of(config, self._living.parts.accepted)
         require_safe(config, has_auth=verifier is not None)
         certificate = certificate_of(config.server)
+        warn_of_key(config.server)
         if certificate is not None and certificate != self._certificate:
             certificate.require_valid(config.server.tls_certificate, now())
             changes.append(Change(f"certificate, valid until {certificate.ends:%Y-%m-%d}", None, None))

@@ -2,8 +2,9 @@
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from coretools.author import read_author
 from coretools.confinement.grants import is_granted
@@ -23,7 +24,8 @@ def roles_of(
     `directory` is its root where none is named at all.
 
     Raises:
-        BadSetting: a role without a root, a profile that there is not, or what the flags say can't be used.
+        BadSetting: a role without a root, a profile that there is not, or what the flags say can't be used; names
+            what is wrong with each role.
     """
     sections = config.roles or {DEFAULT_ROLE: RoleSection()}
     base = settings_from(options, options.root or (), environment, None if config.roles else directory)
@@ -33,10 +35,24 @@ def roles_of(
     base = replace(base, policy=policy_from(options, environment, writable))
     for path in _of_the_operator(config, options, environment):
         _require_out_of_reach(path, _all(roots, sections))
-    return {
-        name: replace(_role(name, section, roots[name], base), rates=_rates(section, config))
-        for name, section in sections.items()
-    }
+    return _each({name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()})
+
+
+def _each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
+    """All of them.
+
+    Raises:
+        BadSetting: what is wrong with each that is refused.
+    """
+    found, wrong = {}, []
+    for name, make in made.items():
+        try:
+            found[name] = make()
+        except BadSetting as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadSetting("; ".join(wrong))
+    return found
 
 
 def _all(roots: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
@@ -61,7 +77,7 @@ def _of_the_operator(config: Config, options: argparse.Namespace, environment: M
     return [path for path in named if path and os.path.lexists(path)]
 
 
-def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings) -> Role:
+def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings, config: Config) -> Role:
     if not roots:
         raise BadSetting(f"role {name}: no root; name one in [roles.{name}] roots, or with --root")
     try:
@@ -78,7 +94,7 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
         deny=(*base.deny, *section.deny),
         author=read_author(section.author, f"roles.{name}.author") if section.author else base.author,
     )
-    return Role(name=name, settings=settings)
+    return Role(name=name, settings=settings, rates=_rates(section, config))
 
 
 def _rates(section: RoleSection, config: Config) -> Rates:

@@ -27,7 +27,7 @@ from coretools.serving.web.config import Config
 from coretools.serving.web.drained import Drained
 from coretools.serving.web.guarding.deadlines import Refused, TimedProtocol, protocol_of
 from coretools.serving.web.guarding.descriptors import places_for, taken_at_once
-from coretools.serving.web.guarding.tls import tls_context, warn_of_time
+from coretools.serving.web.guarding.tls import tls_context, warn_of_key, warn_of_time
 from coretools.serving.web.operations.overseer import Overseer, Standing
 from coretools.serving.web.operations.tracing import Tracing, exported
 from coretools.serving.web.principals import Role
@@ -82,6 +82,7 @@ async def serve(plan: Plan) -> int:
                 await watching.start(_ended_by_signal, _End(server, ending, draining, site.drained))
                 await watching.start(_reloaded_by_signal, site.reloading)
                 warn_of_time(config.server)
+                warn_of_key(config.server)
                 _say_where(config, listening)
                 await server.serve(sockets=listening)
                 watching.cancel_scope.cancel()

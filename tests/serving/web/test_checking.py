@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coretools.errors import BadSetting
 from coretools.serving.web.auth.hashed_tokens import create_token
 from coretools.serving.web.checking import Report, checked
 from tests.serving.web.auth.authorization_server import AuthorizationServer
@@ -120,6 +121,31 @@ async def test_a_port_in_use_is_a_warning_and_every_fault_is_said(folder: Path) 
     assert any(line.startswith("role default") for line in report.lines)
     report = await report_of(folder, server__host="192.0.2.7", server__port=1)
     assert "server.host 192.0.2.7, port 1: can't listen there" in report.faults[0]
+
+
+async def test_every_role_and_every_root_is_verified_by_itself(folder: Path) -> None:
+    """http-24, http-16: beside a token file that is missing; a key that every user can read is a warning."""
+    flags = tls_of(folder)
+    (folder / "key.pem").chmod(0o644)
+    good = str(folder / "root")
+    roles = {
+        "a": {"roots": [f"{folder}/one", f"{folder}/two:ro"]},
+        "b": {"roots": [good, good]},
+        "c": {"roots": [good]},
+        "d": {"roots": [f"{folder}/one"]},
+    }
+    report = await report_of(folder, auth__tokens=f"{folder}/none", roles=roles, **flags)
+    assert [fault.partition(":")[0] for fault in report.faults] == [
+        f"{folder}/none",
+        f"root {folder}/one",
+        f"root {folder}/two",
+        f"root {good}",
+    ]
+    assert f"role c: {good}; profile dev" in report.lines
+    warned = f"warning: tls: server.tls_key {folder}/key.pem: every user of this machine can read it; run chmod 600 "
+    assert f"{warned}{folder}/key.pem" in report.lines
+    with pytest.raises(BadSetting, match=r"role a: profile 'x': .*; role b: profile 'y'"):
+        await report_of(folder, roles={"a": {"profile": "x", "roots": [good]}, "b": {"profile": "y"}})
 
 
 async def test_files_that_can_t_be_used_are_said_once_each_and_hide_nothing(folder: Path) -> None:

@@ -60,15 +60,17 @@ def test_the_check_says_what_would_be_served_and_listens_nowhere(root: Path) -> 
 
 
 def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None:
-    """http-16: a start would end because of it."""
+    """http-16, http-24: a start would end because of it; a registry and a role that can't be read hide nothing."""
     for name in ("crt", "key"):
         (tmp_path / name).write_text("no certificate\n")
     given = {
         "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(tmp_path / "crt"),
         "CORETOOLS_HTTP_SERVER__TLS_KEY": str(tmp_path / "key"),
     }
-    done = ran("--check", "--root", root, cwd=root, environment=given)
+    bad = ("--with", "no_such_module:registry", "--policy", "no_such_policy")
+    done = ran("--check", "--root", root, *bad, cwd=root, environment=given)
     assert done.returncode == 78
+    assert all(one in done.stderr for one in ("no_such_module", "no_such_policy")), done.stderr
     assert f"server.tls_certificate {tmp_path / 'crt'} and its key: one of them is not PEM" in done.stderr
 
 

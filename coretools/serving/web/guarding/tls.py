@@ -101,13 +101,31 @@ def tls_context(server: ServerSection) -> ssl.SSLContext | None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     _require_readable(server)
-    _warn_of_readers(server.tls_key or server.tls_certificate)
     try:
         context.load_cert_chain(server.tls_certificate, server.tls_key or None, password=_no_password)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = _reason(error)
         raise BadSetting(f"server.tls_certificate {server.tls_certificate} and its key: {reason}") from error
     return context
+
+
+def open_key(server: ServerSection) -> str | None:
+    """What is wrong where every user may read the private key.
+
+    The start goes on: Kubernetes gives secrets to a container so, where nobody else is.
+    """
+    path = server.tls_key or server.tls_certificate
+    with suppress(OSError):  # said where it is loaded
+        if path and os.stat(path).st_mode & stat.S_IROTH:
+            return f"server.tls_key {path}: every user of this machine can read it; run chmod 600 {path}"
+    return None
+
+
+def warn_of_key(server: ServerSection) -> None:
+    """Say in the log that every user may read the private key."""
+    said = open_key(server)
+    if said is not None:
+        _logger.warning("%s", said)
 
 
 def warn_of_time(server: ServerSection) -> None:
@@ -132,13 +150,6 @@ def _require_readable(server: ServerSection) -> None:
 
 def _unreadable(key: str, path: str, error: OSError) -> BadSetting:
     return BadSetting(f"server.{key} {path}: can't be read: {error.strerror}")
-
-
-def _warn_of_readers(key: str) -> None:
-    """Not refused: Kubernetes gives secrets to a container so, where nobody else is."""
-    with suppress(OSError):  # said where it is loaded
-        if os.stat(key).st_mode & stat.S_IROTH:
-            _logger.warning("server.tls_key %s: every user of this machine can read it; chmod 600", key)
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -20,7 +20,7 @@ from coretools.serving.web.config import LimitsSection, ServerSection
 from coretools.serving.web.guarding.deadlines import MOST_DISCARDED, TimedProtocol, protocol_of
 from coretools.serving.web.guarding.request_head import fault_in
 from coretools.serving.web.guarding.seats import Seats
-from coretools.serving.web.guarding.tls import tls_context
+from coretools.serving.web.guarding.tls import tls_context, warn_of_key
 from tests.serving.web.certificates import write_certificate
 from tests.serving.web.guarding.raw_peer import Recorder, asked, connected, respond, served, serves, until
 
@@ -693,10 +693,10 @@ def test_a_key_that_everybody_can_read_is_warned_of(
 ) -> None:
     """guard-4: not refused, since containers are given secrets so."""
     key = Path(certificate.tls_key)
-    tls_context(certificate)
+    warn_of_key(certificate)
     assert "every user" not in caplog.text
     key.chmod(0o644)
-    tls_context(certificate)
+    warn_of_key(certificate)
     key.chmod(0o600)
     assert f"{key}: every user of this machine can read it" in caplog.text
 
