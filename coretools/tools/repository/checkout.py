@@ -87,11 +87,11 @@ class Checkouts:
         self._configurations = Configurations(roots)
 
     @contextmanager
-    def opened(self, repository: str, *, change: bool = False, references: bool = False) -> Iterator[Checkout]:
+    def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
         """The work tree that holds the directory `repository`: the nearest one upwards, never above the root.
 
-        `references` looks at every reference as well, for what opens them without git. `change` does so too, since a
-        link among them would be written through, and asks for a writable root.
+        `change` looks at every reference as well, since a link among them would be written through, and asks for a
+        writable root.
 
         Raises:
             NotFound: no repository there. GitRefused: one that is left alone, and why. ReadOnly: `change` there.
@@ -109,10 +109,9 @@ class Checkouts:
             borrowed = examine_shared(self._roots, common, shared, stack)
             if change:
                 _require_writable(self._roots, directory, own, common)
-            if change or references:
-                examine_references(own, entries, change=change)
+                examine_references(own, entries)
                 if common is not own:
-                    examine_references(common, shared, change=change)
+                    examine_references(common, shared)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
             rules = to_read(self._roots, handles, policy.included, stack)

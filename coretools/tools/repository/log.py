@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 
+from coretools.errors import GitRefused
+from coretools.process.runner import Completed
 from coretools.sandbox.roots import Roots
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.commands import Git
 from coretools.tools.repository.paths import refuse_unknown
-from coretools.tools.repository.porcelain import read_records
+from coretools.tools.repository.porcelain import read_records, shown
 from coretools.tools.repository.results import GitText, answer, log_lines
+
+HEADS = "refs/heads/"
+_MISLEADING = f"{HEADS}HEAD"
 
 _LOG = (
     *("log", "--format=tformat:%h%x00%aI%x00%an%x00%D%x00%s", "-z", "--abbrev=10", "--no-show-signature"),
@@ -39,8 +44,34 @@ async def log(
 
 async def born(git: Git, checkout: Checkout) -> str:
     """HEAD's commit, empty before the first one."""
-    completed = await git.run(checkout, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    completed = await git.run(checkout, "show-ref", "--verify", "--hash", "HEAD")
     return completed.stdout.text().strip() if completed.ok else ""
+
+
+async def head(git: Git, checkout: Checkout) -> tuple[str, str]:
+    """Branch that HEAD is on, empty when it is detached, and its commit, empty before the first one.
+
+    Raises:
+        GitRefused: HEAD points to nothing that git can read.
+    """
+    completed = await git.run(checkout, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+    if completed.ok:
+        commit, name, *_ = *_lines(completed), ""
+        if name == "HEAD":
+            return "", commit
+        if name.startswith(HEADS) and name != _MISLEADING:
+            return name.removeprefix(HEADS), commit
+    # No commit yet, or another reference is called HEAD, which git leaves out here or takes for it.
+    completed = await git.run(checkout, "symbolic-ref", "--quiet", "HEAD")
+    branch = _lines(completed)[0] if completed.ok else ""
+    commit = await born(git, checkout)
+    if not branch and not commit:
+        raise GitRefused("HEAD points to nothing that git can read")
+    return branch.removeprefix(HEADS), commit
+
+
+def _lines(completed: Completed) -> list[str]:
+    return shown(completed.stdout.head + completed.stdout.tail).removesuffix("\n").split("\n")
 
 
 async def _resolved(git: Git, checkout: Checkout, revision: str) -> tuple[list[str], str]:

@@ -122,8 +122,6 @@ class Policy:
     """`-c` words for the keys with free names."""
     not_used: tuple[str, ...] = ()
     """Keys that wanted a program run or a file read and don't get it, sorted."""
-    is_reftable: bool = False
-    """References are kept in a format that GitPython does not read."""
     included: tuple[tuple[str, str], ...] = ()
     """Files beneath the roots that are included, as directory and name; those of the git directories left out."""
     outer: tuple[str, ...] = ()
@@ -141,7 +139,6 @@ def policy_of(settings: Iterable[Setting], shown: str) -> Policy:
     """
     overrides: dict[str, str] = {}
     not_used: set[str] = set()
-    is_reftable = False
     for setting in settings:
         if setting.section == "alias":
             continue  # can't stand for a command of git's own, and no other is ever called
@@ -150,10 +147,8 @@ def policy_of(settings: Iterable[Setting], shown: str) -> Policy:
             overrides[_exact(override[0], shown)] = override[1]
         if _is_told(setting):
             not_used.add(setting.key)
-        if setting.key == "extensions.refstorage":
-            is_reftable = (setting.value or "").startswith("reftable")
     words = tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
-    return Policy(words, tuple(_told(key) for key in sorted(not_used)[:KEYS_TOLD]), is_reftable)
+    return Policy(words, tuple(_told(key) for key in sorted(not_used)[:KEYS_TOLD]))
 
 
 def outer_overrides(names: Iterable[str]) -> tuple[str, ...] | None:

@@ -105,10 +105,10 @@ def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str
     return stores.borrowed
 
 
-def examine_references(directory: GitDirectory, entries: dict[str, str], *, change: bool) -> None:
-    """Look at every reference, and before a change at every reflog: it would be written through a link among them."""
+def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None:
+    """Look at every reference and reflog before a change: it would be written through a link among them."""
     count = 0
-    for name in ("refs", "logs") if change else ("refs",):
+    for name in ("refs", "logs"):
         if entries.get(name) == "directory":
             for _ in _examined_tree(directory.handle, name, directory.shown):
                 count += 1

@@ -15,7 +15,7 @@ from pydantic import Field
 from coretools.completion import MOST_COUNTED, Completes
 from coretools.confinement.domain import Domains
 from coretools.declare import Effect, tool
-from coretools.errors import GitRefused, InvalidArguments
+from coretools.errors import InvalidArguments
 from coretools.process.confined import Confined
 from coretools.process.runner import Runner
 from coretools.sandbox.roots import Roots
@@ -25,11 +25,10 @@ from coretools.tools.repository.checkout import Checkout, Checkouts
 from coretools.tools.repository.commands import Git
 from coretools.tools.repository.commit import commit
 from coretools.tools.repository.diff import Shape, difference
-from coretools.tools.repository.log import born, log
+from coretools.tools.repository.log import head, log
 from coretools.tools.repository.outer import settled
 from coretools.tools.repository.paths import names_in
-from coretools.tools.repository.porcelain import read_records, read_status
-from coretools.tools.repository.references import HEADS, Head, Unreadable, head
+from coretools.tools.repository.porcelain import line, read_records, read_status
 from coretools.tools.repository.results import GitStatus, GitText, answer, branch_lines
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
@@ -118,16 +117,13 @@ class Repository:
     @tool(Effect.READ)
     async def git_current_branch(self, repository: str = ".") -> GitText:
         """Branch checked out, or commit of a detached HEAD."""
-        async with self._opened(repository, references=True) as checkout:
-            try:
-                found = await to_thread.run_sync(head, checkout, limiter=self._threads)
-            except Unreadable:
-                found = await self._asked_head(checkout)
-            if not found.branch:
-                text = f"HEAD detached at {found.commit[:10]}"
+        async with self._opened(repository) as checkout:
+            branch, commit = await head(self._git, checkout)
+            if not branch:
+                text = f"HEAD detached at {commit[:10]}"
             else:
-                text = found.branch if found.commit else f"{found.branch} (no commits yet)"
-            return answer(checkout, [text], details={"branch": found.branch, "commit": found.commit})
+                text = branch if commit else f"{branch} (no commits yet)"
+            return answer(checkout, [line(text)], details={"branch": branch, "commit": commit})
 
     @tool(Effect.CHANGE, idempotent=True)
     async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> GitText:
@@ -142,12 +138,10 @@ class Repository:
             return await commit(self._git, checkout, message)
 
     @asynccontextmanager
-    async def _opened(
-        self, repository: str, *, change: bool = False, references: bool = False
-    ) -> AsyncIterator[Checkout]:
+    async def _opened(self, repository: str, *, change: bool = False) -> AsyncIterator[Checkout]:
         """A checkout, looked at in a worker thread, since its file system may be slow."""
         with ExitStack() as stack:
-            opening = self._checkouts.opened(repository, change=change, references=references)
+            opening = self._checkouts.opened(repository, change=change)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
             yield await settled(self._git, self._confined, checkout, self._threads)
 
@@ -161,11 +155,3 @@ class Repository:
                 checkout = await settled(self._git, self._confined, checkout, self._threads)
                 output = await self._git.output(checkout, *words)
             yield checkout, output
-
-    async def _asked_head(self, checkout: Checkout) -> Head:
-        completed = await self._git.run(checkout, "symbolic-ref", "--quiet", "HEAD")
-        branch = completed.stdout.text().strip() if completed.ok else ""
-        commit = await born(self._git, checkout)
-        if not branch and not commit:
-            raise GitRefused("HEAD points to nothing that git can read")
-        return Head(branch.removeprefix(HEADS), commit)

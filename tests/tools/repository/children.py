@@ -65,7 +65,7 @@ def main() -> None:
 
     sys.addaudithook(watch)
     by_tool = anyio.run(every_tool, world, programs)
-    print(json.dumps({"by_tool": by_tool, "strangers": strangers, "gitpython": "git" in sys.modules}))
+    print(json.dumps({"by_tool": by_tool, "strangers": strangers}))
 
 
 if __name__ == "__main__":

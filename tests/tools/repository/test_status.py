@@ -210,7 +210,7 @@ async def test_branches_are_listed_last_used_first(tmp_path: Path) -> None:
     assert answer.facts().items() >= {"branches": 3}.items()
 
 
-@pytest.mark.parametrize("name", ["feature/x", "größe", "a'b", "100%"])
+@pytest.mark.parametrize("name", ["feature/x", "größe", "a'b", "100%", "HEADS", "refs/heads/x"])
 async def test_the_current_branch_is_read_whatever_its_name(tmp_path: Path, name: str) -> None:
     """repository-21: also before its first commit, and from packed references."""
     world = World(tmp_path).created()
@@ -224,12 +224,21 @@ async def test_the_current_branch_is_read_whatever_its_name(tmp_path: Path, name
     assert answer.facts().items() >= {"branch": name, "commit": world.git("rev-parse", "HEAD")}.items()
 
 
-async def test_a_branch_that_gitpython_can_not_read_is_asked_of_git(tmp_path: Path) -> None:
-    """repository-21: a name that is no UTF-8."""
+async def test_the_current_branch_is_told_where_git_finds_its_name_odd(tmp_path: Path) -> None:
+    """repository-21, repository-3: no UTF-8, a character that ends a line, a branch that is called HEAD as well."""
     world = World(tmp_path).filled()
-    (world.git_dir / "HEAD").write_bytes(b"ref: refs/heads/caf\xe9\n")
+    commit = world.git("rev-parse", "HEAD")
     async with world.tools() as tools:
-        assert (await tools.git_current_branch("work")).facts()["commit"] == ""
+        world.git("update-ref", "refs/heads/HEAD", "HEAD")
+        assert (await tools.git_current_branch("work")).facts().items() >= {"branch": "main", "commit": commit}.items()
+        world.git("update-ref", "refs/heads/a\u2028b", "HEAD")
+        world.git("symbolic-ref", "HEAD", "refs/heads/a\u2028b")
+        answer = await tools.git_current_branch("work")
+        assert (answer.text(), answer.facts()["branch"]) == ("a\\u2028b", "a\u2028b")
+        (world.git_dir / "HEAD").write_bytes(b"ref: refs/heads/caf\xe9\n")
+        assert (await tools.git_current_branch("work")).text() == "caf\\xe9 (no commits yet)"
+        (world.git_dir / "HEAD").write_text(f"{commit}\n")
+        assert (await tools.git_current_branch("work")).text() == f"HEAD detached at {commit[:10]}"
 
 
 @pytest.mark.skipif(
@@ -238,7 +247,7 @@ async def test_a_branch_that_gitpython_can_not_read_is_asked_of_git(tmp_path: Pa
     reason="this git has no reftable",
 )
 async def test_references_kept_as_reftable_are_read(tmp_path: Path) -> None:
-    """repository-21: the format that GitPython does not know."""
+    """repository-21: git reads any format of its own."""
     world = World(tmp_path)
     world.git("init", "--quiet", "--ref-format=reftable", "-b", "main", str(world.repository), cwd=world.root)
     world.git("commit", "--quiet", "--allow-empty", "-m", "x")
