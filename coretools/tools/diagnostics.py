@@ -24,7 +24,7 @@ from coretools.tools.closed import Closed
 from coretools.tools.hidden_files import MOST_NAMED, named
 from coretools.tools.network import Network
 
-PACKAGES = ("mcp", "pydantic", "anyio", "GitPython")
+PACKAGES = ("mcp", "pydantic", "anyio")
 """Installed packages whose version decides how the server behaves."""
 
 PROGRAMS = ("git", "rg")
