@@ -55,7 +55,7 @@ _ALLOWED: Sequence[tuple[str, str]] = (
     (r"user\.(?:name|email)|(?:author|committer)\.(?:name|email)", _LINE),
     (r"core\.(?:autocrlf|safecrlf)", rf"{_BOOLEAN}|input|warn"),
     (r"core\.eol", r"lf|crlf|native"),
-    (r"core\.(?:filemode|ignorecase|quotepath|longpaths|sparsecheckout|sparsecheckoutcone)", _BOOLEAN),
+    (r"core\.(?:filemode|ignorecase|quotepath|longpaths|sparsecheckout|sparsecheckoutcone)|index\.sparse", _BOOLEAN),
     (r"pull\.(?:rebase|ff)|merge\.ff", rf"{_BOOLEAN}|only|merges|interactive"),
     (r"push\.default", r"nothing|current|upstream|tracking|simple|matching"),
     (r"(?:push\.(?:autosetupremote|followtags)|fetch\.prune(?:tags)?|rebase\.auto(?:stash|squash))", _BOOLEAN),

@@ -48,6 +48,11 @@ _CONTROL_FILES = re.compile(
     r"(?:could not (?:write|lock) config file|\.git/(?:config|hooks)\b)[^\n]{0,160}"
     r"(?:Device or resource busy|Read-only file system)"
 )
+_SUBMODULES = re.compile(
+    r"Could not remove submodule work tree"
+    r"|(?:cannot (?:remove|move|overwrite)|could not open) '(?:[^\n']+/)?\.git'[^\n]{0,20}"
+    r"(?:Device or resource busy|Read-only file system)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +118,7 @@ class Closed:
                 tiers=("full", "landlock"),
             ),
             self._around,
-            # git ends some of these with exit code 0 (branch -u beneath a read-only root).
-            _explained(
-                _CONTROL_FILES,
-                "commands can't replace .git/config and can't change .git/hooks of a repository, which decide what git"
-                " runs: the change was not made; git config works, and delete_directory deletes a whole repository",
-                tiers=("full",),
-                failed_only=False,
-            ),
+            *_of_repositories(),
         )
 
     def _around(self, ending: Ending) -> str | None:
@@ -138,6 +136,17 @@ class Closed:
         """Whether a refusal is about an entry of such a directory, or names no absolute path."""
         paths = _ABSOLUTE.findall(line)
         return not paths or any(path.rpartition("/")[0] in self.around for path in paths)
+
+
+def _of_repositories() -> tuple[Explanation, ...]:
+    """The causes in tier `full`; git ends some of these with exit code 0 (branch -u beneath a read-only root)."""
+    causes = {
+        _CONTROL_FILES: "commands can't replace .git/config and can't change .git/hooks of a repository, which decide"
+        " what git runs: the change was not made; git config works, and delete_directory deletes a whole repository",
+        _SUBMODULES: "commands can't change, replace or delete the .git file of a submodule, which leads git to its"
+        " repository: the work tree of a submodule is deleted by delete_directory, and moved by the user",
+    }
+    return tuple(_explained(sign, sentence, tiers=("full",), failed_only=False) for sign, sentence in causes.items())
 
 
 def _listed(paths: tuple[str, ...]) -> str:

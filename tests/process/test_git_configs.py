@@ -369,6 +369,27 @@ async def test_a_lock_is_respected_and_another_repository_left_alone(project: Pa
     assert setting(project.parent / "other", "user.name") == "Waits"
 
 
+@needs_view
+async def test_a_sparse_checkout_reaches_the_user_where_there_is_one(project: Path) -> None:
+    """confinement-42: and is not begun by a command: the user's git would read files that commands can make."""
+    for name in ("a", "b"):
+        (project / name).mkdir()
+        (project / name / "f").touch()
+    git("add", "a", "b", directory=project)
+    git("-c", "user.name=U", "-c", "user.email=u@h", "commit", "-qm", "two", directory=project)
+    async with kept(project.parent) as place:
+        completed = await place.run("git", "sparse-checkout", "set", "a", directory="project")
+        assert "extensions.worktreeconfig (project/.git/config)" in " ".join(completed.remarks)
+        assert completed.made == (str(project / ".git" / "config.worktree"),)
+        assert setting(project, "core.sparseCheckout") == ""
+        git("sparse-checkout", "set", "a", directory=project)
+        assert await run(place, "git sparse-checkout set b") == ("", "")
+        assert git("sparse-checkout", "list", directory=project) == "b\n"
+        assert await run(place, "git sparse-checkout disable") == ("", "")
+    assert setting(project, "core.sparseCheckout") == "false"
+    assert (project / "a" / "f").exists()
+
+
 HOLDER = """
 import os, sys
 from coretools.process.git_lock import replace

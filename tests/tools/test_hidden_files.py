@@ -49,6 +49,18 @@ def test_a_command_that_can_t_change_what_git_runs_is_told(world: World) -> None
     assert "deleted inner" in world.call("delete_directory", path="inner")
 
 
+def test_a_command_that_can_t_remove_a_submodule_is_told_what_does(world: World) -> None:
+    """confinement-35: git ends some of these with exit code 0 too, and the tool for it does its work."""
+    world.git("init", "-q", "-b", "main", "part")
+    world.git("-C", "part", "commit", "-q", "--allow-empty", "-m", "x")
+    world.git("init", "-q", "-b", "main", "whole")
+    world.git("-c", "protocol.file.allow=always", "-C", "whole", "submodule", "--quiet", "add", "../part", "sub")
+    for command in ("rm whole/sub/.git", "git -C whole submodule deinit -f sub", "git -C whole mv sub other"):
+        said = world.call("run_command", command=command)
+        assert "[commands can't change, replace or delete the .git file of a submodule" in said, command
+    assert "deleted whole/other" in world.call("delete_directory", path="whole/other")
+
+
 def test_a_command_that_meets_a_hidden_file_says_so(world: World) -> None:
     """secret-files-8: path, reason and the operator's option; nothing where none was met."""
     (world.root / "app").mkdir()
