@@ -55,14 +55,18 @@ class Watches:
         self.most = _most_watches()
         """Watches that may be in use at once."""
 
-    def add(self, directory: int) -> int:
+    def add(self, directory: int, *, events: int = _EVENTS | _ONE_SHOT) -> int:
         """Watch an open directory until its next change; the number of the watch. List it afterwards, not before.
 
         Raises:
             OSError: ENOSPC when the user has too many, EACCES for a directory that can't be read.
         """
         path = b"/proc/self/fd/%d" % directory
-        return _checked(_libc.inotify_add_watch(self._fd, path, _EVENTS | _ONE_SHOT | _ONLY_DIRECTORY))
+        return _checked(_libc.inotify_add_watch(self._fd, path, events | _ONLY_DIRECTORY))
+
+    def fileno(self) -> int:
+        """Can be read when something has changed."""
+        return self._fd
 
     def remove(self, watch: int) -> None:
         """End a watch; one that has ended already is none the worse."""
@@ -70,7 +74,12 @@ class Watches:
 
     def changed(self) -> set[int] | None:
         """Watches that ended by a change; they are to be added again. None when events were lost: anything changed."""
-        found: set[int] = set()
+        found = self.names()
+        return None if found is None else {watch for watch, _ in found}
+
+    def names(self) -> set[tuple[int, bytes]] | None:
+        """The same with the names of the entries that changed. A watch of events that was not one-shot goes on."""
+        found: set[tuple[int, bytes]] = set()
         is_lost = False
         while data := self._read():
             at = 0
@@ -78,7 +87,7 @@ class Watches:
                 watch, mask, _, length = _HEAD.unpack_from(data, at)
                 at += _HEAD.size + length
                 is_lost = is_lost or bool(mask & _OVERFLOW)
-                found.add(watch)
+                found.add((watch, data[at - length : at].rstrip(b"\0")))
         return None if is_lost else found
 
     def close(self) -> None:

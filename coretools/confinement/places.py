@@ -70,56 +70,60 @@ def _aside(here: int, name: str) -> None:
 
 
 @contextmanager
-def found_at(path: str, trees: Mapping[str, int], identity: tuple[int, int] | None) -> Iterator[int | None]:
-    """Handle of what has this device and inode at a path beneath one of the trees.
+def found_at(path: str, trees: Mapping[str, int], identity: tuple[int, int] | None) -> Iterator[tuple[int, int] | None]:
+    """Handles of what has this device and inode at a path beneath one of the trees, after that of its directory.
 
     Without an identity of whatever stands there; None when nothing does, or a link.
 
     Raises:
         OSError: ESTALE when something else stands there, or nothing.
     """
-    here = _walked(path, trees) if identity is None else _met(path, trees, identity)
+    found = _walked(path, trees) if identity is None else _met(path, trees, identity)
     try:
-        yield here
+        yield found
     finally:
-        if here is not None:
-            os.close(here)
+        for handle in found or ():
+            os.close(handle)
 
 
-def _met(path: str, trees: Mapping[str, int], identity: tuple[int, int]) -> int:
+def _met(path: str, trees: Mapping[str, int], identity: tuple[int, int]) -> tuple[int, int]:
     for _ in range(_LOOKS):
-        here = _walked(path, trees)
-        if here is None:
+        found = _walked(path, trees)
+        if found is None:
             continue
-        found = os.fstat(here)
-        if (found.st_dev, found.st_ino) == identity:
-            return here
-        os.close(here)
+        status = os.fstat(found[1])
+        if (status.st_dev, status.st_ino) == identity:
+            return found
+        for handle in found:
+            os.close(handle)
     raise OSError(errno.ESTALE, MOVED, path)
 
 
-def _walked(path: str, trees: Mapping[str, int]) -> int | None:
+def _walked(path: str, trees: Mapping[str, int]) -> tuple[int, int] | None:
     """Name by name from the tree's own handle, wherever its mount was moved to and however long the path is.
 
     None when nothing is there, or a link.
     """
     root = max((one for one in trees if path == one or path.startswith(f"{one}/")), key=len)
-    here = os.dup(trees[root])
+    above, here = os.dup(trees[root]), os.dup(trees[root])
     for name in path[len(root) :].strip("/").split("/"):
+        os.close(above)
+        above = here
         try:
-            below = os.open(name, _WAY, dir_fd=here)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        finally:
-            os.close(here)
-        here = below
+            here = os.open(name, _WAY, dir_fd=above)
+        except OSError as error:
+            os.close(above)
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                return None
+            raise
     if stat.S_ISLNK(os.fstat(here).st_mode):
+        os.close(above)
         os.close(here)
         return None
-    return here
+    return above, here
 
 
-def is_beneath(path: str, covered: Collection[str], trees: Mapping[str, int]) -> bool:
+def is_beneath(path: str, covered: Collection[str], trees: Collection[str]) -> bool:
     """Whether a directory above it, in the same tree, is covered: what was laid over that is met in its place."""
     while (path := os.path.dirname(path)) not in trees and path != "/":
         if path in covered:

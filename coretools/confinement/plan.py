@@ -92,8 +92,8 @@ class Commands:
             *read_only.state_of(by_name),
         )
 
-    def view_plan(self, scratch: Scratch, masks: Masks) -> view.Plan:
-        """The view for tier `full`."""
+    def view_plan(self, scratch: Scratch, masks: Masks, *, is_polled: bool = False) -> view.Plan:
+        """The view for tier `full`. `is_polled`: not every change beneath the roots has an event."""
         binds = {grant.path: view.Bind(grant.path, writable=False) for grant in self.granted if _is_bound(grant.path)}
         binds[grants.CONFIGURATION] = view.Bind(grants.CONFIGURATION, writable=False)
         for path in _directories(self.policy.readable):
@@ -116,6 +116,7 @@ class Commands:
             network=self.has_network,
             shared_memory_bytes=_SHARED_MEMORY_BYTES,
             tasks=self.tasks,
+            is_polled=is_polled,
         )
 
     def rules(self, scratch: Scratch, *, in_view: bool) -> list[landlock.Rule | landlock.Entries]:

@@ -17,7 +17,19 @@ from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from coretools.confinement import kernel
-from coretools.confinement.places import found_at, is_beneath, place_at, way_to
+from coretools.confinement.covers import FIXED, MASKED, PINNED, Cover, Covers, Hollows
+from coretools.confinement.mount_calls import (
+    HANDLE,
+    NO_DEVICES,
+    NO_EXEC,
+    NO_SUID,
+    READ_ONLY,
+    attach,
+    clone,
+    clone_at,
+    limited,
+)
+from coretools.confinement.places import is_beneath, place_at, way_to
 
 NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
@@ -27,18 +39,9 @@ CONFIGS = "/.git-config"
 _BASE = "/usr"
 """Where the new root is put together, out of sight of everybody else; a directory that is there everywhere."""
 
-_READ_ONLY, _NO_SUID, _NO_DEVICES, _NO_EXEC = 1, 2, 4, 8
-"""The same bits in mount(2) and as MOUNT_ATTR_*."""
 _RECURSIVE, _PRIVATE, _DETACH = 0x4000, 0x40000, 2
-_EMPTY_PATH, _ALL_BENEATH, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0o2000000
-_FROM_HANDLE = 4
-"""MOVE_MOUNT_F_EMPTY_PATH."""
 _HERE = -100
 """AT_FDCWD."""
-
-_ON_HANDLE = 0x40
-"""MOVE_MOUNT_T_EMPTY_PATH."""
-_WAY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _KERNEL_FIXED = ("sys", "irq", "bus", "fs", "scsi", "acpi", "sysrq-trigger", "mtrr", "asound", "pressure")
 _KERNEL_MASKED = (
@@ -93,6 +96,8 @@ class Plan(NamedTuple):
     """Files that lead elsewhere, and where: can't be moved or replaced; a write goes to what they lead to."""
     identities: Mapping[str, tuple[int, int]] = {}
     """Device and inode of what stands at paths that are pinned, fixed, masked or linked, as far as known."""
+    is_polled: bool = False
+    """Whether beneath the binds there are changes that inotify does not tell of."""
 
 
 def leave_namespaces(*, network: bool) -> None:
@@ -109,8 +114,10 @@ def leave_namespaces(*, network: bool) -> None:
             file.write(text)
 
 
-def build(plan: Plan) -> None:
+def build(plan: Plan) -> Covers:
     """Make the plan the whole of what this process, process 1 of its namespaces, and its children can see.
+
+    The covers in it are watched: the caller has to have them laid again.
 
     Raises:
         OSError: something could not be mounted, or what stands at a path is not what the plan means.
@@ -119,24 +126,27 @@ def build(plan: Plan) -> None:
     if not plan.network:
         _raise_loopback()
     trees = [_Tree(bind, _cloned(bind)) for bind in plan.binds]
-    devices = [(name, _clone_of(f"/dev/{name}")) for name in DEVICES]
-    _mount("tmpfs", _BASE, _NO_SUID | _NO_DEVICES, "mode=755,size=16m")
-    _hollows()
-    _proc_and_devices(devices, plan)
+    devices = [(name, clone_at(f"/dev/{name}")) for name in DEVICES]
+    _mount("tmpfs", _BASE, NO_SUID | NO_DEVICES, "mode=755,size=16m")
+    hollows = Hollows(_BASE)
+    _proc_and_devices(devices, plan, hollows)
     for tree in trees:
         with place_at(_BASE, tree.bind.path, directory=tree.is_directory) as place:
-            _attach(tree.handle, place)
+            attach(tree.handle, place)
     for path, target in plan.links:
         _link(path, target)
-    _cover(plan, {tree.bind.path: tree.handle for tree in trees})
+    covers = _covers(plan, hollows)
+    covers.watch(is_polled=plan.is_polled)
+    covers.lay({tree.bind.path: tree.handle for tree in trees})
     for tree in trees:
         os.close(tree.handle)
-    kernel.call("mount_setattr", _HERE, _BASE.encode(), 0, struct.pack("4Q", _READ_ONLY, 0, 0, 0), 32)
+    kernel.call("mount_setattr", _HERE, _BASE.encode(), 0, struct.pack("4Q", READ_ONLY, 0, 0, 0), 32)
     os.chdir(_BASE)
     # The old root comes to lie over the new one, which is then all that stays (pivot_root(2), "." twice).
     kernel.call("pivot_root", b".", b".")
     kernel.call("umount2", b".", _DETACH)
     os.chdir("/")
+    return covers
 
 
 class _Tree(NamedTuple):
@@ -158,77 +168,36 @@ def _cloned(bind: Bind) -> int:
             raise OSError(errno.ESTALE, "was replaced by something else", source)
         if stat.S_ISLNK(found.st_mode):
             raise OSError(errno.ELOOP, "is a link", source)
-        return _limited(_clone(handle), writable=bind.writable)
+        return limited(clone(handle), writable=bind.writable)
     finally:
         os.close(handle)
-
-
-def _clone_of(path: str) -> int:
-    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        return _clone(handle)
-    finally:
-        os.close(handle)
-
-
-def _clone(handle: int) -> int:
-    # With everything beneath: what lies under a mount of the machine must not come to light (MNT_LOCKED).
-    return kernel.call("open_tree", handle, b"", _EMPTY_PATH | _ALL_BENEATH | _CLONE | _CLOSE_ON_EXEC)
-
-
-def _limited(tree: int, *, writable: bool) -> int:
-    flags = _NO_SUID | _NO_DEVICES | (0 if writable else _READ_ONLY)
-    kernel.call("mount_setattr", tree, b"", _EMPTY_PATH | _ALL_BENEATH, struct.pack("4Q", flags, 0, 0, 0), 32)
-    return tree
-
-
-def _attach(tree: int, place: int) -> None:
-    """Mount a tree, which stays the caller's handle, on a handle."""
-    kernel.call("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
 
 
 def _lay(tree: int, place: int) -> None:
     """Mount a tree on a handle and give the tree's own handle back."""
     try:
-        _attach(tree, place)
+        attach(tree, place)
     finally:
         os.close(tree)
 
 
-def _cover(plan: Plan, trees: Mapping[str, int]) -> None:
-    """Pin, fix and mask. What was moved or deleted since it was looked up has to be looked up again.
-
-    Raises:
-        OSError: ESTALE when something else stands at a path, or nothing.
-    """
+def _covers(plan: Plan, hollows: Hollows) -> Covers:
+    """What is pinned, fixed, masked or leads elsewhere: one for a path, none in what is masked or for a bind itself."""
+    trees = {bind.path for bind in plan.binds}
     masked = set(plan.masked)
-    for path in plan.pinned:
-        with found_at(path, trees, plan.identities.get(path)) as place:
-            if place is not None:
-                _lay(_clone(place), place)
-    _fix(plan.fixed, trees, plan.identities)
-    _mask([path for path in sorted(masked) if not is_beneath(path, masked, trees)], trees, plan.identities)
+    links = []
     for number, (path, target) in enumerate(plan.linked):
-        if path in masked or is_beneath(path, masked, trees):
-            continue
-        with found_at(path, trees, plan.identities.get(path)) as place:
-            if place is not None:
-                os.symlink(target, f"{_BASE}/.hollow/link-{number}")
-                _lay(_clone_of(f"{_BASE}/.hollow/link-{number}"), place)
-
-
-def _fix(paths: Sequence[str], trees: Mapping[str, int], identities: Mapping[str, tuple[int, int]]) -> None:
-    for path in paths:
-        with found_at(path, trees, identities.get(path)) as place:
-            if place is not None:
-                _lay(_limited(_clone(place), writable=False), place)
-
-
-def _mask(paths: Sequence[str], trees: Mapping[str, int], identities: Mapping[str, tuple[int, int]]) -> None:
-    for path in paths:
-        with found_at(path, trees, identities.get(path)) as place:
-            if place is not None:
-                _lay(_clone_of(_hollow(os.fstat(place))), place)
+        if path not in masked and not is_beneath(path, masked, trees):
+            hollows.link(f"link-{number}", target)
+            links.append((path, f"link-{number}"))
+    kinds = (
+        *((path, PINNED) for path in plan.pinned if path not in masked),
+        *((path, FIXED) for path in plan.fixed if path not in masked),
+        *((path, MASKED) for path in sorted(masked) if not is_beneath(path, masked, trees)),
+        *links,
+    )
+    covers = [Cover(path, kind, plan.identities.get(path)) for path, kind in kinds if path not in trees]
+    return Covers(covers, hollows)
 
 
 def _link(path: str, target: str) -> None:
@@ -237,40 +206,13 @@ def _link(path: str, target: str) -> None:
         os.symlink(target, os.path.basename(path), dir_fd=way_to(_BASE, path, way))
 
 
-def _hollows() -> None:
-    """What is laid over the files and directories that must not be read."""
-    os.mkdir(f"{_BASE}/.hollow", 0o755)
-    os.mkdir(f"{_BASE}/.hollow/directory", 0o000)
-    os.close(os.open(f"{_BASE}/.hollow/file", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o000))
-
-
-def _hollow(found: os.stat_result) -> str:
-    """What is laid over this: a closed directory, or a closed file of the same size and times.
-
-    By these git tells a file that was not changed (`plan.GIT_BESIDE_COVERS`), and so leaves it alone.
-    """
-    if stat.S_ISDIR(found.st_mode):
-        return f"{_BASE}/.hollow/directory"
-    if not found.st_size:
-        return f"{_BASE}/.hollow/file"
-    path = f"{_BASE}/.hollow/{found.st_dev}-{found.st_ino}"
-    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, found.st_mode & stat.S_IXUSR)
-    try:
-        with suppress(OSError):  # larger than this process may make files: then it shows as changed
-            os.ftruncate(handle, found.st_size)
-        os.utime(handle, ns=(found.st_atime_ns, found.st_mtime_ns))
-    finally:
-        os.close(handle)
-    return path
-
-
-def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan) -> None:
+def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan, hollows: Hollows) -> None:
     for name in ("proc", "dev"):
         os.mkdir(f"{_BASE}/{name}")
-    _mount("proc", f"{_BASE}/proc", _NO_SUID | _NO_DEVICES | _NO_EXEC, "")
+    _mount("proc", f"{_BASE}/proc", NO_SUID | NO_DEVICES | NO_EXEC, "")
     _bound_tasks(plan.tasks)
-    _close_kernel()
-    _mount("tmpfs", f"{_BASE}/dev", _NO_SUID | _NO_EXEC, "mode=755,size=64k")
+    _close_kernel(hollows)
+    _mount("tmpfs", f"{_BASE}/dev", NO_SUID | NO_EXEC, "mode=755,size=64k")
     for name, tree in devices:
         with place_at(f"{_BASE}/dev", name, directory=False) as place:
             _lay(tree, place)
@@ -278,25 +220,25 @@ def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan) -> None:
         os.symlink(target, f"{_BASE}/dev/{name}")
     for name in ("pts", "shm"):
         os.mkdir(f"{_BASE}/dev/{name}")
-    _mount("devpts", f"{_BASE}/dev/pts", _NO_SUID | _NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
+    _mount("devpts", f"{_BASE}/dev/pts", NO_SUID | NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
     _mount(
         "tmpfs",
         f"{_BASE}/dev/shm",  # noqa: S108  # the view's own
-        _NO_SUID | _NO_DEVICES,
+        NO_SUID | NO_DEVICES,
         f"mode=1777,size={plan.shared_memory_bytes}",
     )
 
 
-def _close_kernel() -> None:
+def _close_kernel(hollows: Hollows) -> None:
     """Settings and insides of the kernel, which are the whole machine's: not changed, some not seen.
 
     User 0 of the machine may write them without any capability, in whatever namespace.
     """
-    handle = os.open(f"{_BASE}/proc", _WAY)
+    handle = os.open(f"{_BASE}/proc", HANDLE)
     try:
-        trees = {"/proc": handle}
-        _fix([f"/proc/{name}" for name in _KERNEL_FIXED], trees, {})
-        _mask([f"/proc/{name}" for name in _KERNEL_MASKED], trees, {})
+        kinds = ((FIXED, _KERNEL_FIXED), (MASKED, _KERNEL_MASKED))
+        covers = [Cover(f"/proc/{name}", kind) for kind, names in kinds for name in names]
+        Covers(covers, hollows).lay({"/proc": handle})
     finally:
         os.close(handle)
 

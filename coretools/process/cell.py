@@ -33,6 +33,9 @@ START_SECONDS = 10.0
 _END_SECONDS = 2.0
 """A spawner that has not ended by then, when its socket has, is stopped or worse: it is killed."""
 
+_PATH_BYTES = 8192
+"""More than a path may have that can be covered."""
+
 _SOURCE = str(Path(spawner.__file__).parents[2])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.spawner import main; main()"
 
@@ -49,12 +52,22 @@ class CellFailed(Exception):
 class Slot:
     """A command that waits for its argv: our ends of its two sockets. Closing both ends it, and its tree."""
 
-    __slots__ = ("_cell", "control", "go")
+    __slots__ = ("_cell", "_taken", "control", "go")
 
     def __init__(self, control: socket.socket, go: socket.socket, cell: "Cell") -> None:
         self.control = control
         self.go = go
         self._cell = cell
+        self._taken = 0
+
+    def take(self) -> "Slot":
+        """Have what is said of covers from now on be said of the next command."""
+        self._taken = self._cell.told_of_covers
+        return self
+
+    def replaced(self) -> dict[str, bool]:
+        """Covered files that somebody outside has replaced since then, and whether they are covered again."""
+        return self._cell.replaced(self._taken)
 
     def give_back(self) -> None:
         """Have the next command wait here: only when nothing is left of the one before, and nothing was said of it."""
@@ -93,6 +106,9 @@ class Cell:
         """Handle of the process with whose end everything in its view has ended."""
         self._has_view = orders.view is not None
         self._group = group
+        self._told = 0
+        self._replaced: dict[str, tuple[int, bool]] = {}
+        """Covered files that somebody outside replaced: when the spawner last told of each, in its count of words."""
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
@@ -158,9 +174,24 @@ class Cell:
             OSError: no descriptor left, or the spawner is gone.
         """
         try:
-            return self._warm.popleft()
+            return self._warm.popleft().take()
         except IndexError:
-            return self._asked()
+            return self._asked().take()
+
+    @property
+    def told_of_covers(self) -> int:
+        """How many words the spawner has said of covers until now."""
+        with contextlib.suppress(OSError):  # no more for now
+            while word := self._control.recv(_PATH_BYTES, socket.MSG_DONTWAIT):
+                self._told += 1
+                self._replaced[os.fsdecode(word[1:])] = self._told, word[:1] == spawner.LAID_AGAIN
+        return self._told
+
+    def replaced(self, told: int) -> dict[str, bool]:
+        """Files that were replaced after so many words, and whether they are covered again."""
+        if self.told_of_covers == told:
+            return {}
+        return {path: is_covered for path, (number, is_covered) in self._replaced.items() if number > told}
 
     def take_back(self, slot: Slot) -> None:
         """Keep a slot whose supervisor has the next command waiting, or end it when enough are waiting."""

@@ -3,7 +3,7 @@
 A copy lies in a directory of the server's own and is reached by a link that is mounted over the repository's file, so
 git locks and renames beside the copy. When a command has ended its changes are taken from the copy, key by key: what
 starts no program goes to the file itself, all else stays with commands for as long as the server runs. The file is
-written only while no command runs: a file that is replaced by renaming loses its cover in views that are there.
+written only while no command runs: one that is replaced loses its cover for a moment in views that are there.
 """
 
 import errno

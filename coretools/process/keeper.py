@@ -365,7 +365,7 @@ class Keeper:
         commands, scratch = self._commands, self._scratch
         assert commands is not None
         held = tier != "none"
-        plan = None if masks is None else commands.view_plan(scratch, masks)
+        plan = None if masks is None else commands.view_plan(scratch, masks, is_polled=bool(self._masks.unwatched))
         return Orders(
             view=plan if plan is None or copies is None else copies.over(plan),
             rules=commands.rules(scratch, in_view=tier == "full") if held else None,

@@ -386,7 +386,7 @@ class Runner:
             with CancelScope(shield=True):
                 stragglers = await child.stop(streams, self._limits)
                 if self._keeper is not None:
-                    run.remarks = await self._keeper.ended(is_certain=child.stopped_for != UNENDED)
+                    run.remarks = (*child.notes(), *await self._keeper.ended(is_certain=child.stopped_for != UNENDED))
         finally:
             # Whatever came through the shield: without our ends the supervisor ends what is left.
             child.close()

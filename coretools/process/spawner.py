@@ -13,11 +13,12 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from coretools.confinement import kernel, landlock, seccomp, view
+from coretools.confinement.covers import Covers
 from coretools.process import descendants, supervisor, survivors
 from coretools.process.listeners import Listeners
 from coretools.process.sockets import Watch
@@ -27,6 +28,9 @@ READY = b"ready"
 COMMAND, RETIRE, SETTLE = b"C", b"R", b"S"
 """What the server asks for: one more command; an end when the last one has ended; a word when nothing is left of
 commands whose supervisors have ended."""
+
+LAID_AGAIN, LOST = b"A", b"L"
+"""What the server is told of a cover, with its path: it was lost and laid again, or can't be laid again."""
 
 PAIR = 2
 """Sockets that come with a request for a command: of its supervisor, and of itself."""
@@ -55,7 +59,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
-        hold = _entered(orders, control)
+        hold, covers = _entered(orders, control)
     except OSError as error:
         with suppress(OSError):
             control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
@@ -67,7 +71,7 @@ def main() -> None:
     handle = os.pidfd_open(os.getpid())
     socket.send_fds(control, [READY], [handle])
     os.close(handle)
-    _Spawner(control, hold).serve()
+    _Spawner(control, hold, covers).serve()
 
 
 def _control() -> socket.socket:
@@ -97,12 +101,11 @@ def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.Entries:
     return (rule[0], rule[1]) if len(rule) == 2 else landlock.Entries(*rule)
 
 
-def _entered(orders: Orders, control: socket.socket) -> supervisor.Hold:
-    if orders.view is not None:
-        _enter_view(orders.view, control)
+def _entered(orders: Orders, control: socket.socket) -> tuple[supervisor.Hold, Covers | None]:
+    covers = None if orders.view is None else _enter_view(orders.view, control)
     watch = orders.watch if _can_watch(orders) else None
     is_watched = watch is not None
-    return supervisor.Hold(
+    hold = supervisor.Hold(
         ruleset=-1 if orders.rules is None else landlock.ruleset(orders.rules, tcp=orders.tcp, binds=is_watched),
         filter=b""
         if orders.families is None
@@ -113,6 +116,7 @@ def _entered(orders: Orders, control: socket.socket) -> supervisor.Hold:
         last_resort=None if orders.view is None else _end_everything,
         sockets=None if watch is None else (watch, Listeners()),
     )
+    return hold, covers
 
 
 def _families(orders: Orders, *, watched: bool) -> frozenset[int]:
@@ -138,7 +142,7 @@ def _can_watch(orders: Orders) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _enter_view(plan: view.Plan, control: socket.socket) -> None:
+def _enter_view(plan: view.Plan, control: socket.socket) -> Covers:
     """Go on as process 1 of a namespace with the view; the process that was here before waits for its end."""
     view.leave_namespaces(network=plan.network)
     pid = os.fork()
@@ -148,7 +152,7 @@ def _enter_view(plan: view.Plan, control: socket.socket) -> None:
             os.waitpid(pid, 0)
         os._exit(0)
     kernel.die_with_parent(signal.SIGKILL)
-    view.build(plan)
+    return view.build(plan)
 
 
 def _end_everything() -> None:
@@ -157,11 +161,12 @@ def _end_everything() -> None:
 
 
 class _Spawner:
-    """The loop: requests for commands on one side, ends of supervisors on the other."""
+    """The loop: requests for commands on one side, ends of supervisors on the other, and lost covers."""
 
-    def __init__(self, control: socket.socket, hold: supervisor.Hold) -> None:
+    def __init__(self, control: socket.socket, hold: supervisor.Hold, covers: Covers | None) -> None:
         self._control = control
         self._hold = hold
+        self._covers = covers
         # As process 1 of a namespace it ends everything by its own end.
         self._is_held = hold.last_resort is None and landlock.hold_signals(os.getppid())
         self._supervisors = set[int]()
@@ -179,8 +184,12 @@ class _Spawner:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
+        if self._covers is not None and self._covers.fileno() >= 0:
+            poll.register(self._covers, select.POLLIN)
+        pause = self._lay_again()  # what was replaced before it was watched
         while self._supervisors or not self._retires:
-            ready = {handle for handle, _ in poll.poll()}
+            ready = {handle for handle, _ in poll.poll(pause)}
+            pause = self._lay_again(ready)
             if self._woken in ready:
                 with suppress(BlockingIOError):
                     os.read(self._woken, 4096)
@@ -188,6 +197,18 @@ class _Spawner:
             if self._control.fileno() in ready and not self._obeyed():
                 break
         self._end()
+
+    def _lay_again(self, ready: Collection[int] = ()) -> float | None:
+        """Have covers that were lost laid again if it is time, and tell the server; milliseconds to the next time."""
+        covers = self._covers
+        if covers is None:
+            return None
+        if not ready or covers.pause is not None or covers.fileno() in ready:
+            for path, error in covers.lay_again():
+                word = LAID_AGAIN if error is None else LOST
+                with suppress(OSError):  # it has not listened for hundreds of them
+                    self._control.send(word + os.fsencode(path), socket.MSG_DONTWAIT)
+        return covers.pause and covers.pause * 1000
 
     def _end(self) -> None:
         """End with everything beneath."""
@@ -220,6 +241,8 @@ class _Spawner:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.signal(signal.SIGUSR1, signal.SIG_DFL)
                 self._control.close()
+                if self._covers is not None:
+                    self._covers.leave()
                 supervisor.supervise(socket.socket(fileno=handles[0]), socket.socket(fileno=handles[1]), self._hold)
                 code = 0
             finally:

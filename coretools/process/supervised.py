@@ -22,6 +22,7 @@ from coretools.process import supervisor
 from coretools.process.cell import Slot
 from coretools.process.spawn import found_program
 from coretools.process.streams import Streams, TerminalSize
+from coretools.sandbox.names import printable
 from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
 
@@ -47,6 +48,15 @@ DYING_SECONDS = 0.05
 """Given to the rest of the tree to end by itself once the command has."""
 
 _MESSAGE_BYTES = 512
+
+MOST_NAMED = 5
+"""Replaced files that are named."""
+
+_REPLACED = {
+    True: "replaced outside while the command ran, open to it for a moment, and closed again",
+    False: "replaced outside while the command ran, and open to it until it ended",
+}
+"""By whether the file was covered again."""
 
 
 class NotStarted(Exception):
@@ -165,6 +175,17 @@ class Supervised:
             self.stopped_for = UNENDED
         if not self.has_exited:
             self.duration_seconds = time.monotonic() - self._started
+
+    def notes(self) -> list[str]:
+        """What is to be said of covered files that somebody outside replaced while it ran, in sentences."""
+        found = self._slot.replaced()
+        said = []
+        for is_covered, text in _REPLACED.items():
+            paths = sorted(path for path in found if found[path] is is_covered)
+            more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+            if paths:
+                said.append(f"{text}: {', '.join(map(printable, paths[:MOST_NAMED]))}{more}")
+        return said
 
     def close_stdin(self) -> None:
         """End the input of the program."""
