@@ -2,7 +2,7 @@
 
     coretools WORDS [options]              run a command by its route: coretools git log --limit 5
     coretools repl                         the same, line by line
-    coretools call TOOL [name=value ...]   call a tool of a real server and print its result
+    coretools call TOOL [name=value ...]   the same by the name of a tool, with its arguments by name
     coretools tools [TOOL]                 list the tools, or show one
     coretools docs [--write DIRECTORY]     what there is to know of every command
     coretools serve --with MODULE:NAME     serve commands of your own over stdio
@@ -55,7 +55,7 @@ def _main(words: list[str]) -> int:
     own, rest = divided(words, option_names(own_parser()), behind=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
-    if rest[:1] and rest[0] in BUILT_IN:
+    if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:
         _parser().error("a command is missing")
@@ -66,6 +66,11 @@ def _main(words: list[str]) -> int:
     from coretools.client.typed_line import run_typed
 
     return anyio.run(run_typed, own, rest, overview_of_built_in() if not rest else "")
+
+
+def _names_tool(rest: list[str]) -> bool:
+    """Whether this is `coretools call TOOL`, and not the help of `call` or a line without a tool."""
+    return rest[0] == "call" and bool(divided(rest[1:], option_names(own_parser()), behind=())[1])
 
 
 def overview_of_built_in() -> str:
@@ -114,10 +119,6 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
         return anyio.run(docs, settings, [load(text) for text in options.registries], wanted)
     from coretools.client import commands
 
-    if options.command == "call":
-        return anyio.run(
-            commands.call, settings, commands.Request(options.tool, options.argument, as_json=options.json)
-        )
     if options.command == "tools":
         return anyio.run(commands.tools, settings, options.tool, options.json)
     from coretools.client.doctor import doctor
@@ -152,10 +153,11 @@ def _parser() -> argparse.ArgumentParser:
     summary = (__doc__ or "").partition("\n\n")[0]
     parser = Parser(prog="coretools", description=summary, epilog=exit_codes())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    call = commands.add_parser("call", help="call a tool and print its result")
+    call = commands.add_parser("call", help="call a tool by its name and print its result")  # for its help alone
     call.add_argument("tool", metavar="TOOL")
     call.add_argument("argument", nargs="*", metavar="name=value", help="also name:=JSON, name@=FILE, name@=- (stdin)")
     call.add_argument("--json", action="store_true", help="print the result as JSON")
+    call.add_argument("--answer", action="append", metavar="KEY=VALUE", help="answer a question beforehand")
     tools = commands.add_parser("tools", help="list the tools, or show one")
     tools.add_argument("tool", nargs="?", metavar="TOOL")
     tools.add_argument("--json", action="store_true", help="print the tools as clients get them")

@@ -3,60 +3,16 @@
 import json
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import mcp_types as types
 
 from coretools.client.manual import cut
-from coretools.errors import CoreError
-from coretools.serving.blocks import ERROR_KEY, FACTS_KEY, FAILED_KEY
 from coretools.serving.listing import LONG_RUNNING_KEY
 
 
 def result_text(result: types.CallToolResult) -> str:
     """The text of a result, one block a line."""
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
-
-
-def error_kind(result: types.CallToolResult) -> str | None:
-    """The kind of the error, or None for a result that is none."""
-    if not result.is_error:
-        return None
-    return str((result.meta or {}).get(ERROR_KEY, "failed"))
-
-
-def has_failed(result: types.CallToolResult) -> bool:
-    """Whether the thing that was run failed."""
-    return bool((result.meta or {}).get(FAILED_KEY))
-
-
-def still_running(result: types.CallToolResult) -> str | None:
-    """The run that a result speaks of, when it had not ended."""
-    facts = (result.meta or {}).get(FACTS_KEY, {})
-    return str(facts.get("run")) if facts.get("running") else None
-
-
-def result_json(tool: str, result: types.CallToolResult) -> str:
-    """A result for programs, in a fixed shape whatever the tool."""
-    meta = result.meta or {}
-    kind = error_kind(result)
-    return _json_shape(
-        tool,
-        ok=kind is None and not has_failed(result),
-        text=result_text(result),
-        data=result.structured_content,
-        facts=meta.get(FACTS_KEY, {}),
-        error=kind,
-    )
-
-
-def error_json(tool: str, error: CoreError) -> str:
-    """A call that did not come to pass, in the shape of a result."""
-    return _json_shape(tool, ok=False, text=str(error), data=None, facts=error.facts, error=error.kind)
-
-
-def _json_shape(tool: str, **rest: Any) -> str:
-    return json.dumps({"tool": tool, **rest}, ensure_ascii=False, indent=2)
 
 
 def tools_table(tools: Sequence[types.Tool], width: int) -> str:

@@ -1,4 +1,4 @@
-"""A real server inside this process, and a real client of it: what the command line calls tools through."""
+"""A real server inside this process, and a real client of it: what `coretools tools` lists comes from it."""
 
 import os
 from collections.abc import AsyncIterator

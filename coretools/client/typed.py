@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from coretools.call import LOCAL
 from coretools.client.cli_call import CliCall
 from coretools.client.colour import coloured
 from coretools.client.manual import command_page, context_page
@@ -38,6 +39,8 @@ class Line:
     """One command as it was typed, without the options that are not its own."""
 
     words: Sequence[str]
+    by_tool: bool = False
+    """Whether the first word is the name of a tool and arguments may be `name=value`, as `coretools call` has it."""
     as_json: bool = False
     wants_help: bool = False
     answers: Sequence[str] = ()
@@ -94,13 +97,16 @@ class Desk:
         Returns:
             The exit code: by kind of failure.
         """
+        words = line.words[:1] if line.by_tool else leading(line.words)
         try:
+            if line.wants_help and not line.by_tool:
+                return put(self.help(words))
+            found = Found(self._tool(words[0]), {}, 1) if line.by_tool else self.routes.get(words)
             if line.wants_help:
-                return put(self.help(leading(line.words)))
-            found = self.routes.get(leading(line.words))
+                return put(command_page(page_of(found.command), program=self._program))
             arguments = self._arguments(found, line)
         except CoreError as error:
-            return _refused(" ".join(leading(line.words)), error, as_json=line.as_json)
+            return _refused(" ".join(words), error, as_json=line.as_json)
         return await self._dispatch(found.command, arguments, as_json=line.as_json)
 
     def help(self, words: Sequence[str]) -> str:
@@ -116,9 +122,14 @@ class Desk:
             return context_page(routes, words, width, program=self._program)
         return command_page(page_of((found or routes.get(words)).command), program=self._program)
 
+    def _tool(self, name: str) -> Command:
+        return self.bench.graph.command(LOCAL, name)
+
     def _arguments(self, found: Found, line: Line) -> dict[str, Any]:
         page = page_of(found.command)
-        arguments = typed_arguments(page, found.in_route, line.words[found.count :], stdin=self._stdin)
+        arguments = typed_arguments(
+            page, found.in_route, line.words[found.count :], stdin=self._stdin, has_names=line.by_tool
+        )
         if line.answers and not page.asks:
             raise InvalidArguments(f"{page.words}: it asks nothing, so --answer has no use")
         return {**arguments, ANSWERS: answers_of(line.answers)} if line.answers else arguments
@@ -181,7 +192,7 @@ def answers_of(words: Sequence[str]) -> dict[str, Any]:
 
 
 def outcome_json(name: str, outcome: Outcome) -> str:
-    """A result for programs, in the shape of `coretools call --json`."""
+    """A result for programs, in a fixed shape whatever the command."""
     kind = outcome.error.kind if outcome.error else None
     shape = {
         "tool": name,

@@ -4,7 +4,8 @@
 - `--name value` or `--name=value`, with `-` for `_`; a list takes the option several times.
 - `--flag` and `--no-flag` for true and false.
 - Objects, and lists of them, are JSON, or `@FILE` (`@-`: standard input) that holds it.
-- `--name:=JSON` for whatever text can't say; `--name@=FILE` for the text of a file.
+- `--name:=JSON` for whatever text can't say; `--name@=FILE` for the text of a file (`-`: standard input).
+- Behind `coretools call TOOL` an option may stand without its dashes: `name=value`, `name:=JSON`, `name@=FILE`.
 
 Behind `--` every word is a value.
 """
@@ -13,13 +14,17 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from coretools.client.arguments import content_of
 from coretools.client.routes import plain
 from coretools.documentation import CommandPage, ParameterPage
 from coretools.errors import InvalidArguments
 from coretools.reference import usage
+from coretools.schema import ANSWERS
+
+NAMED = re.compile(r"[^\W\d][\w-]*[:@]?=", re.ASCII)
+"""How a word begins that is an option without its dashes."""
 
 NUMBER = re.compile(r"-[0-9.][0-9.eE+-]*")
 
@@ -28,14 +33,21 @@ _SCALARS = ("string", "integer", "number", "boolean")
 
 
 def typed_arguments(
-    page: CommandPage, in_route: Mapping[str, str], words: Sequence[str], *, stdin: Callable[[], str] | None
+    page: CommandPage,
+    in_route: Mapping[str, str],
+    words: Sequence[str],
+    *,
+    stdin: Callable[[], str] | None,
+    has_names: bool = False,
 ) -> dict[str, Any]:
     """The arguments that the words behind a command give, with those in its route. `stdin` reads standard input.
+
+    `has_names` says that `name=value` is an option; otherwise it is a value like every other word.
 
     Raises:
         InvalidArguments: names the word at fault, and what would do.
     """
-    reader = _Reader(page, stdin)
+    reader = _Reader(page, stdin, has_names=has_names)
     for name, text in in_route.items():
         reader.add(reader.parameter(name), text, said=name)
     reader.read(words)
@@ -46,8 +58,9 @@ def typed_arguments(
 class _Reader:
     """One pass over the words."""
 
-    def __init__(self, page: CommandPage, stdin: Callable[[], str] | None) -> None:
+    def __init__(self, page: CommandPage, stdin: Callable[[], str] | None, *, has_names: bool) -> None:
         self._page = page
+        self._has_names = has_names
         self._stdin = stdin
         self._parameters = {plain(parameter.name): parameter for parameter in page.parameters}
         self._loose: list[str] = []
@@ -66,6 +79,8 @@ class _Reader:
                 at += self._option(word, words[at] if at < len(words) else None)
             elif word.startswith("-") and word != "-" and not NUMBER.fullmatch(word):
                 raise self._fault(f"{word}: options are written --name; a value that begins with - stands behind --")
+            elif self._has_names and NAMED.match(word):
+                self._option(f"--{word}", None)
             else:
                 self._loose.append(word)
 
@@ -98,6 +113,8 @@ class _Reader:
         found = self._parameters.get(plain(name))
         if found is not None:
             return found
+        if name == ANSWERS and self._page.asks:
+            raise self._fault("answers are given by --answer KEY=VALUE, or --answer KEY:=JSON")
         close = difflib.get_close_matches(plain(name), self._parameters, n=1)
         meant = f"; did you mean {option_of(self._parameters[close[0]])}?" if close else ""
         options = ", ".join(map(option_of, self._page.parameters)) or "none"
@@ -120,7 +137,7 @@ class _Reader:
         if way == ":":
             self._put(parameter, _json(text, f"{self._page.words}: {word}"))
         elif way == "@":
-            self.add(parameter, content_of(f"{self._page.words}: {word}", text, self._stdin), said=f"--{name}")
+            self.add(parameter, _content_of(f"{self._page.words}: {word}", text, self._stdin), said=f"--{name}")
         else:
             self.add(parameter, text, said=f"--{name}")
         return 0 if equals else 1
@@ -175,7 +192,7 @@ class _Reader:
 
     def _json_or_file(self, text: str, said: str) -> Any:
         if text.startswith("@"):
-            text = content_of(f"{self._page.words}: {said}", text[1:], self._stdin)
+            text = _content_of(f"{self._page.words}: {said}", text[1:], self._stdin)
         return _json(text, f"{self._page.words}: {said}")
 
     def _fault(self, text: str) -> InvalidArguments:
@@ -238,3 +255,17 @@ def _json(text: str, said: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArguments(f"{said[:100]}: must be JSON, or @FILE that holds it: {error}") from None
+
+
+def _content_of(said: str, source: str, stdin: Callable[[], str] | None) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        InvalidArguments: it can't be read, or standard input is not to be read here.
+    """
+    if source == "-" and stdin is None:
+        raise InvalidArguments(f"{said[:100]}: standard input holds the commands here; name a file")
+    try:
+        return stdin() if source == "-" and stdin else Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArguments(f"{said[:100]}: {error}") from None

@@ -24,6 +24,9 @@ from coretools.serving.ending import Ending, until_signalled
 
 EVERYTHING = Selection(profile="all")
 
+CALL = "call"
+"""First word of a line that names a tool, instead of words of its route."""
+
 FRONT_ONLY = frozenset({"--limit", "--version", "--with"})
 """Options of coretools that stand before a command only."""
 
@@ -38,6 +41,7 @@ async def run_typed(own: Sequence[str], rest: Sequence[str], introduction: str) 
         BadSetting: a root or another setting can't be used.
     """
     options, words = read_options(own, rest)
+    by_tool = words[:1] == [CALL]
     settings = settings_from(options, options.root or (), os.environ, working_directory())
     configure_logging(settings.log_level, os.environ)
     ending = Ending()
@@ -47,7 +51,13 @@ async def run_typed(own: Sequence[str], rest: Sequence[str], introduction: str) 
         desk = Desk(Bench.of(assembly, settings), Screen.of(os.environ), stdin=read_stdin)
         if not words:
             return put(f"{introduction}\n\n{overview(desk.routes, (), WIDTH)}\n\n{_HINT}")
-        line = Line(words=words, as_json=options.json, wants_help=options.wants_help, answers=options.answer)
+        line = Line(
+            words=words[1:] if by_tool else words,
+            by_tool=by_tool,
+            as_json=options.json,
+            wants_help=options.wants_help,
+            answers=options.answer,
+        )
         exit_code = await desk.run(line)
         _warn_of_runs(assembly.runs)
     return ending.exit_code or exit_code
@@ -57,9 +67,13 @@ def read_options(own: Sequence[str], rest: Sequence[str]) -> tuple[argparse.Name
     """Coretools' options, before the command and behind it, and the words of the command with its own options.
 
     Our own commands have no option of such a name (a test sees to it); other people's may, and then it is theirs.
+    Behind `call TOOL` every option of such a name is coretools': there an argument can be `name=value`.
     """
     parser = own_parser()
     names = option_names(parser)
+    if rest[:1] == [CALL]:
+        more, words = divided(rest, names, behind=names)
+        return parser.parse_args([*own, *more]), words
     behind = frozenset(names) - FRONT_ONLY
     words = divided(rest, names, behind=behind)[1]
     theirs = [options_at(Routes(registry, EVERYTHING), words) for registry in registries_in(own)]

@@ -58,11 +58,14 @@ def test_json_has_one_shape_for_every_tool(project: Path) -> None:
         (["call", "read_file", "path=missing"], 66, "missing"),
         (["call", "read_file", "path=../outside"], 77, "outside"),
         (["call", "read_file", "path=README.md", "--root", "/does/not/exist"], 78, "/does/not/exist"),
-        (["call", "read_file", "README.md"], 64, "name=value"),
-        (["call", "read_file", "pth=README.md"], 64, "did you mean path?"),
-        (["call", "read_file", "path=README.md", "limit=many"], 64, "limit=many"),
+        (["call", "read_file", "README.md"], 0, None),
+        (["call", "read_file", "README.md", "x"], 64, "one word too many"),
+        (["call", "read_file", "pth=README.md"], 64, "did you mean --path?"),
+        (["call", "read_file", "path=README.md", "limit=many"], 64, "--limit: must be a whole number, got 'many'"),
+        (["call", "run_command", "true", 'answers:={"confirm": "yes"}'], 64, "by --answer KEY=VALUE"),
+        (["call", "get_diagnostics", "--limit", "read_bytes=0"], 78, "limit read_bytes=0: must be above 0"),
         (["call", "red_file", "path=README.md"], 64, "did you mean read_file?"),
-        (["call", "write_file", "path=x", "content=y", "--read-only"], 64, "no tool 'write_file'"),
+        (["call", "write_file", "path=x", "content=y", "--read-only"], 64, "the server is read-only"),
         (["call", "run_command", "command=no-such-program-here"], 127, "no-such-program-here"),
         (["call", "run_command", "command=sh -c 'exit 3'"], 1, None),
         (["call", "run_command", "command=true"], 0, None),
@@ -102,7 +105,7 @@ def test_who_stops_reading_has_seen_enough(project: Path) -> None:
 
 
 def test_arguments_are_read_by_the_schema(project: Path) -> None:
-    """client-2: lists, JSON, files and standard input."""
+    """client-2: names, lists, JSON, files and standard input; as options and in order too."""
     (project / "notes.txt").write_text("from a file\n")
     written = coretools("call", "write_file", "path=a.txt", "content@=notes.txt", cwd=project)
     assert written.returncode == 0, written.stderr

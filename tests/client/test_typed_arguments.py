@@ -55,6 +55,45 @@ def test_options_become_what_the_schema_asks_for() -> None:
         assert taken(f"ada t1 friend {line}") == {"name": "ada", "tags": ["t1"], "role": "friend", **rest}, (line, rest)
 
 
+def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
+    """client-2: `coretools call` reads words as every line does, and `name=value` as `--name=value`."""
+
+    def called(line: str) -> dict[str, Any]:
+        words = shlex.split(line)
+        return typed_arguments(PAGES["contact_add"], {}, words, stdin=lambda: "piped", has_names=True)
+
+    whole = {"name": "ada", "tags": ["t1"], "role": "friend"}
+    for line, expected in (
+        ("name=ada tags=t1 role=friend", whole),
+        ("ada tags=t1 --role=friend", whole),
+        ("role=friend ada t1", whole),
+        ("name=a=b tags=t1 role=friend", {**whole, "name": "a=b"}),
+        ("name= tags=t1 role=friend", {**whole, "name": ""}),
+        ("name=@home tags=t1 role=friend", {**whole, "name": "@home"}),
+        ("name:='\"ada\"' tags:='[\"t1\"]' role=friend", whole),
+        ("name@=- tags=t1 role=friend", {**whole, "name": "piped"}),
+        ("name=ada tags=t1 tags=t2 role=friend", {**whole, "tags": ["t1", "t2"]}),
+        ("name=ada tags=t1 role=friend age=5 is_new=true", {**whole, "age": 5, "is_new": True}),
+        ("""name=ada tags=t1 role=friend entries='{"name": "x"}'""", {**whole, "entries": [{"name": "x"}]}),
+        ("ada t1 friend is-new=false", {**whole, "is_new": False}),
+        ("t1 friend -- name=ada", {"name": "t1", "tags": ["friend"], "role": "name=ada"}),
+        ("=x t1 friend", {**whole, "name": "=x"}),
+    ):
+        assert called(line) == expected, line
+    for line, said in (
+        ("name=a name=b t1 friend", "--name: given twice"),
+        ("nme=ada t1 friend", r"did you mean --name\?"),
+        ("ada t1 friend is_new=yes", "must be true or false"),
+        ("ada t1 friend age=" + "9" * 5_000, "must be a whole number"),
+        ("ada t1 friend age:={", "must be JSON"),
+        ("ada t1 friend age:=" + "[" * 20_000, "must be JSON"),
+        ("name@=/no/such/file t1 friend", "No such file"),
+    ):
+        with pytest.raises(InvalidArguments, match=said):
+            called(line)
+    assert taken("name=ada t1 friend")["name"] == "name=ada"
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
