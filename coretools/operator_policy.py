@@ -13,7 +13,7 @@ Verdict = Literal["allow", "ask", "deny"]
 """What becomes of a command. `ask` needs a person's yes."""
 
 Tier = Literal["full", "landlock", "none"]
-"""How commands are held by the kernel, strongest first."""
+"""How commands are held by the kernel."""
 
 Access = Literal["allow", "deny"]
 
@@ -21,6 +21,8 @@ VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 """Mildest first: of several that apply the last one counts."""
 
 TIERS: tuple[Tier, ...] = ("full", "landlock", "none")
+"""Strongest first."""
+
 ACCESSES: tuple[Access, ...] = ("allow", "deny")
 
 

@@ -16,9 +16,6 @@ from coretools.confinement.masks import Masks
 from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
 from coretools.sandbox.roots import Root, Roots
 
-TIERS = ("full", "landlock", "none")
-"""Strongest first."""
-
 FILE_BYTES = 2 * 1024**3
 """Largest file that a command may write, unless the operator says otherwise."""
 PROCESSES = 512

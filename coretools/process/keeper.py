@@ -24,9 +24,9 @@ from coretools.confinement import landlock
 from coretools.confinement.control_files import ControlFiles
 from coretools.confinement.hidden import Hidden
 from coretools.confinement.masks import MaskFinder, Masks
-from coretools.confinement.plan import TIERS, Commands, Scratch, commands_of
+from coretools.confinement.plan import Commands, Scratch, commands_of
 from coretools.errors import Unconfined
-from coretools.operator_policy import ConfinementPolicy
+from coretools.operator_policy import TIERS, ConfinementPolicy
 from coretools.process.cell import Cell, CellFailed, Slot
 from coretools.process.control_group import ControlGroup, own_group
 from coretools.process.git_configs import GitConfigs

@@ -53,7 +53,7 @@ def attempted(roots: Roots, *, clock: Callable[[], float] = time.monotonic) -> I
     finally:
         ended = clock()
         if ended - began > LATE_SECONDS:
-            roots.at_once_from = ended + PAUSE_SECONDS
+            roots.read_in_threads_until(ended + PAUSE_SECONDS)
 
 
 def _read(roots: Roots, place: Place, most: int) -> Content | None:

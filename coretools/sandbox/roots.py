@@ -86,6 +86,10 @@ class Roots:
         """What the last scan for commands found hidden; empty until commands are prepared."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
+    def read_in_threads_until(self, moment: float) -> None:
+        """Read no small file without a thread before this moment of the monotonic clock."""
+        self.at_once_from = moment
+
     @property
     def resolver(self) -> str:
         """Which way of resolving is in use: `openat2` or `walk`."""

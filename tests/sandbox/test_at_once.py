@@ -142,7 +142,7 @@ def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
     for tried in (True, False, True):
         with attempted(world.roots, clock=lambda: next(now)) as may_try:
             assert may_try is tried
-    world.roots.at_once_from = math.inf
+    world.roots.read_in_threads_until(math.inf)
     assert at_once(world.roots, "plain.txt") is None
 
 

@@ -43,9 +43,9 @@ START_BYTES = 16 * 1024
 """Looked at to tell the encoding of one that is not read whole."""
 
 LARGE_BYTES = 1024 * 1024
-LARGE_READS = threading.BoundedSemaphore(2)
-"""Reads of larger files at once, in the whole process. Each holds several times the file, and the interpreter while it
-counts lines: with one in every worker thread, gigabytes are gone and nobody else is served for most of a minute."""
+LARGE_READS = 2
+"""Reads of larger files at once. Each holds several times the file, and the interpreter while it counts lines: with one
+in every worker thread, gigabytes are gone and nobody else is served for most of a minute."""
 
 _SHOWN_HIDDEN = 20
 """Names of hidden files that the answer to a deletion lists."""
@@ -63,9 +63,11 @@ AnyPath = Annotated[str, Completes("paths")]
 class Filesystem:
     """Tools that read and change files beneath the roots."""
 
-    def __init__(self, roots: Roots, limits: Limits) -> None:
+    def __init__(self, roots: Roots, limits: Limits, *, large_reads: threading.Semaphore | None = None) -> None:
+        """`large_reads` are the turns for reading large files, LARGE_READS of its own by default."""
         self._roots = roots
         self._limits = limits
+        self._large_reads = large_reads or threading.BoundedSemaphore(LARGE_READS)
 
     @asked_as("read_file")
     @resource("coretools://files/{+path}", version="file_version")
@@ -111,7 +113,7 @@ class Filesystem:
             found = self._sought(file, lines) if is_sought else None
             if found is not None:
                 return found
-            with _turn(LARGE_READS) if file.size > LARGE_BYTES else nullcontext():
+            with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
                 data = file.read(self._limits.file_bytes)
             return self._text(data, file.shown, lines)
 

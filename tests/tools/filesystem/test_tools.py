@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import BoundedSemaphore
 
 import pytest
 
@@ -444,9 +445,10 @@ def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Root
     """filesystem-10: else a caller with a few dozen requests takes gigabytes, and the processor from everybody."""
     (top / "large.txt").write_bytes(("line\n" * (LARGE_BYTES // 5 + 1)).encode("utf-16"))
     (top / "small.txt").write_bytes(b"small")
-    tools = Filesystem(roots, Limits())
+    turns = BoundedSemaphore(LARGE_READS)
+    tools = Filesystem(roots, Limits(), large_reads=turns)
     with ThreadPoolExecutor(3) as threads:
-        with LARGE_READS, LARGE_READS:
+        with turns, turns:
             waiting = [threads.submit(tools.read_file, "large.txt", head=1) for _ in range(2)]
             assert threads.submit(tools.read_file, "small.txt").result(30).content == "small"
             assert not any(one.done() for one in waiting)
