@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
 
 from anyio import CancelScope
 
@@ -42,12 +43,17 @@ async def start_command(
     if os.fstat(cwd.fd).st_nlink == 0:
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
     keeper.begun()
-    try:
-        return await _started(keeper, argv, cwd=cwd, environment=environment, fed=fed, size=size)
-    except BaseException:
-        with CancelScope(shield=True):  # broken off, it may have begun to run
-            await keeper.ended(is_certain=False)
-        raise
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(_broken_off, keeper)
+        child = await _started(keeper, argv, cwd=cwd, environment=environment, fed=fed, size=size)
+        undo.pop_all()
+    return child
+
+
+async def _broken_off(keeper: Keeper) -> None:
+    """Say that a command that failed to start, or was cancelled meanwhile, may have begun to run."""
+    with CancelScope(shield=True):
+        await keeper.ended(is_certain=False)
 
 
 async def _started(
@@ -94,14 +100,13 @@ async def _slot(keeper: Keeper) -> Slot | None:
 
 async def _failure(child: Supervised) -> NotStarted | None:
     """Why the program does not start; None when it runs. Then only are its ends kept."""
-    try:
-        await child.started()
-    except NotStarted as failure:
-        child.close()
-        return failure
-    except BaseException:
-        child.close()
-        raise
+    with ExitStack() as undo:
+        undo.callback(child.close)
+        try:
+            await child.started()
+        except NotStarted as failure:
+            return failure
+        undo.pop_all()
     return None
 
 

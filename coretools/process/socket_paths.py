@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from coretools.confinement.inotify import LOCAL
 
@@ -29,7 +30,8 @@ def pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
     rest = path.split(b"/")[::-1]
     here = os.open("/", _PIN) if path.startswith(b"/") else os.dup(cwd)
     links = 0
-    try:
+    with ExitStack() as undo:
+        undo.callback(lambda: os.close(here))
         _require(here, allowed)
         while rest:
             name = rest.pop()
@@ -47,9 +49,7 @@ def pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
             if link.startswith(b"/"):
                 os.close(here)
                 here = os.open("/", _PIN)
-    except BaseException:
-        os.close(here)
-        raise
+        undo.pop_all()
     return here
 
 

@@ -8,7 +8,7 @@ Deleted from outside, it loses its cover a moment before it loses its name, whic
 import os
 import posixpath
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -123,14 +123,13 @@ class _Tree:
         shown = self._shown(beneath)
         with translated(shown):
             below = os.open(name, DIRECTORY, dir_fd=here)
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, below)
                 self._require_same_mount(below, shown)
                 with os.scandir(below) as scan:
                     entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
                 levels.append(_Level(name, beneath, identity_of(os.fstat(here)), entries))
-            except BaseException:
-                os.close(below)
-                raise
+                undo.pop_all()
         os.close(here)
         return below
 
@@ -139,12 +138,11 @@ class _Tree:
         shown = self._shown(level.beneath)
         with translated(shown):
             above = os.open("..", _ABOVE, dir_fd=here)
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, above)
                 _require_above(above, level, shown)
                 os.rmdir(level.name, dir_fd=above)
-            except BaseException:
-                os.close(above)
-                raise
+                undo.pop_all()
         os.close(here)
         self._deleted.entries += bool(level.beneath)
         return above

@@ -13,7 +13,7 @@ import errno
 import os
 import posixpath
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
@@ -130,11 +130,10 @@ def locate(roots: Roots, path: str, *, follow: bool = True) -> Spot:
     """
     place = roots.place(path)
     spot = _located(roots, place, follow=follow or path.endswith(("/", "/.")))
-    try:
+    with ExitStack() as undo:
+        undo.callback(spot.close)
         refuse_secret(roots, spot)
-    except BaseException:
-        spot.close()
-        raise
+        undo.pop_all()
     return spot
 
 
@@ -164,11 +163,11 @@ def _located(roots: Roots, place: Place, *, follow: bool) -> Spot:
                 return spot
             spot.close()
         way = _Way(roots, place, shown)
-        try:
-            return way.end(follow=follow)
-        except BaseException:
-            way.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(way.close)
+            found = way.end(follow=follow)
+            undo.pop_all()
+        return found
 
 
 def _at_once(roots: Roots, place: Place, shown: str) -> Spot | None:

@@ -6,6 +6,7 @@ Content comes from regular files only; a FIFO, a socket or a device is refused b
 import errno
 import os
 import stat
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -186,14 +187,13 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 if error.errno == errno.ELOOP:
                     continue
                 raise
-            try:
+            with ExitStack() as undo:
+                undo.callback(os.close, fd)
                 # Again, of what was really opened.
                 spot.found = os.fstat(fd)
                 found = require_file(roots, spot)
                 refuse_secret(roots, spot, fd)
-            except BaseException:
-                os.close(fd)
-                raise
+                undo.pop_all()
             return OpenFile(fd, spot.shown, version_of(found), stat.S_IMODE(found.st_mode))
     raise Conflict(f"{path}: turns into a link again and again; try later", path=path)
 

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from coretools.call import check_cancelled
@@ -204,19 +204,15 @@ def missing_made(roots: Roots, spot: Spot, *, parents: bool) -> Iterator[None]:
     """
     if spot.missing and not parents:
         raise NotFound(f"{spot.shown}: the directory {spot.missing[0]} on the way does not exist", path=spot.shown)
-    made: list[tuple[str, str]] = []
-    try:
+    with ExitStack() as undo:
         while spot.missing:
             name = spot.missing[0]
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=spot.fd)
-                made.append((spot.above, name))
+                undo.callback(_remove_if_empty, roots, spot, spot.above, name)
             spot.go_down(name)
         yield
-    except BaseException:
-        for above, name in reversed(made):
-            _remove_if_empty(roots, spot, above, name)
-        raise
+        undo.pop_all()
 
 
 def _remove_if_empty(roots: Roots, spot: Spot, above: str, name: str) -> None:

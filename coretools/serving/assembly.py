@@ -6,7 +6,7 @@ Imports the SDK only where a server is built of it: the command line runs comman
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -168,18 +168,14 @@ async def succeeding(
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
     handed_back = ExitStack()
-    runner = None
-    try:
+    async with AsyncExitStack() as undo:
+        undo.callback(handed_back.close)
         opened = _opened(settings, environment, handed_back)
-        runner = opened.runner
-        runs = before.runs.started_by(runner, make_filter=opened.make_filter)
+        undo.push_async_callback(opened.runner.close)
+        runs = before.runs.started_by(opened.runner, make_filter=opened.make_filter)
         is_same_for_all = before.graph.is_same_for_all
         graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
-    except BaseException:
-        if runner is not None:
-            await runner.close()
-        handed_back.close()
-        raise
+        undo.pop_all()
     return opened.assembly(settings, runs, selection, graph, before.dispatcher, before.tasks)
 
 

@@ -12,7 +12,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -256,7 +256,8 @@ def _replace(path: str, data: bytes, before: os.stat_result) -> None:
     """Put a new file there, with the owner and the mode of the one before."""
     new = f"{path}.{secrets.token_hex(8)}"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-    try:
+    with ExitStack() as undo:
+        undo.callback(os.unlink, new)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
@@ -265,9 +266,7 @@ def _replace(path: str, data: bytes, before: os.stat_result) -> None:
             os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
             os.fsync(file.fileno())
         os.rename(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
+        undo.pop_all()
 
 
 def _require_own(path: str, found: os.stat_result, *, is_editing: bool) -> None:
