@@ -125,7 +125,7 @@ class SilentCall:
     async def log(self, level: Level, text: str) -> None:
         """Nobody looks."""
 
-    def offers(self, capability: Capability) -> bool:  # noqa: ARG002  # whatever it is, nobody is there to have it
+    def offers(self, _: Capability) -> bool:
         """Nothing."""
         return False
 

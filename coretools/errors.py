@@ -6,7 +6,7 @@ sysexits.h where one fits.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 AUTHOR_FAULTS = (
     ImportError,
@@ -242,7 +242,7 @@ class InputNeeded(CoreError):
     kind = "input-needed"
     exit_code = 75  # EX_TEMPFAIL
 
-    def __init__(self, requests: Mapping[str, object], state: str) -> None:
+    def __init__(self, requests: Mapping[str, Any], state: str) -> None:
         super().__init__(f"answers are needed: {', '.join(requests)}")
         self.requests = requests
         self.state = state

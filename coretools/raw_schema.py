@@ -21,7 +21,7 @@ def require_schema(source: str, schema: Mapping[str, Any]) -> None:
     Raises:
         BadSetting: says what is wrong.
     """
-    from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]  # has no stubs of its own
+    from jsonschema import Draft202012Validator, SchemaError
     from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012

@@ -46,7 +46,7 @@ def main() -> None:
             return
         run(_plan(options))
     except CoreError as error:
-        print(f"coretools-http: {error}", file=sys.stderr)  # noqa: T201  # no server runs yet
+        print(f"coretools-http: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
@@ -76,10 +76,10 @@ def check(plan: "Plan", faults: Sequence[str] = ()) -> None:
 
     report = anyio.run(checked, plan)
     for line in report.lines:
-        print(line)  # noqa: T201  # what was asked for
+        print(line)
     found = [*faults, *report.faults]
     for fault in found:
-        print(f"coretools-http: {fault}", file=sys.stderr)  # noqa: T201  # as above
+        print(f"coretools-http: {fault}", file=sys.stderr)
     if found:
         sys.exit(BadSetting.exit_code)
 

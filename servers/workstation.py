@@ -30,7 +30,7 @@ def main() -> None:
         configure_logging(settings.log_level, os.environ)
         run(settings)
     except CoreError as error:
-        print(f"coretools-workstation: {error}", file=sys.stderr)  # noqa: T201  # no server runs yet
+        print(f"coretools-workstation: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

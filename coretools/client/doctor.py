@@ -45,8 +45,8 @@ async def doctor(settings: Settings) -> int:
     served, report = await _try_server(settings)
     for finding in (*findings, served):
         mark = "ok     " if finding.good else "MISSING" if finding.required else "absent "
-        print(f"{mark} {finding.name}: {finding.said}")  # noqa: T201  # the command line's own output
-    print(report)  # noqa: T201  # as above
+        print(f"{mark} {finding.name}: {finding.said}")
+    print(report)
     return 0 if all(finding.good or not finding.required for finding in (*findings, served)) else 69
 
 

@@ -29,9 +29,9 @@ def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> in
     """
     decision = ProgramPolicy(policy.commands, source=policy.source).decide(argv)
     if as_json:
-        print(json.dumps(_facts(policy, decision), indent=2))  # noqa: T201  # the command line's own output
+        print(json.dumps(_facts(policy, decision), indent=2))
     else:
-        print("\n".join(_report(policy, decision)))  # noqa: T201  # as above
+        print("\n".join(_report(policy, decision)))
     return 0 if decision.verdict == "allow" else REFUSED
 
 
@@ -49,7 +49,7 @@ def check(policy: OperatorPolicy) -> int:
     lines += [f"note: {note}" for note in _notes(commands)]
     if policy.tools.trusts_answers:
         lines.append("note: trusts_answers lets an agent say yes for the person who is to be asked")
-    print("\n".join(lines))  # noqa: T201  # as above
+    print("\n".join(lines))
     return 0
 
 

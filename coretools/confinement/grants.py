@@ -55,7 +55,7 @@ HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
 """Tool chains that live in a home: the variable that names where, the usual place, and which parts of it are granted.
 Parts are named where the rest holds credentials (`~/.cargo/credentials.toml`)."""
 
-NEVER = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})  # noqa: S108
+NEVER = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})
 """Too much to be granted because a PATH names something in it."""
 
 HOME_MARKS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config")

@@ -53,7 +53,7 @@ class Scratch:
     @property
     def temporary(self) -> str:
         """Taken for /tmp."""
-        return f"{self.path}/tmp"  # noqa: S108  # beneath a directory of random name
+        return f"{self.path}/tmp"
 
     @property
     def home(self) -> str:
@@ -95,7 +95,7 @@ class Commands:
         binds[grants.CONFIGURATION] = view.Bind(grants.CONFIGURATION, writable=False)
         for path in _directories(self.policy.readable):
             binds[path] = view.Bind(path, writable=False)
-        for path in ("/tmp", "/var/tmp"):  # noqa: S108  # the command's own, not the machine's
+        for path in ("/tmp", "/var/tmp"):
             binds[path] = scratch.bind(path, scratch.temporary)
         if self.hides_home:
             binds[self.home] = scratch.bind(self.home, scratch.home)
@@ -126,7 +126,7 @@ class Commands:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
             return read_only.granted_around([*found, *self._own_container(scratch)], self.roots)
         # What the machine's own would let out is, in the view, the command's own.
-        own = ("/tmp", "/var/tmp", "/dev/shm", view.CONFIGS, *((self.home,) if self.hides_home else ()))  # noqa: S108
+        own = ("/tmp", "/var/tmp", "/dev/shm", view.CONFIGS, *((self.home,) if self.hides_home else ()))
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]
@@ -222,7 +222,7 @@ class Commands:
         if tier == "full":
             if self.home and self.home != os.path.realpath(_home_of_user()):
                 tools |= self._java_variables(home=self.home)
-            return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}  # noqa: S108  # as above
+            return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}
         tools |= self._java_variables(home=scratch.home, temporary=scratch.temporary)
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
 

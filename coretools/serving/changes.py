@@ -95,7 +95,7 @@ class Changes:
         self._poll: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def running(self, server: object) -> AsyncIterator[None]:  # noqa: ARG002  # the SDK's form of a lifespan
+    async def running(self, _: object) -> AsyncIterator[None]:
         """Follow the graph while anybody is connected."""
         self._users += 1
         if self._users == 1:

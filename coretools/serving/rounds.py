@@ -259,5 +259,5 @@ class Interviews:
 
 def as_questions(needed: InputNeeded) -> types.InputRequiredResult:
     """The questions as the result of a request."""
-    requests: types.InputRequests = dict(needed.requests)  # type: ignore[arg-type]  # RoundInterview put them there
+    requests: types.InputRequests = dict(needed.requests)
     return types.InputRequiredResult(input_requests=requests, request_state=needed.state)

@@ -100,7 +100,7 @@ class Handshakes:
             return known.level
         return "debug" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else FIRST_LEVEL
 
-    async def follow(self, context: ServerRequestContext[Any], params: types.NotificationParams | None) -> None:  # noqa: ARG002  # the SDK's form of a handler
+    async def follow(self, context: ServerRequestContext[Any], _: types.NotificationParams | None) -> None:
         """Tell this connection of changes until it ends. The handler of `notifications/initialized`."""
         known = self.of(context)
         if known is None or known.is_followed:

@@ -44,7 +44,7 @@ def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
     endpoint.manager.security_settings = security
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:  # noqa: ARG001  # starlette's form of a lifespan
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with stores.running(), endpoint.running():
             yield
 
@@ -55,5 +55,5 @@ def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
     return app
 
 
-async def _free(scope: Scope, count: int) -> Response | None:  # noqa: ARG001  # nothing is counted here
+async def _free(_scope: Scope, _count: int) -> Response | None:
     return None

@@ -69,6 +69,6 @@ def quiet_in(graph: Graph) -> IsQuiet:
     return is_quiet
 
 
-def never(message: Message) -> bool:  # noqa: ARG001  # whatever it is
+def never(_message: Message) -> bool:
     """Nothing is known of the commands: every request may have something to tell."""
     return False

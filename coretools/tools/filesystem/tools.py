@@ -88,7 +88,7 @@ class Filesystem:
             raise WrongType(f"{path}: a {found.kind}, not a file", path=path)
         return found.version
 
-    def paths(self, typed: str, given: Mapping[str, str]) -> list[str]:  # noqa: ARG002  # the form of a source
+    def paths(self, typed: str, _: Mapping[str, str]) -> list[str]:
         """Paths that go on from what was typed."""
         return beginning_with(self._roots, typed, most=MOST_COUNTED)
 

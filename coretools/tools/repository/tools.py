@@ -107,7 +107,7 @@ class Repository:
                 lines.append(f"[{len(records) - most} more branches]")
             return answer(checkout, lines, details={"branches": len(records)})
 
-    async def branches(self, typed: str, given: Mapping[str, str]) -> list[str]:  # noqa: ARG002  # a source's form
+    async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
         """Branches, local ones first, to complete a name."""
         async with self._opened(given.get("repository", ".")) as checkout:
             words = ("for-each-ref", f"--count={MOST_COUNTED}", "--format=%(refname:short)")

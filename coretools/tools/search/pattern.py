@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-import regex  # type: ignore[import-untyped]  # it has no types of its own
+import regex
 
 from coretools.errors import InvalidArguments
 from coretools.tools.search.character_class import FOUR_I, NOT_TEXT, CharacterClass, escaped, read_class, read_escape

@@ -1,6 +1,6 @@
 """The files of a tree that a search looks at: everything beneath a directory but what its ignore files leave out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from coretools.errors import CoreError
 from coretools.sandbox import inside
@@ -48,7 +48,7 @@ def entries_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Itera
 
 def runs_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator[Run]:
     """The same in runs of neighbours."""
-    choose = _all_but_repositories
+    choose: Callable[[str, list[Met]], list[Met]] = _all_but_repositories
     if not include_ignored:
         choose = ignore_rules(roots, top).chosen
     length = 0 if top.relative == "." else len(top.relative) + 1
@@ -56,7 +56,7 @@ def runs_beneath(roots: Roots, top: Place, *, include_ignored: bool) -> Iterator
         yield above[length:], run
 
 
-def _all_but_repositories(directory: str, found: list[Met]) -> list[Met]:  # noqa: ARG001 - the walk asks so
+def _all_but_repositories(_: str, found: list[Met]) -> list[Met]:
     return [one for one in found if one[0] != REPOSITORY]
 
 

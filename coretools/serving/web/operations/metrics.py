@@ -93,7 +93,7 @@ class Metrics:
         """One session less; `reason` is one word of code, such as `deleted` or `idle`."""
         self._ended.labels(role, self._reasons.of(reason)).inc()
 
-    def request_began(self, exchange: Exchange) -> None:  # noqa: ARG002  # as all watchers take it
+    def request_began(self, _: Exchange) -> None:
         """Count it as under way."""
         self._open_requests.inc()
 
@@ -142,7 +142,7 @@ class CallMetrics:
         self._seconds: dict[str, Histogram] = {}
         self._outcomes = _Few()
 
-    def began(self, call: Underway) -> None:  # noqa: ARG002  # as all watchers take it
+    def began(self, _: Underway) -> None:
         """One more is under way."""
         self._in_flight.inc()
 

@@ -130,7 +130,7 @@ class MemoryStores:
         """There is only this one."""
         return replica == self.replica
 
-    def events(self, session: str) -> MemoryEvents:  # noqa: ARG002  # who holds the result is the session
+    def events(self, _session: str) -> MemoryEvents:
         """A new log; it belongs to whoever holds it."""
         return MemoryEvents(*self._bounds)
 
