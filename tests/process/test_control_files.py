@@ -158,6 +158,9 @@ def test_what_configurations_include_is_told(tmp_path: Path) -> None:
     for name in names[:-1]:
         (root / name).write_text("[core]\n")
     (root / "relative").write_text("[include]\n\tpath = nested\n")
+    endless = "".join(f"\tpath = {one}\n" for one in ("relative", "fifo", "/dev/zero"))
+    (root / "nested").write_text(f'[includeIf "gitdir:/nowhere/"]\n{endless}')
+    os.mkfifo(root / "fifo")
     paths = {"include.path": "../../relative", "includeIf.gitdir:x.path": "~/root/conditional"}
     for key, path in [*paths.items(), *(("include.path", str(root / name)) for name in ("absolute", "later"))]:
         subprocess.run(["git", "config", "--add", key, path], cwd=root / "proj", check=True)

@@ -435,6 +435,11 @@ async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
             second.kill()
         await run(place, "true")
         assert setting(project, "user.name") == "Waits"
+        for number, plant in enumerate(("mkfifo", "mkdir", "ln -s /dev/null", "touch")):
+            _, remarks = await run(place, f"{plant} .git/config.lock; git config user.name N{number}")
+            assert git_configs.LOCKED in remarks, plant
+            await run(place, "rm -r .git/config.lock")
+            assert setting(project, "user.name") == f"N{number}"
     assert sorted(one.name for one in directory.glob("config*")) == ["config"]
 
 

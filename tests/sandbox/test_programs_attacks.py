@@ -203,6 +203,10 @@ env -u GIT_PAGER git log
 env --unset=GIT_EDITOR git commit
 env -i git log
 env - git log
+env -S '-u GIT_PAGER git log'
+find . -exec env -i git log ;
+git rebase -x 'env -i git log' main
+busybox env -u LESSSECURE ls
 git --exec-path=/tmp status
 git --git-dir=/tmp/x status
 git --odd status
