@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coretools import address, raw_schema
+from coretools.annotations import first_sentence
 from coretools.declare import Declaration, Surface, source_of
 from coretools.errors import BadSetting
 from coretools.output import Output
@@ -89,6 +90,8 @@ def prove(
     except BadSetting as error:
         said = str(error)
         raise BadSetting(said if said.startswith(source) else f"{source}: {said}") from error
+    except (Exception, SystemExit) as error:  # of the author's types, which may raise anything
+        raise BadSetting(f"{source}: can't be served: {type(error).__name__}: {first_sentence(error)}") from error
     if declared.input_schema is not None and len(arguments.names) != 1:
         raise BadSetting(f"{source}: with @raw_schema it takes one argument, the mapping of all of them")
     try:

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from coretools.errors import BadSetting
+from coretools.written_schema import written_schema
 
 
 def output_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -12,7 +13,7 @@ def output_schema(model: type[BaseModel]) -> dict[str, Any]:
 
     Fields are always all there and no other ever is, so neither is said: half the bytes of a schema went into that.
     """
-    schema = compact(TypeAdapter(model).json_schema(mode="serialization"), keeps_null=True)
+    schema = compact(written_schema(TypeAdapter(model)), keeps_null=True)
     _drop(schema, ("required", "additionalProperties"))
     return schema
 

@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from coretools.annotations import RETURN, TYPE_FAULTS, first_sentence, hints_of, shown
 from coretools.compact_schema import compact, output_schema
@@ -19,9 +20,13 @@ from coretools.content import Audio, Embedded, Image, Link, Message, Text
 from coretools.declare import source_of
 from coretools.errors import BadSetting
 from coretools.result import Result
+from coretools.written_schema import may_differ, written_schema
 
 WRAPPER = "result"
 """Key of a value that is no object: structured content is an object in every revision up to 2025-11-25."""
+
+SHOWN = 200
+"""Characters of the place of a fault."""
 
 TAKEN = (
     "Return text, a number, a boolean, None, a list, a dict, a dataclass, a TypedDict, a pydantic model, a Result or "
@@ -82,6 +87,8 @@ class Output:
         """
         if self.kind == "json":
             _ = self._value_schema
+            if self._may_differ:
+                self._require_schema(self._value_schema)
         elif self.kind == "result":
             for arm in _arms(self._hint):
                 if _is_a(arm, (Result,)) and (self.is_structured or arm.text is Result.text):
@@ -97,7 +104,13 @@ class Output:
             checked = self._adapter.validate_python(result)
         except ValidationError as error:
             raise TypeError(f"{self._source} returned {type(result).__name__}, no {self.shown}") from error
-        return self._adapter.dump_python(checked, mode="json", by_alias=True, warnings="none", fallback=str)
+        try:
+            written, is_sure = self._dumped(checked, warnings="error"), not self._may_differ
+        except PydanticSerializationError:  # something in it is not of its type, or a member of a union
+            written, is_sure = self._dumped(checked, warnings="none"), False
+        if self.schema is not None and not is_sure:
+            self._require_described(written)
+        return written
 
     def data(self, value: Any) -> dict[str, Any]:
         """A JSON value as structured content."""
@@ -107,6 +120,34 @@ class Output:
     def shown(self) -> str:
         """The annotation, for messages."""
         return shown(self._hint)
+
+    def _dumped(self, value: object, *, warnings: Literal["none", "error"]) -> Any:
+        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=warnings, fallback=str)
+
+    def _require_schema(self, schema: dict[str, Any]) -> None:
+        from jsonschema import Draft202012Validator, SchemaError  # imported late: as below
+
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise self._refused(f"the schema that it gives is none: {error.message[:SHOWN]}") from None
+
+    def _require_described(self, written: Any) -> None:
+        """Refuse a value that its schema does not describe: a client that checks it would fail, after the effect.
+
+        Raises:
+            TypeError: says where.
+        """
+        from jsonschema import Draft202012Validator  # imported late: hardly a result needs it, and it takes 60 ms
+
+        fault = next(Draft202012Validator(self.schema).iter_errors(self.data(written)), None)
+        if fault is not None:
+            where = ".".join(map(str, fault.absolute_path)) or "the whole"
+            raise TypeError(f"{self._source} returned {self.shown} whose schema does not fit, at {where[:SHOWN]}")
+
+    @cached_property
+    def _may_differ(self) -> bool:
+        return may_differ(self._adapter)
 
     @property
     def _is_object(self) -> bool:
@@ -123,13 +164,13 @@ class Output:
     def _of(self, hint: Any) -> dict[str, Any]:
         """The schema of a type that JSON can carry."""
         try:
-            schema = compact(TypeAdapter(hint).json_schema(mode="serialization"), keeps_null=True)
+            schema = compact(written_schema(TypeAdapter(hint)), keeps_null=True)
         except TYPE_FAULTS as error:
             raise self._refused(first_sentence(error)) from error
         except BadSetting as error:
             raise self._refused(str(error)) from error
         if not schema:
-            raise self._refused("it may be anything")
+            raise self._refused("it may be anything (a serializer of its own must say what it returns, such as -> str)")
         if '"format": "binary"' in json.dumps(schema):
             raise self._refused("bytes are no JSON; return them alone, or set ser_json_bytes='base64' in the model")
         return schema

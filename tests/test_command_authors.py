@@ -15,7 +15,16 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 from mcp import Client, MCPError
-from pydantic import BaseModel, ConfigDict, EmailStr, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    EmailStr,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    field_serializer,
+    model_serializer,
+)
 
 from coretools.asking import AskChoice, AskConfirmation, AskForm, AskText, Question
 from coretools.call import Call, SilentCall
@@ -124,7 +133,14 @@ def function(returned: Any = str, doc: str = "Do.", **parameters: Any) -> Callab
     return made
 
 
+class AuthorsError(Exception):
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        raise AuthorsError("not with me")
+
+
 REFUSED_PARAMETERS = {
+    "what raises an exception of its author": (list[AuthorsError], "can't be served: AuthorsError: not with me"),
     "a class": (Odd, "parameter 'value' (Odd)"),
     "a class that fails": (Failing, "of somebody else"),
     "a name that is nowhere": ("Nowhere", "the annotation of parameter 'value' can't be resolved: name 'Nowhere'"),
@@ -203,7 +219,43 @@ def test_what_is_of_another_kind_is_refused_where_it_is_declared(case: str) -> N
         declare()
 
 
+class Unsure(BaseModel):
+    at: date
+    free: Annotated[int, PlainSerializer(lambda value: {"is": value})] = 1
+
+    @field_serializer("at")
+    def _number(self, value: date) -> int:
+        return value.toordinal()
+
+
+class Liar(BaseModel):
+    n: int = 1
+
+    @field_serializer("n")
+    def _text(self, value: int) -> int:
+        return str(value)  # type: ignore[return-value]  # what is tested
+
+
+class Shapeless(BaseModel):
+    n: int = 1
+
+    @model_serializer
+    def _list(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  # what is tested
+        return [self.n]
+
+
 REFUSED_RESULTS = {
+    "an exception": (ValueError | None, "its result (ValueError | None) can't be sent"),
+    "what raises an exception of its author": (AuthorsError, "can't be served: AuthorsError: not with me"),
+    "a serializer that says nothing": (Shapeless, "it may be anything (a serializer of its own must say"),
+    "a number with such a serializer": (
+        Annotated[int, PlainSerializer(lambda value: [value])],
+        "it may be anything (a serializer",
+    ),
+    "a schema that is none": (
+        Annotated[int, WithJsonSchema({"type": "number of"})],
+        "the schema that it gives is none",
+    ),
     "a class": (Odd, "its result (Odd) can't be sent"),
     "anything": (Any, "it may be anything"),
     "an object": (object, "it may be anything"),
@@ -224,7 +276,7 @@ REFUSED_RESULTS = {
 
 @pytest.mark.parametrize("case", [*REFUSED_PARAMETERS, *(f"returns {case}" for case in REFUSED_RESULTS)])
 def test_a_type_that_can_not_be_served_ends_the_start_with_its_place(case: str) -> None:
-    """declarations-14, api-2: in one line, with the function and the parameter; nobody connects before."""
+    """declarations-14, declarations-20, api-2: in one line, with function and parameter; nobody connects before."""
     if case.startswith("returns "):
         returned, said = REFUSED_RESULTS[case.removeprefix("returns ")]
         made = function(returned)
@@ -421,6 +473,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "a dict": (dict[str, int], {"a": 1}, {"a": 1}),
     "a dict of anything": (dict[str, Any], {"a": [None, date(2026, 1, 2)]}, {"a": [None, "2026-01-02"]}),
     "a dict with numbers for keys": (dict[int, str], {1: "a"}, {"1": "a"}),
+    "a model with serializers": (Unsure, Unsure(at=date(1, 1, 2)), {"at": 2, "free": {"is": 1}}),
     "a date": (date, date(2026, 1, 2), {"result": "2026-01-02"}),
     "a dataclass": (Point, Point(1), {"x": 1, "when": None}),
     "a model": (Model, Model(points=[Point(1)]), {"points": [{"x": 1, "when": None}], "kind": "one"}),
@@ -495,12 +548,23 @@ def test_a_resource_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value"), [(int, "a"), (float, math.nan), (list[Point], [None]), (Entry, {}), (Silent, "said")]
+    ("annotation", "value"),
+    [
+        (Liar, Liar()),
+        (list[Annotated[int, PlainSerializer(str, return_type=float)]], [1]),
+        (Annotated[int, WithJsonSchema({"type": "string"})], 1),
+        (Model, Model(points=[]).model_copy(update={"points": 5})),
+        (int, "a"),
+        (float, math.nan),
+        (list[Point], [None]),
+        (Entry, {}),
+        (Silent, "said"),
+    ],
 )
 async def test_a_result_that_is_not_what_was_declared_says_that_the_command_ran(
     annotation: Any, value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """declarations-18: the model must not try again what had its effect; the log has the reason."""
+    """declarations-18, declarations-20: the model must not try again what had its effect; the log has the reason."""
     registry = Registry()
     registry.tool(Effect.CHANGE, structured=True)(returning("made", annotation, value))
     registry.prove()
