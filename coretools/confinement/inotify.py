@@ -74,20 +74,26 @@ class Watches:
 
     def changed(self) -> set[int] | None:
         """Watches that ended by a change; they are to be added again. None when events were lost: anything changed."""
-        found = self.names()
-        return None if found is None else {watch for watch, _ in found}
+        found: set[int] = set()
+        is_lost = False
+        while (names := self.names()) is None or names:
+            is_lost = is_lost or names is None
+            found |= {watch for watch, _ in names or ()}
+        return None if is_lost else found
 
     def names(self) -> set[tuple[int, bytes]] | None:
-        """The same with the names of the entries that changed. A watch of events that was not one-shot goes on."""
+        """What changed, with the names of entries, by watches that may go on; None when events were lost.
+
+        One reading, so that it ends while others go on to change things.
+        """
         found: set[tuple[int, bytes]] = set()
         is_lost = False
-        while data := self._read():
-            at = 0
-            while at < len(data):
-                watch, mask, _, length = _HEAD.unpack_from(data, at)
-                at += _HEAD.size + length
-                is_lost = is_lost or bool(mask & _OVERFLOW)
-                found.add((watch, data[at - length : at].rstrip(b"\0")))
+        data, at = self._read(), 0
+        while at < len(data):
+            watch, mask, _, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size + length
+            is_lost = is_lost or bool(mask & _OVERFLOW)
+            found.add((watch, data[at - length : at].rstrip(b"\0")))
         return None if is_lost else found
 
     def close(self) -> None:

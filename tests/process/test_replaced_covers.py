@@ -3,6 +3,8 @@
 import ctypes
 import json
 import os
+import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,8 @@ import pytest
 from coretools.process.runner import Completed
 from tests.process.test_keeper import Place, kept, needs_view
 from tests.process.tree import PATIENCE_SECONDS, until
+from tests.serving.peer import peer
+from tests.serving.test_runs import facts
 
 pytestmark = needs_view
 
@@ -37,6 +41,8 @@ def add(path, text):
     with open(path, 'a') as file:
         file.write(text)
 with open('asked') as asked, open('said', 'w') as said:
+    said.write('0' + chr(10))
+    said.flush()
     for line in asked:
         said.write(json.dumps(attempt(json.loads(line))) + chr(10))
         said.flush()
@@ -48,15 +54,29 @@ class Talk:
     """With a command that goes on."""
 
     def __init__(self, root: Path) -> None:
-        self.asked = (root / "asked").open("w")
-        self.said = (root / "said").open()
+        for name in ("asked", "said"):
+            os.mkfifo(root / name)
+        # For both, or it would wait for the command.
+        self._asked, self._said = (os.open(root / name, os.O_RDWR) for name in ("asked", "said"))
         self.ended: Completed | None = None
 
     def ask(self, words: str) -> str:
         """What a Python expression comes to there, or the kind of error."""
-        self.asked.write(json.dumps(words) + "\n")
-        self.asked.flush()
-        return str(json.loads(self.said.readline()))
+        os.write(self._asked, json.dumps(words).encode() + b"\n")
+        return str(self.listen())
+
+    def listen(self) -> object:
+        """What it says next; first that it is there."""
+        data = b""
+        while not data.endswith(b"\n"):
+            assert select.select([self._said], [], [], PATIENCE_SECONDS)[0], "it says nothing"
+            data += os.read(self._said, 65536)
+        return json.loads(data)
+
+    def end(self) -> None:
+        """Have the command end."""
+        os.close(self._asked)
+        os.close(self._said)
 
     async def until(self, words: str, *answers: str) -> None:
         """Ask until that is the answer."""
@@ -72,25 +92,18 @@ class Talk:
 @asynccontextmanager
 async def going_on(place: Place, root: Path) -> AsyncIterator[Talk]:
     """A command that goes on, until the end of this."""
-    for name in ("asked", "said"):
-        os.mkfifo(root / name)
+    talk = Talk(root)
     async with anyio.create_task_group() as group:
-        done: list[Completed] = []
 
         async def run() -> None:
-            done.append(await place.run(sys.executable, "-c", COMMAND))
+            talk.ended = await place.run(sys.executable, "-c", COMMAND)
 
         group.start_soon(run)
-        with anyio.fail_after(PATIENCE_SECONDS):
-            talk = await anyio.to_thread.run_sync(Talk, root)
         try:
+            await anyio.to_thread.run_sync(talk.listen)
             yield talk
         finally:
-            talk.asked.close()
-    talk.said.close()
-    talk.ended = done[0]
-    for name in ("asked", "said"):
-        os.unlink(root / name)
+            talk.end()
 
 
 def git(*words: str, directory: Path) -> None:
@@ -230,9 +243,32 @@ async def test_what_a_command_makes_itself_stays_its_own(root: Path) -> None:
 
 
 async def test_a_flood_of_events_hides_no_change(root: Path) -> None:
-    """confinement-14: when the kernel drops events all covers are looked at."""
-    flood = "[(add('deep/x', ''), os.rename('deep/x', 'x')) for _ in range(20_000)] and 'done'"
+    """confinement-14: when the kernel drops events all covers are looked at, and while there is no end of them too."""
+    once = "[(add('deep/x', ''), os.rename('deep/x', 'x')) for _ in range(20_000)] and 'done'"
+    forever = "while True: os.rename('x', 'deep/x'); os.rename('deep/x', 'x')"
     async with kept(root) as place, going_on(place, root) as talk:
-        assert talk.ask(flood) == "done"
-        renamed(root / ".env", SECRET.format("flooded"))
+        assert talk.ask(once) == "done"
+        renamed(root / ".env", SECRET.format("once"))
         await talk.until("read('.env')", "PermissionError")
+        talk.ask(f"__import__('subprocess').Popen([sys.executable, '-c', \"import os\\n{forever}\"]) and None")
+        renamed(root / ".env", SECRET.format("forever"))
+        await talk.until("read('.env')", "PermissionError")
+
+
+def test_without_watches_and_by_the_tools(root: Path) -> None:
+    """confinement-14: where the user has no inotify instance left; what a client reads of it."""
+    without = ("unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh")
+    talk = Talk(root)
+    with peer(root, before=without) as client:
+        client.start_session()
+        assert "directories are polled" in client.call("get_diagnostics")["content"][0]["text"]
+        words = shlex.join([sys.executable, "-c", COMMAND])
+        run = facts(client.call("run_command", command=words, wait_seconds=0))["run"]
+        talk.listen()
+        renamed(root / ".env", SECRET.format("new"))
+        git("config", "user.name", "by git", directory=root)
+        anyio.run(talk.until, "read('.env')", "PermissionError")
+        anyio.run(talk.until, f"'{CANARY}' in read('.git/config')", "False")
+        talk.end()
+        said = client.call("wait_run", run=run, seconds=60)["content"][0]["text"]
+    assert f"and closed again: {root}/.env, {root}/.git/config" in said
