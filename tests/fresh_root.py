@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.checkout import TREE
 from tests.docker_profile import is_supported
-from tests.image import TREE
 
 PROGRAMS = ("unshare", "mount", "chroot", "tini", "git", "env")
 

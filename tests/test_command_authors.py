@@ -50,7 +50,7 @@ from coretools.operator_policy import ToolPolicy
 from coretools.registry import Registry
 from coretools.result import Result
 from coretools.serving.serve import build
-from tests.serving.peer import TREE
+from tests.checkout import TREE
 
 ERAS = ("legacy", "auto")
 

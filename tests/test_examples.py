@@ -20,8 +20,9 @@ from mcp import Client, MCPError
 from coretools.registry import Registry
 from coretools.serving.serve import build, serve_streams
 from examples import agent, greeting, notes, stock, survey, unix_socket
+from tests.checkout import TREE
 from tests.serving.line_client import Over, Pipes
-from tests.serving.peer import HANDSHAKE, TREE, Peer
+from tests.serving.peer import HANDSHAKE, Peer
 from tests.serving.test_serve import over_http
 
 ERAS = ("legacy", "auto")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.peer import TREE, processes_with, stop, wait_until_some
+from tests.checkout import TREE
+from tests.serving.peer import processes_with, stop, wait_until_some
 from tests.starting import warm
 
 SECONDS = 60.0

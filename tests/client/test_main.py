@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coretools.client.main import BUILT_IN, main
-from tests.serving.peer import TREE
+from tests.checkout import TREE
 
 Captured = pytest.CaptureFixture[str]
 

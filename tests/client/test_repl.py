@@ -13,9 +13,10 @@ import pytest
 
 from coretools.client.repl_lines import as_typed, at_cursor, goes_on, words_of
 from coretools.errors import CommandSyntax
+from tests.checkout import TREE
 from tests.client.terminal import terminal
 from tests.client.test_commands import coretools
-from tests.serving.peer import TREE, processes_with, stop, wait_until_some
+from tests.serving.peer import processes_with, stop, wait_until_some
 
 REPL = ("-m", "coretools.client.main", "repl")
 

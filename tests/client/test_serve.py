@@ -14,7 +14,8 @@ import pytest
 from coretools.errors import BadSetting
 from coretools.loading import load
 from coretools.registry import Registry
-from tests.serving.peer import ANSWER_SECONDS, HANDSHAKE, TREE, Peer
+from tests.checkout import TREE
+from tests.serving.peer import ANSWER_SECONDS, HANDSHAKE, Peer
 from tests.starting import warm
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")

@@ -16,7 +16,7 @@ from coretools.client.main import main
 from coretools.client.tokens import FILE_VARIABLE, expiry
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.serving.web.auth.hashed_tokens import entry_of, read_tokens
-from tests.serving.peer import TREE
+from tests.checkout import TREE
 from tests.variables import variables
 
 Captured = pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tests.clients.calls import TREE
+from tests.checkout import TREE
 from tests.clients.conftest import without
 
 CONFIGURATIONS = TREE / "docs" / "clients"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.calls import CALLS, COMMAND, REFUSED, TREE, WORKSTATION, Call
+from tests.checkout import TREE
+from tests.clients.calls import CALLS, COMMAND, REFUSED, WORKSTATION, Call
 from tests.clients.conftest import NODE_FOLDER
 
 SECONDS = 100

@@ -16,7 +16,8 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from tests.clients.calls import CALLS, REFUSED, TREE, Call
+from tests.checkout import TREE
+from tests.clients.calls import CALLS, REFUSED, Call
 from tests.clients.conftest import NODE_FOLDER
 from tests.clients.http_service import PRINCIPAL, Service, service
 from tests.clients.test_python_sdk import text_of

@@ -6,7 +6,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from tests.clients.calls import CALLS, COMMAND, REFUSED, SETS, TREE, WORKSTATION
+from tests.checkout import TREE
+from tests.clients.calls import CALLS, COMMAND, REFUSED, SETS, WORKSTATION
 
 
 def text_of(result: CallToolResult) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.calls import CALLS, COMMAND, REFUSED, TREE, WORKSTATION
+from tests.checkout import TREE
+from tests.clients.calls import CALLS, COMMAND, REFUSED, WORKSTATION
 from tests.clients.conftest import NODE_FOLDER
 
 SECONDS = 100

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving.peer import ENVELOPE, TREE, Peer, marker, peer, processes_with, wait_until_none, wait_until_some
+from tests.checkout import TREE
+from tests.serving.peer import ENVELOPE, Peer, marker, peer, processes_with, wait_until_none, wait_until_some
 from tests.starting import warm
 
 NETWORK = {"CORETOOLS_NETWORK": "allow"}

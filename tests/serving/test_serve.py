@@ -28,8 +28,9 @@ from coretools.registry import Registry
 from coretools.services import Services
 from coretools.serving.serve import HttpOptions, ServeOptions, build, http_app, serve_streams
 from coretools.serving.views import View, Views
+from tests.checkout import TREE
 from tests.serving.line_client import Over
-from tests.serving.peer import ANSWER_SECONDS, HANDSHAKE, TREE, Peer
+from tests.serving.peer import ANSWER_SECONDS, HANDSHAKE, Peer
 
 ERAS = ("legacy", "auto")
 AT_ONCE = 5

@@ -16,11 +16,12 @@ import anyio
 import httpx2
 import pytest
 
+from tests.checkout import TREE
 from tests.process.tree import until
 from tests.serving.peer import marker, wait_until_none, wait_until_some
 from tests.serving.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
 from tests.serving.web.certificates import write_certificate
-from tests.serving.web.http_server_peer import TREE, http_server
+from tests.serving.web.http_server_peer import http_server
 from tests.serving.web.plans import at_work, plan_of
 from tests.starting import warm
 

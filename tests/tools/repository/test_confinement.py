@@ -25,8 +25,9 @@ from coretools.sandbox.roots import Roots, RootSpec
 from coretools.settings import Limits
 from coretools.tools.repository.confinement import ANYWHERE, to_change, to_read
 from coretools.tools.repository.structure import GitDirectory
+from tests.checkout import TREE
 from tests.sandbox.test_race import swapped
-from tests.serving.peer import HANDSHAKE, TREE, Peer
+from tests.serving.peer import HANDSHAKE, Peer
 from tests.tools.repository.test_hostile import SPRINGING
 from tests.tools.repository.traps import Trap, laid, snapshot
 from tests.tools.repository.world import SECRET, World

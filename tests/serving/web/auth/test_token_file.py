@@ -24,7 +24,7 @@ from coretools.serving.web.auth.hashed_tokens import (
 )
 from coretools.serving.web.auth.token_file import TokenFile
 from coretools.serving.web.principals import NotEntitled, Principal
-from tests.serving.peer import TREE
+from tests.checkout import TREE
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving a file away needs root")
 WRITERS = 3

@@ -19,8 +19,9 @@ from coretools.serving.client_call import PRINCIPAL_KEY
 from coretools.serving.web.operations.journal import MOST_REFUSALS, CallJournal, RequestJournal
 from coretools.serving.web.operations.observed import Observed
 from coretools.serving.web.operations.watching import Exchange, Watchers
+from tests.checkout import TREE
 from tests.serving.http_peer import listening
-from tests.serving.web.http_server_peer import TREE, http_server
+from tests.serving.web.http_server_peer import http_server
 from tests.serving.web.operations.operated import Operated, router
 
 CANARY = "canary-4711"

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coretools.serving.web.auth.hashed_tokens import create_token
+from tests.checkout import TREE
 from tests.clients.conftest import without
-from tests.serving.web.http_server_peer import TREE, HttpServer, http_server
+from tests.serving.web.http_server_peer import HttpServer, http_server
 from tests.serving.web.shared.redis_server import WITH_ITS_PARENT, RedisServer
 
 NAMES = ("a", "b", "c")

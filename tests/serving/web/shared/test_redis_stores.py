@@ -29,7 +29,7 @@ from coretools.serving.rounds import STATE_SECONDS
 from coretools.serving.web.config import Config, LimitsSection, RedisSection
 from coretools.serving.web.replay import SessionEvents
 from coretools.serving.web.shared.redis_stores import RedisStores
-from tests.serving.web.http_server_peer import TREE
+from tests.checkout import TREE
 from tests.serving.web.shared.redis_server import RedisServer
 from tests.serving.web.shared.test_stores import SECONDS, data, message
 
