@@ -9,13 +9,14 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import anyio
 import mcp_types as types
-from anyio.abc import AsyncResource
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
+
+from coretools.serving.message_reader import MessageReader
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class LineSink(Protocol):
         ...
 
 
-class MessageLines(AsyncResource):
+class MessageLines(MessageReader):
     """Reads messages; a line that is none is answered with an error, and the next one is read."""
 
     def __init__(
@@ -132,9 +133,6 @@ class MessageLines(AsyncResource):
         self._takes_batches = False
         self._ended = False
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
             while self._ready:
@@ -147,17 +145,6 @@ class MessageLines(AsyncResource):
             if self._ended:
                 raise StopAsyncIteration
             await self._fill()
-
-    async def receive(self) -> SessionMessage | Exception:
-        """The next message.
-
-        Raises:
-            EndOfStream: the client has closed its end.
-        """
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
         """Read no more."""

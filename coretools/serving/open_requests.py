@@ -7,7 +7,7 @@ are put right: an id is one request at a time, only that very id cancels it, and
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -16,6 +16,8 @@ from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
+
+from coretools.serving.message_reader import MessageReader
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +114,7 @@ class OpenRequests:
         )
 
 
-class RequestReader(AsyncResource):
+class RequestReader(MessageReader):
     """Messages of the client, without those that mean no request or another one than they say."""
 
     def __init__(
@@ -130,9 +132,6 @@ class RequestReader(AsyncResource):
         """Of the sender of the last message, where the stream knows it."""
         return getattr(self._reader, "last_context", None)
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
             try:
@@ -143,17 +142,6 @@ class RequestReader(AsyncResource):
                 raise
             if isinstance(item, Exception) or await self._is_served(item.message):
                 return item
-
-    async def receive(self) -> SessionMessage | Exception:
-        """The next message.
-
-        Raises:
-            EndOfStream: the client has closed its end.
-        """
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
         """Read no more."""
