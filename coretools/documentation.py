@@ -81,19 +81,10 @@ class CommandPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextPage:
-    """A group of commands."""
-
-    words: tuple[str, ...]
-    summary: str
-    details: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Documentation:
     """All of it, in the order in which the commands were registered."""
 
-    contexts: tuple[ContextPage, ...]
+    contexts: tuple[Context, ...]
     commands: tuple[CommandPage, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -114,7 +105,7 @@ def documentation_of(commands: Registry | Iterable[Command], contexts: Iterable[
     """What there is to know of a registry, or of some of its commands. Hidden ones are left out."""
     said = commands.contexts if isinstance(commands, Registry) else contexts
     return Documentation(
-        contexts=tuple(ContextPage(words=one.words, summary=one.summary, details=one.details) for one in said),
+        contexts=tuple(said),
         commands=tuple(page_of(command) for command in commands if not command.declaration.is_hidden),
     )
 

@@ -30,6 +30,9 @@ class Selection:
     """Patterns (fnmatch) of names."""
 
 
+EVERYTHING = Selection(profile="all")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surfaces:
     """Which surfaces commands get beside those that they declare. All off by default."""

@@ -7,7 +7,7 @@ without a file: any command may be started, in the strongest confinement that th
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Verdict = Literal["allow", "ask", "deny"]
 """What becomes of a command. `ask` needs a person's yes."""
@@ -17,13 +17,13 @@ Tier = Literal["full", "landlock", "none"]
 
 Access = Literal["allow", "deny"]
 
-VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """Mildest first: of several that apply the last one counts."""
 
-TIERS: tuple[Tier, ...] = ("full", "landlock", "none")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 """Strongest first."""
 
-ACCESSES: tuple[Access, ...] = ("allow", "deny")
+ACCESSES: tuple[Access, ...] = get_args(Access)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from coretools.errors import BadSetting, InvalidArguments
 
 MOST_FAULTS = 10
-"""Faults that one error names."""
+"""Faults that one error names. A list of 100,000 wrong items has as many, and made an error of 7 MB."""
 
 SHOWN = 200
 """Characters of one fault: its text quotes what the caller sent."""

@@ -44,9 +44,6 @@ _UNNAMED = {
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-_MOST_FAULTS = 10
-"""Faults that one error names. A list of 100,000 wrong items has as many, and made an error of 7 MB."""
-
 _NAME_LENGTH = 100
 """Characters that are shown of where a fault is: the caller chose the name of an unknown argument."""
 
@@ -277,9 +274,9 @@ class Arguments:
 
     def _refusal(self, error: ValidationError) -> InvalidArguments:
         faults = error.errors(include_url=False, include_context=True)
-        said = [self._fault(fault) for fault in faults[:_MOST_FAULTS]]
-        if len(faults) > _MOST_FAULTS:
-            said.append(f"and {len(faults) - _MOST_FAULTS} more")
+        said = [self._fault(fault) for fault in faults[: raw_schema.MOST_FAULTS]]
+        if len(faults) > raw_schema.MOST_FAULTS:
+            said.append(f"and {len(faults) - raw_schema.MOST_FAULTS} more")
         return InvalidArguments(f"{self._name}: " + "; ".join(said))
 
     def _fault(self, fault: Any) -> str:

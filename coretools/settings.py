@@ -4,7 +4,7 @@ Frozen values only; nothing here touches the system. `None` means "no limit" whe
 """
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from coretools.author import Author
 from coretools.errors import BadSetting
@@ -21,7 +21,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 AskMode = Literal["prefilled", "defaults", "elicitation", "sampling"]
 """How far a question of a command goes (`coretools.ladder`); each mode has those before it."""
 
-ASK_MODES: tuple[AskMode, ...] = ("prefilled", "defaults", "elicitation", "sampling")
+ASK_MODES: tuple[AskMode, ...] = get_args(AskMode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def _options(page: CommandPage, typed: _Typed, current: str) -> list[Candidate]:
         is_off = is_flag(parameter) and parameter.default is True
         found.append(Candidate(f"--no-{option[2:]}" if is_off else option, parameter.description))
     said = {"--json": "print the result as JSON", "--help": "say how it is typed", "--answer": "answer beforehand"}
-    found += [Candidate(option, said[option]) for option in sorted(LINE_OPTIONS & said.keys())]
+    found += [Candidate(option, said[option]) for option in sorted(LINE_OPTIONS.keys() & said.keys())]
     known = {plain(one.text): one for one in found}
     return [known[name] for name in beginning_with(plain(current), known)]
 

@@ -12,9 +12,6 @@ from coretools import __version__
 from coretools.errors import InvalidArguments
 from coretools.options import add_options
 
-LINE_OPTIONS = frozenset({"--json", "--answer", "--help", "-h"})
-"""How one command is run. They stand in a line of the REPL too; the others are of the whole process."""
-
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong with a line as every other error of the command line is said, in one sentence."""
@@ -54,13 +51,24 @@ def own_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
     add_with(parser)
+    _add_line(parser)
+    add_own(parser)
+    return parser
+
+
+def line_parser() -> argparse.ArgumentParser:
+    """Parser of the options that say how one command is run: those of a line in the REPL."""
+    parser = Parser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    _add_line(parser)
+    return parser
+
+
+def _add_line(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-h", "--help", action="store_true", dest="wants_help", help="say what there is")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
         "--answer", action="append", default=[], metavar="KEY=VALUE", help="answer a question beforehand (repeatable)"
     )
-    add_own(parser)
-    return parser
 
 
 def option_names(parser: argparse.ArgumentParser) -> dict[str, bool]:
@@ -91,3 +99,7 @@ def divided(words: Sequence[str], options: dict[str, bool], *, behind: Collectio
             own += words[at : at + 1]
             at += 1
     return own, rest
+
+
+LINE_OPTIONS = option_names(line_parser())
+"""How one command is run, by name, and whether a value follows; the others are of the whole process."""

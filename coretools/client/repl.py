@@ -13,20 +13,18 @@ from anyio.abc import TaskStatus
 
 from coretools.client.manual import WIDTH, overview
 from coretools.client.output import complain, put
-from coretools.client.own_options import LINE_OPTIONS, divided
+from coretools.client.own_options import LINE_OPTIONS, divided, line_parser
 from coretools.client.repl_input import Lines, PipedLines, PromptedLines
 from coretools.client.repl_lines import words_of
 from coretools.client.terminal import Screen
 from coretools.client.typed import Bench, Desk, Line
-from coretools.errors import CoreError, InvalidArguments
+from coretools.errors import CoreError
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.ending import Ending, until_signalled
 from coretools.settings import Settings
 
 INTERRUPTED = 128 + signal.SIGINT
-
-_TAKES_VALUE = {name: name == "--answer" for name in LINE_OPTIONS}
 
 
 async def repl(settings: Settings, others: Sequence[Registry]) -> int:
@@ -111,19 +109,6 @@ def line_of(desk: Desk, words: Sequence[str]) -> Line:
     Raises:
         InvalidArguments: `--answer` without a value.
     """
-    own, rest = divided(words, _TAKES_VALUE, behind=LINE_OPTIONS - desk.option_names(words))
-    answers = []
-    at = 0
-    while at < len(own):
-        name, equals, text = own[at].partition("=")
-        at += 1
-        if name != "--answer":
-            continue
-        if not equals:
-            if at == len(own):
-                raise InvalidArguments("--answer: KEY=VALUE must follow")
-            text = own[at]
-            at += 1
-        answers.append(text)
-    wants_help = "--help" in own or "-h" in own
-    return Line(words=rest, as_json="--json" in own, wants_help=wants_help, answers=answers)
+    own, rest = divided(words, LINE_OPTIONS, behind=LINE_OPTIONS.keys() - desk.option_names(words))
+    options = line_parser().parse_args(own)
+    return Line(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)

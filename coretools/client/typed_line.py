@@ -15,14 +15,12 @@ from coretools.client.typed import Bench, Desk, Line, read_stdin
 from coretools.errors import CoreError
 from coretools.loading import load
 from coretools.log_lines import configure_logging
-from coretools.offer import Selection
+from coretools.offer import EVERYTHING
 from coretools.options import settings_from, working_directory
 from coretools.process.runs import Runs
 from coretools.registry import Registry
 from coretools.serving.assembly import assembled
 from coretools.serving.ending import Ending, until_signalled
-
-EVERYTHING = Selection(profile="all")
 
 CALL = "call"
 """First word of a line that names a tool, instead of words of its route."""

@@ -84,9 +84,9 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
     with ExitStack() as ours, ExitStack() as theirs:
         try:
-            stdin_read, stdin_write = _pipe(theirs, ours) if fed else (subprocess.DEVNULL, None)
-            stdout_read, stdout_write = _pipe(ours, theirs)
-            stderr_read, stderr_write = _pipe(ours, theirs)
+            stdin_read, stdin_write = pipe(theirs, ours) if fed else (subprocess.DEVNULL, None)
+            stdout_read, stdout_write = pipe(ours, theirs)
+            stderr_read, stderr_write = pipe(ours, theirs)
             started = time.monotonic()
             process = subprocess.Popen(
                 argv,
@@ -126,7 +126,7 @@ def _exit_handle(process: "subprocess.Popen[bytes]") -> int:
         raise
 
 
-def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+def pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     """A pipe whose reading and writing ends are closed with the two stacks."""
     reading, writing = os.pipe()
     reader.callback(os.close, reading)

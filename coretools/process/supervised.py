@@ -20,7 +20,7 @@ import anyio
 
 from coretools.process import supervisor
 from coretools.process.cell import Slot
-from coretools.process.spawn import found_program
+from coretools.process.spawn import found_program, pipe
 from coretools.process.streams import Streams, TerminalSize
 from coretools.sandbox.names import printable
 from coretools.sandbox.reading import Directory
@@ -289,7 +289,7 @@ def send(
         theirs.callback(os.close, letter)
         with open(letter, "wb", closefd=False) as file:
             file.write(marshal.dumps(tuple(order)))
-        telling, told = _pipe(ours, theirs)
+        telling, told = pipe(ours, theirs)
         socket.send_fds(slot.go, [b"."], [letter, *ends, cwd.fd, told])
         started = Supervised(slot, pipes, telling)
         ours.pop_all()
@@ -297,11 +297,11 @@ def send(
 
 
 def _pipes(ours: ExitStack, theirs: ExitStack, *, fed: bool) -> tuple[tuple[int | None, int, int], list[int]]:
-    stdin_read, stdin_write = _pipe(theirs, ours) if fed else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), None)
+    stdin_read, stdin_write = pipe(theirs, ours) if fed else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), None)
     if not fed:
         theirs.callback(os.close, stdin_read)
-    stdout_read, stdout_write = _pipe(ours, theirs)
-    stderr_read, stderr_write = _pipe(ours, theirs)
+    stdout_read, stdout_write = pipe(ours, theirs)
+    stderr_read, stderr_write = pipe(ours, theirs)
     for descriptor in (stdin_write, stdout_read, stderr_read):
         if descriptor is not None:
             os.set_blocking(descriptor, False)
@@ -322,11 +322,3 @@ def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> tuple[t
     ours.callback(os.close, nothing)
     os.set_blocking(nothing, False)
     return (writing, master, nothing), [slave, slave, slave]
-
-
-def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
-    """A pipe whose reading and writing ends are closed with the two stacks."""
-    reading, writing = os.pipe()
-    reader.callback(os.close, reading)
-    writer.callback(os.close, writing)
-    return reading, writing

@@ -30,7 +30,7 @@ from mcp.server.subscriptions import (
 from coretools.declare import Surface
 from coretools.dispatch import Dispatcher
 from coretools.errors import CoreError
-from coretools.graph import Graph
+from coretools.graph import Graph, Release
 from coretools.process.runs import Run
 from coretools.serving.addresses import found, no_resource
 from coretools.serving.client_call import principal_of
@@ -59,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 Look = Callable[[], object]
 """Says which version a resource has now."""
-Release = Callable[[], None]
 
 
 @dataclass

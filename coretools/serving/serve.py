@@ -17,7 +17,7 @@ from coretools.completion import require_sources
 from coretools.dispatch import Dispatcher
 from coretools.errors import BadSetting
 from coretools.graph import Graph
-from coretools.offer import Selection, Surfaces
+from coretools.offer import EVERYTHING, Selection, Surfaces
 from coretools.registry import Registry
 from coretools.services import Services
 from coretools.serving.ending import Ending
@@ -31,9 +31,6 @@ from coretools.standard_streams import have_standard_error, require_wire
 
 if TYPE_CHECKING:  # the HTTP part of the SDK, which a server on stdio does not pay for
     from starlette.types import ASGIApp
-
-
-EVERYTHING = Selection(profile="all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

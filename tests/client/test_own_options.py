@@ -54,5 +54,5 @@ async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path
 def test_every_option_of_a_server_is_an_option_of_a_line() -> None:
     """client-12: roots and rights are chosen as for `coretools call`; those of one line are among them."""
     assert {"--root", "--profile", "--read-only", "--policy", "--network", "--log-level", "--ask"} <= NAMES.keys()
-    assert NAMES.keys() >= LINE_OPTIONS
+    assert NAMES.keys() >= LINE_OPTIONS.keys()
     assert (NAMES["--root"], NAMES["--read-only"], NAMES["--help"], NAMES["--answer"]) == (True, False, False, True)

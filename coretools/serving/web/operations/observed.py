@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coretools.serving.web.answers import SERVER_FAULT
 from coretools.serving.web.operations.tracing import Tracing
 from coretools.serving.web.operations.watching import EXCHANGE_KEY, Exchange, RequestWatcher
-
-SERVER_FAULT = 500
 
 
 class Observed:
