@@ -1,6 +1,5 @@
 """Which runs there are: how many at once, under which mark, and how all of them are told to end."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -10,7 +9,6 @@ from anyio import CancelScope
 
 from coretools.confinement.control_files import ControlFiles
 from coretools.errors import Busy, CannotStart
-from coretools.process.child import Child
 
 
 class Run:
@@ -26,10 +24,6 @@ class Run:
         """What git, an editor or an agent acts on, before it."""
         self.remarks: tuple[str, ...] = ()
         """What became of its changes to git's configuration, where that is not what it meant."""
-        self.is_left = False
-        """Its task does not wait for the worker thread that may be starting its child."""
-        self.begun: deque[Child] = deque()
-        """The child that a worker thread has started; who takes it out sees to its end."""
 
 
 class Admission:

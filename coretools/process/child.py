@@ -1,12 +1,9 @@
 """A started program: its exit, its process group, and our ends of its pipes."""
 
-import fcntl
 import os
-import select
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
 
@@ -16,13 +13,6 @@ from coretools.process import survivors
 
 HAS_PIDFD = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether the exit of a child is told by a handle (Linux 5.3); elsewhere a thread waits for each child."""
-
-BRIEF_LOOKS = 5
-BRIEF_MILLISECONDS = 4
-"""How long, and how often, a start waits for the end: 20 ms in all, as a cancel may have to wait for it."""
-
-BRIEF_BYTES = 16 * 1024
-"""More output than that at a look: the program writes a lot, and waits for a reader when its pipe is full."""
 
 _STATUS_LOST = 256
 """Stands for an exit code that nobody can tell any more; the real ones end at 255."""
@@ -106,18 +96,6 @@ class Child:
             await anyio.wait_readable(self._exit_handle)
             self._note_exit()
 
-    def wait_briefly(self) -> None:
-        """Block until the program has ended, unless that takes long or its output waits for a reader.
-
-        For a worker thread that has started it: a short program is then over when the event loop hears of it, and
-        neither a task nor a wait is needed.
-        """
-        ending = select.poll()
-        ending.register(self._exit_handle, select.POLLIN)
-        for _ in range(BRIEF_LOOKS):
-            if ending.poll(BRIEF_MILLISECONDS) or _waiting_bytes(self.stdout) > BRIEF_BYTES:
-                return
-
     def reap(self) -> bool:
         """Take the exit status of a program that has ended; False while it has not."""
         if self._process.returncode is not None:
@@ -176,8 +154,3 @@ class Child:
         if not self._seen_exit:
             self._seen_exit = True
             self.duration_seconds = time.monotonic() - self._started
-
-
-def _waiting_bytes(pipe: int) -> int:
-    """Bytes in a pipe that nobody has read (FIONREAD, pipe(7))."""
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

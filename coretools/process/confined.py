@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from anyio import CapacityLimiter
-
 from coretools.confinement import programs
 from coretools.confinement.domain import Domain, Domains
 from coretools.confinement.landlock import Rule
 from coretools.errors import CannotStart
-from coretools.process.runner import Completed, Find, Order, Runner
+from coretools.process.runner import Completed, Order, Runner
 from coretools.sandbox.reading import Directory
 from coretools.sandbox.walk import HANDLE
 
@@ -65,7 +63,7 @@ class Confined:
             What `Runner.run` raises.
         """
         program = argv[0]
-        if self.is_proven(program, order.domain):
+        if order.domain is None or self._starts.get(program, False):
             return await self._runner.run(argv, cwd=cwd, order=order)
         try:
             completed = await self._runner.run(argv, cwd=cwd, order=order)
@@ -77,18 +75,6 @@ class Confined:
                 self._starts[program] = True
                 return completed
         return await self._runner.run(argv, cwd=cwd, order=replace(order, domain=None))
-
-    def is_proven(self, program: str, domain: Domain | None) -> bool:
-        """Whether nothing but the run itself is left to do: in this domain the program is known to start."""
-        return domain is None or self._starts.get(program, False)
-
-    async def run_found(self, program: str, find: Find, *, threads: CapacityLimiter) -> Completed | None:
-        """Look and run in one visit to a worker thread. The look must find nothing for what is not proven.
-
-        Raises:
-            What `find` and `Runner.run_found` raise.
-        """
-        return await self._runner.run_found(program, find, threads=threads)
 
     async def _can_start(self, program: str, cwd: Directory) -> bool:
         """Whether it starts in a domain at all. Asked where nothing of a repository has a part in the answer.

@@ -7,8 +7,7 @@ not an error. What a run started ends with it, however it ends; the exceptions s
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -123,10 +122,6 @@ class Completed:
         return self.exit_code == 0 and not self.timed_out and not self.stopped_for
 
 
-Find = Callable[[], tuple[tuple[str, ...], Directory, Order] | None]
-"""A look that blocks: words, directory and order of what is to be started; None for nothing."""
-
-
 class Runner:
     """Starts children and sees to their end. `close` must be called: it ends the guard process too."""
 
@@ -210,44 +205,6 @@ class Runner:
         with self._admission.admitted(argv) as run:
             run.control_files = await self._control_files(order)
             return await self._follow(run, await self._started(run, argv, cwd, order), argv, order)
-
-    async def run_found(self, program: str, find: Find, *, threads: CapacityLimiter) -> Completed | None:
-        """Like `run`, for no command, where a look that blocks says what is started and where; None for nothing.
-
-        Looked and started in one visit to a worker thread of `threads`, which saves a change of threads.
-
-        Raises:
-            What `find` raises, and what `run` does.
-        """
-        with self._admission.admitted((program,)) as run:
-            try:
-                order = await to_thread.run_sync(self._begin, run, find, limiter=threads)
-                if order is None:
-                    return None
-                return await self._follow(run, run.begun.pop(), *order)
-            finally:
-                run.is_left = True
-                self._end_begun(run)
-
-    def _begin(self, run: Run, find: Find) -> tuple[tuple[str, ...], Order] | None:
-        found = find()
-        if found is None:
-            return None
-        argv, cwd, order = found
-        self._check(argv, order)
-        if run.is_closing or run.is_left:
-            raise ending(argv)
-        child = self._start(run, argv, cwd, order)
-        child.wait_briefly()  # before anybody else may end and close it
-        run.begun.append(child)
-        if run.is_left:
-            self._end_begun(run)
-        return argv, order
-
-    def _end_begun(self, run: Run) -> None:
-        """End a child that was started for a task which is gone: asyncio's own cancel does not wait for threads."""
-        with suppress(IndexError):
-            threading.Thread(target=self._end_unseen, args=(run, run.begun.pop()), daemon=True).start()
 
     def _check(self, argv: tuple[str, ...], order: Order) -> None:
         check_words(argv, order.environment)

@@ -5,18 +5,15 @@ The words of every call are built here and in `repository.py`; nothing that a ca
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-
-from anyio import CapacityLimiter
 
 from coretools import author
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.excerpt import Excerpt
 from coretools.process.confined import Confined
 from coretools.process.runner import Completed, Order, Runner
-from coretools.sandbox.reading import Directory
 from coretools.settings import Limits
 from coretools.tools.repository.checkout import Checkout
 from coretools.tools.repository.confinement import ANYWHERE
@@ -112,32 +109,6 @@ class Git:
             GitRefused: it failed; says git's own reason. TooLarge: it printed more than the limit.
         """
         return self.whole(await self.run(checkout, *words, stdin=stdin), words[0])
-
-    async def looked(
-        self, look: Callable[[], Checkout], *words: str, threads: CapacityLimiter
-    ) -> tuple[Checkout, bytes | None]:
-        """The checkout that a look finds, and what a command of git printed there, whole.
-
-        Both in one visit to a worker thread. Nothing is run, and None printed, where more has to be done first.
-
-        Raises:
-            What the look and `output` raise.
-        """
-        found: list[Checkout] = []
-
-        def find() -> tuple[tuple[str, ...], Directory, Order] | None:
-            checkout = look()
-            found.append(checkout)
-            if checkout.policy.outer or not self._confined.is_proven("git", checkout.domain):
-                return None
-            argv = ("git", *OPTIONS, *checkout.policy.overrides, *words)
-            return argv, checkout.directory, self._order(checkout)
-
-        completed = await self._confined.run_found("git", find, threads=threads)
-        [checkout] = found
-        if completed is None:
-            return checkout, None
-        return checkout, self.whole(self._ended(completed, checkout, words[0]), words[0])
 
     def _order(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
         return Order(

@@ -6,7 +6,6 @@ and `policy` for what a repository may not ask of git.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from functools import partial
 from typing import Annotated
 
 from anyio import CapacityLimiter, to_thread
@@ -54,8 +53,9 @@ class Repository:
     @tool(Effect.READ, structured=True)
     async def git_status(self, repository: str = ".") -> GitStatus:
         """Branch, distance to upstream, changed paths."""
-        async with self._asked(repository, *_STATUS) as (checkout, output):
-            return GitStatus.of(read_status(output), checkout, most=self._limits.list_entries)
+        async with self._opened(repository) as checkout:
+            status = read_status(await self._git.output(checkout, *_STATUS))
+            return GitStatus.of(status, checkout, most=self._limits.list_entries)
 
     @tool(Effect.READ)
     async def git_log(
@@ -144,14 +144,3 @@ class Repository:
             opening = self._checkouts.opened(repository, change=change)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
             yield await settled(self._git, self._confined, checkout, self._threads)
-
-    @asynccontextmanager
-    async def _asked(self, repository: str, *words: str) -> AsyncIterator[tuple[Checkout, bytes]]:
-        """A checkout for reading, and what git printed there."""
-        with ExitStack() as stack:
-            look = partial(stack.enter_context, self._checkouts.opened(repository))
-            checkout, output = await self._git.looked(look, *words, threads=self._threads)
-            if output is None:
-                checkout = await settled(self._git, self._confined, checkout, self._threads)
-                output = await self._git.output(checkout, *words)
-            yield checkout, output
