@@ -19,7 +19,7 @@ from coretools.operator_policy import (
     ToolPolicy,
     below_home,
 )
-from coretools.toml_file import key_of, parse_toml, problem_of
+from coretools.toml_file import key_of, parse_toml, problem_of, problems_of
 
 
 class _Table(BaseModel):
@@ -57,8 +57,8 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
         # From JSON, because strict models take a list for a tuple there only. A date becomes a table: no key takes one.
         file = PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
     except ValidationError as error:
-        faults = [f"{key_of(one['loc'])}: {problem_of(one, PolicyFile)}" for one in error.errors()]
-        raise BadSetting(f"{path}: {'; '.join(faults)}") from error
+        said = problems_of(error, lambda fault: f"{key_of(fault['loc'])}: {problem_of(fault, PolicyFile)}")
+        raise BadSetting(f"{path}: {said}") from error
     confinement = replace(
         file.confinement,
         readable=_absolute(file.confinement.readable, f"{path}: confinement.readable", environment),

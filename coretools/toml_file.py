@@ -5,17 +5,26 @@ The tables are pydantic models or dataclasses; an unknown key and a value of the
 
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coretools.errors import BadSetting
 
 LONGEST = 1024 * 1024
 """Largest configuration file accepted, in bytes."""
+
+LARGEST_INTEGER = 2**63 - 1
+"""TOML 1.0 asks for 64 bits; Python reads more."""
+
+MOST_LEVELS = 32
+"""Levels of tables and lists; pydantic's own limit has no sentence."""
+
+MOST_FAULTS = 10
+"""Faults of a file that one error names: finding what an unknown key may mean takes milliseconds."""
 
 FEW_KEYS = 8
 """Beside a suggestion, the known keys of a table are listed up to this number."""
@@ -42,7 +51,7 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
     """The tables in the bytes of a file; `path` names it in errors. Callers read at most `LONGEST + 1` bytes.
 
     Raises:
-        BadSetting: too large, not UTF-8, not TOML, or a text in it has a NUL character.
+        BadSetting: too large, not UTF-8, not TOML, nested too deeply, or a text has a NUL character.
     """
     if len(data) > LONGEST:
         raise BadSetting(f"{path}: larger than {LONGEST} bytes, the most that a configuration file may have")
@@ -52,10 +61,15 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
         raise BadSetting(f"{path}: not UTF-8 text, at byte {error.start}") from error
     except (ValueError, RecursionError) as error:  # a plain ValueError for a number with thousands of digits
         raise BadSetting(f"{path}: not valid TOML: {error or 'nested too deeply'}") from error
-    for keys, text in _texts(found):
-        if "\0" in text:
-            raise BadSetting(f"{path}: {key_of(keys)}: text must not contain a NUL character")
+    _require_plain(found, (), path)
     return found
+
+
+def problems_of(error: ValidationError, sentence: Callable[[ErrorDetails], str]) -> str:
+    """What is wrong with a file, fault by fault; those beyond `MOST_FAULTS` are counted. `sentence` says one."""
+    faults = error.errors()
+    more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+    return "; ".join([*map(sentence, faults[:MOST_FAULTS]), *more])
 
 
 def key_of(keys: Sequence[int | str]) -> str:
@@ -130,10 +144,16 @@ def _paths(table: Any, prefix: str) -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def _texts(value: Any, keys: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """Every text in a value of TOML, with the keys that lead to it."""
-    if isinstance(value, str):
-        yield keys, value
-    elif isinstance(value, dict | list):
+def _require_plain(value: Any, keys: tuple[int | str, ...], path: str) -> None:
+    """Refuse what no table of ours takes and later readers fail at."""
+    if isinstance(value, str) and "\0" in value:
+        raise BadSetting(f"{path}: {key_of(keys)}: text must not contain a NUL character")
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise BadSetting(f"{path}: {key_of(keys)}: integers of TOML have 64 bits")
+    if isinstance(value, dict | list):
+        if len(keys) > MOST_LEVELS:
+            raise BadSetting(
+                f"{path}: {key_of(keys[:3])}: tables and lists are nested more than {MOST_LEVELS} levels deep"
+            )
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(inner, (*keys, key))
+            _require_plain(inner, (*keys, key), path)

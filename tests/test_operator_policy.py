@@ -167,6 +167,9 @@ def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
         ("[confinement]\nprocesses = true", r" confinement.processes: must be a whole number"),
         ("[confinement]\nfile_bytes = 1.5", r" confinement.file_bytes: must be a whole number"),
         (f"[confinement]\nfile_bytes = {'1' * 5_000}", r"not valid TOML"),
+        (f"[confinement]\nfile_bytes = 0x{'f' * 5_000}", r" confinement.file_bytes: integers of TOML have 64 bits"),
+        (f"[tools]\nask = {'[' * 200}{']' * 200}", r" tools.ask #1: tables and lists are nested more than 32 levels"),
+        ("\n".join(f"k{number} = 1" for number in range(5_000)), r"; k9: unknown key .*; and 4990 more$"),
         ("[commands", r"not valid TOML"),
         ("x = " + "[" * 5_000, r"not valid TOML"),
     ):

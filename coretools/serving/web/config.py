@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from coretools.errors import BadSetting
 from coretools.log_lines import LogFormat
-from coretools.toml_file import LONGEST, UNKNOWN, key_of, meant_key, parse_toml, problem_of, value_type
+from coretools.toml_file import LONGEST, UNKNOWN, key_of, meant_key, parse_toml, problem_of, problems_of, value_type
 
 VARIABLES = "CORETOOLS_HTTP_"
 CONFIG_VARIABLE = "CORETOOLS_HTTP_CONFIG"
@@ -236,7 +236,7 @@ def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping
     try:
         return Config.model_validate(found)
     except ValidationError as error:
-        raise BadSetting("; ".join(_sentence(one, path, variables) for one in error.errors())) from error
+        raise BadSetting(problems_of(error, lambda fault: _sentence(fault, path, variables))) from error
 
 
 def _parsed(path: str) -> dict[str, Any]:
