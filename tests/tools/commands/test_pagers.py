@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from coretools.operator_policy import CommandPolicy
+from coretools.sandbox.programs.policy import variables
 from tests.serving.peer import Peer, peer
 
 POLICY = """
@@ -18,6 +20,8 @@ verdict = "deny"
 program = "less"
 arguments = ["notes"]
 verdict = "allow"
+[environment]
+pass = ["GIT_SEQUENCE_EDITOR"]
 """
 
 OPENED = {
@@ -79,8 +83,11 @@ def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> 
     subprocess.run([*identity, "commit", "-q", "-m", "note\n" * 100], cwd=root, check=True)
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
-    with peer(root, "--policy", policy) as client:
+    with peer(root, "--policy", policy, environment={"GIT_SEQUENCE_EDITOR": "true"}) as client:
         client.start_session()
+        names = "GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR LESSSECURE"
+        text = client.call("run_command", command=f"printenv {names}")["content"][0]["text"]
+        assert text.splitlines() == ["cat", ":", "true", "1"]  # what the operator passes wins
         for command, typed in OPENED.items():
             said = on_terminal(client, command, typed)
             assert not (root / "marker").exists(), said
@@ -93,15 +100,10 @@ def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> 
         assert client.call("run_command", command="env -u LANG git log --format=%an")["content"][0]["text"] == "a"
 
 
-def test_nothing_is_different_where_code_is_allowed_and_the_operator_may_pass_others(tmp_path: Path) -> None:
-    """policy-21: such a policy is a wish, and what the operator passes wins."""
-    root = tmp_path / "root"
-    root.mkdir()
-    policy = tmp_path / "policy.toml"
-    policy.write_text("[commands]\nopaque = 'ask'\n[environment]\npass = ['GIT_EDITOR']\n")
-    names = "GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR LESSSECURE"
-    for words, expected in (((), []), (("--policy", policy), ["cat", "own", ":", "1"])):
-        with peer(root, *words, environment={"GIT_EDITOR": "own"}) as client:
-            client.start_session()
-            text = client.call("run_command", command=f"printenv {names}")["content"][0]["text"]
-            assert [line for line in text.splitlines() if not line.startswith("[")] == expected
+def test_nothing_is_different_where_code_is_allowed() -> None:
+    """policy-21: such a policy is a wish."""
+    for default, opaque, expected in [
+        *(("allow", None, False), ("deny", "allow", False), ("allow", "deny", True)),
+        *(("allow", "ask", True), ("ask", None, True), ("deny", None, True)),
+    ]:
+        assert bool(variables(CommandPolicy(default=default, opaque=opaque))) is expected, (default, opaque)
