@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -24,9 +23,6 @@ from coretools.errors import Busy, CannotStart, InputOutput
 
 REMEMBERED = 32
 """Domains that are kept for a next call, each with one thread that sleeps."""
-
-SYSTEM_SECONDS = 1.0
-"""A library that is replaced is noticed after this long: a look at all of them takes 0.03 ms."""
 
 Made = TypeVar("Made")
 
@@ -103,8 +99,6 @@ class Domains:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, Domain] = OrderedDict()
-        self._system: dict[tuple[Rule, ...], tuple[float, _Key]] = {}
-        """When the files of these rules were last looked at, and what was there."""
         self._is_possible: bool | None = None
 
     @property
@@ -124,7 +118,7 @@ class Domains:
         Raises:
             InputOutput: no Landlock here, or no descriptor left. Busy: no room for another thread.
         """
-        key = (*self._system_key(system), *_key(rules))
+        key = (*_key(system), *_key(rules))
         with self._lock:
             domain = self._known.get(key)
             if domain is None:
@@ -134,13 +128,6 @@ class Domains:
             else:
                 self._known.move_to_end(key)
             return domain
-
-    def _system_key(self, rules: tuple[Rule, ...]) -> _Key:
-        looked_at, key = self._system.get(rules, (-SYSTEM_SECONDS, ()))
-        if monotonic() - looked_at >= SYSTEM_SECONDS:
-            key = _key(rules)
-            self._system[rules] = monotonic(), key
-        return (*_key(rules[:1]), *key)  # the program itself is looked at each time: it may just have been updated
 
     def close(self) -> None:
         """End every domain that is kept; nothing can be started in one of them afterwards."""
