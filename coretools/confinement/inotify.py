@@ -133,6 +133,8 @@ class Mounts:
         self._is_read = False
         self.kinds: dict[str, str] = {}
         """The file system at each point where something is mounted; of several on one point the last counts."""
+        self.names: dict[str, list[str]] = {}
+        """By directory, the names in it on which something is mounted."""
         self.has_foreign = True
         """Whether a part of it is on a file system that is not local."""
 
@@ -144,6 +146,9 @@ class Mounts:
         is_other = not self._is_read or found != self._found
         self._found, self._is_read = found, True
         self.kinds = {mount.point: mount.kind for mount in found}
+        self.names = {}
+        for point in self.kinds:
+            self.names.setdefault(os.path.dirname(point), []).append(os.path.basename(point))
         beneath = [kind for point, kind in self.kinds.items() if any(_lies_in(point, top) for top in self._tops)]
         self.has_foreign = not LOCAL.issuperset([*beneath, *(self.kind_of(top) for top in self._tops)])
         return is_other

@@ -249,7 +249,19 @@ class MaskFinder:
             if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):  # bare, or apart from its work tree
                 _keep(listing.configs, node.root, *map(node.below, CONFIGURATIONS))
         noted.into(listing)
+        self._note_mounted(node, listing)
         return listing
+
+    def _note_mounted(self, node: Node, listing: Listing) -> None:
+        """Hidden files and directories that are mounted under another name."""
+        known = self._roots.hidden_inodes
+        for name in self._tree.mounted_in(node):
+            path = node.below(name)
+            inode = inode_of(path, node.root.fd)
+            kind = "" if inode is None else known.kind_of(node.root.fd, path, inode.number)
+            if kind and all(one.path != path for one in listing.suspects):
+                listing.suspects.append(Suspect(path, kind))
+                listing.children.pop(name, None)
 
     def _git_listing(self, node: Node, entries: list[os.DirEntry[str]]) -> Listing:
         """What lies in a git directory, or in one that leads to those of submodules and worktrees."""

@@ -158,6 +158,11 @@ class DirectoryTree:
                 return not self._waiting
         return True
 
+    def mounted_in(self, node: Node) -> list[str]:
+        """Entries on which something is mounted: its listing tells what lies beneath."""
+        here = node.root.path if node.path == "." else f"{node.root.path}/{node.path}"
+        return [] if self._mounts is None else self._mounts.names.get(here, [])
+
     def close(self) -> None:
         """Give every handle back."""
         for opened in (self._watches, self._mounts):
