@@ -99,7 +99,7 @@ def settings_from(
     policy = policy_from(options, environment, () if read_only else roots)
     return Settings(
         roots=roots,
-        profile=require_profile(options.profile or environment.get("CORETOOLS_PROFILE") or options.default_profile),
+        profile=options.profile or _profile_in(environment) or options.default_profile,
         read_only=read_only,
         deny=_listed(environment, "CORETOOLS_DENY", options.deny),
         default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
@@ -199,6 +199,14 @@ def _profile(text: str) -> str:
         return require_profile(text)
     except BadSetting as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _profile_in(environment: Mapping[str, str]) -> str | None:
+    try:
+        named = environment.get("CORETOOLS_PROFILE")
+        return require_profile(named) if named else None
+    except BadSetting as error:
+        raise BadSetting(f"CORETOOLS_PROFILE: {error}") from error
 
 
 def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[str, str], name: str) -> Choice | None:

@@ -323,7 +323,7 @@ def test_a_bad_variable_ends_the_start(project: Path) -> None:
     with peer(project, environment={"CORETOOLS_PROFILE": "root"}) as client:
         _, said = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
-    assert b"CORETOOLS_PROFILE=root" in said
+    assert b"CORETOOLS_PROFILE: unknown profile 'root'; choose read, dev, ci or all" in said
 
 
 def test_no_root_in_the_home_directory_is_refused(project: Path) -> None:
