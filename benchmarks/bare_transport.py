@@ -7,7 +7,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from coretools.serving.stdio import standard_streams_claimed, stdio_streams
+from coretools.protocol.stdio.transport import standard_streams_claimed, stdio_streams
 
 LINE_BYTES = 16 * 1024 * 1024
 

@@ -10,14 +10,14 @@ from benchmarks.contenders import LONGER
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.workplace import Workplace, plain_environment
-from coretools.confinement import programs
-from coretools.confinement.domain import Domains
+from coretools.confinement.confined_thread import Domains
 from coretools.confinement.landlock import READ
-from coretools.process.child import Child
-from coretools.process.spawn import spawn
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.reading import Directory, open_directory
-from coretools.sandbox.roots import Roots, RootSpec
+from coretools.process import confined
+from coretools.process.children.child import Child
+from coretools.process.children.spawn import spawn
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots, RootSpec
 
 STATUS = ("git", "status", "--porcelain=v2", "--branch")
 
@@ -43,11 +43,11 @@ def starts_held(place: Workplace, stack: ExitStack) -> list[Contender]:
 def _pair(name: str, argv: Sequence[str], directory: Directory, domains: Domains) -> list[Contender]:
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
-    file = programs.found(argv[0], plain_environment()["PATH"])
+    file = confined.found(argv[0], plain_environment()["PATH"])
 
     def held() -> Child:
         # All that a call does for it: the rules, the look whether they are known, the thread.
-        own = () if file is None else programs.rules_to_start(file) or ()
+        own = () if file is None else confined.rules_to_start(file) or ()
         return domains.of(((directory.fd, READ),), system=own).run(start)
 
     return [_timed(f"{name}, held", held), _timed(f"{name}, spawned", start)]

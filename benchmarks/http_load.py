@@ -17,7 +17,7 @@ from benchmarks.interleaved import Contender
 from benchmarks.peer import Era
 from benchmarks.rows import FORMS, HTTP_IN_FLIGHT, MANY_IN_FLIGHT, MANY_SESSIONS
 from benchmarks.workplace import SAMPLE, Workplace, sample_text
-from coretools.serving.web.answer_form import HELD_SECONDS
+from coretools.web.sessions.response_format import HELD_SECONDS
 
 CALLS = 320
 """In one turn."""

@@ -14,7 +14,7 @@ from typing import Self
 
 from benchmarks.failure import NotMeasured
 from benchmarks.peer import ANSWER_MILLISECONDS, environment_with
-from coretools.process.descendants import descendants
+from coretools.process.fork_server.descendants import descendants
 
 START_SECONDS = 60.0
 LISTENING = re.compile(rb"http://127\.0\.0\.1:(\d+)")

@@ -23,7 +23,7 @@ from benchmarks.interleaved import Sample
 from benchmarks.peer import ENVELOPE, HANDSHAKE
 from benchmarks.rows import SOAKED
 from benchmarks.workplace import SAMPLE, Workplace, sample_text
-from coretools.process.cell import MOST_WARM, WARM
+from coretools.process.fork_server.client import MOST_WARM, WARM
 
 CLIENTS = 12
 """At once; each does one thing after the other."""

@@ -3,9 +3,9 @@
 import anyio
 
 from benchmarks.workplace import sample_text
-from coretools.call import Call
-from coretools.declare import Effect
-from coretools.registry import Registry
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
 
 
 class Meeting:

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from coretools.declare import Effect
-from coretools.registry import Registry
-from coretools.serving.serve import ServeOptions, serve_stdio
+from coretools.hosting.serve import ServeOptions, serve_stdio
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
 
 TOOLS = 100
 

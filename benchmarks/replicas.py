@@ -25,9 +25,9 @@ from typing import Any
 import httpx2
 
 from benchmarks.peer import ENVELOPE, HANDSHAKE
-from tests.serving.web.http_server_peer import http_server
-from tests.serving.web.shared.balanced import NAMES, Cluster, cluster
-from tests.serving.web.shared.redis_server import RedisServer
+from tests.web.http_server_peer import http_server
+from tests.web.replicas.balanced import NAMES, Cluster, cluster
+from tests.web.replicas.redis_server import RedisServer
 
 LEASE_SECONDS = 6.0
 """How long a replica that was killed seems alive."""

@@ -14,13 +14,13 @@ from anyio.from_thread import start_blocking_portal
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.workplace import Workplace
-from coretools.operator_policy import ConfinementPolicy
-from coretools.process.keeper import Keeper
+from coretools.config.policy import ConfinementPolicy
+from coretools.config.settings import Limits
+from coretools.process.fork_server.pool import Keeper
 from coretools.process.runner import Order, Runner
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.reading import Directory, open_directory
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots, RootSpec
 
 MANY = 200
 """Commands at once in the row that says so."""

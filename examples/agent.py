@@ -7,12 +7,12 @@ The agent itself is a stand-in: it looks nothing up. What matters is what stands
 
 from dataclasses import dataclass, field
 
-from coretools.agents import AgentContext, agent_tool
-from coretools.asking import AskModel, AskRoots
-from coretools.declare import Effect, asks
-from coretools.registry import Registry
-from coretools.serving.serve import ServeOptions, serve_stdio
-from coretools.settings import Asking
+from coretools.config.settings import Asking
+from coretools.hosting.serve import ServeOptions, serve_stdio
+from coretools.operations.agents import AgentContext, agent_tool
+from coretools.operations.declare import Effect, asks
+from coretools.operations.registry import Registry
+from coretools.questions.kinds import AskModel, AskRoots
 
 registry = Registry()
 

@@ -1,8 +1,8 @@
 """A server of one's own commands: a function, its types and its docstring are all there is to say."""
 
-from coretools.declare import Effect
-from coretools.registry import Registry
-from coretools.serving.serve import serve_stdio
+from coretools.hosting.serve import serve_stdio
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
 
 registry = Registry()
 

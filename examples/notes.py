@@ -11,12 +11,12 @@ from typing import Annotated
 import uvicorn
 from pydantic import Field
 
-from coretools.asking import AskChoice, AskConfirmation
-from coretools.call import Call
-from coretools.declare import Effect, asks, automation_hidden, hidden, prompt, resource
 from coretools.errors import NotFound
-from coretools.registry import Registry
-from coretools.serving.serve import http_app, serve_stdio
+from coretools.hosting.serve import http_app, serve_stdio
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect, asks, automation_hidden, hidden, prompt, resource
+from coretools.operations.registry import Registry
+from coretools.questions.kinds import AskChoice, AskConfirmation
 
 registry = Registry()
 notes = registry.context("notes", summary="what was noted")

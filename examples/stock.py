@@ -7,10 +7,10 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import BaseModel, Field
 
-from coretools.declare import Effect
 from coretools.errors import NotFound
-from coretools.registry import Registry
-from coretools.serving.serve import ServeOptions, serve_stdio
+from coretools.hosting.serve import ServeOptions, serve_stdio
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
 
 registry = Registry()
 

@@ -11,11 +11,12 @@ from typing import Annotated
 import anyio
 from pydantic import BaseModel, Field
 
-from coretools.asking import AskForm, AskText
-from coretools.call import Call, check_cancelled
-from coretools.declare import Effect, asks
-from coretools.registry import Registry
-from coretools.serving.serve import serve_stdio
+from coretools.cancellation import check_cancelled
+from coretools.hosting.serve import serve_stdio
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect, asks
+from coretools.operations.registry import Registry
+from coretools.questions.kinds import AskForm, AskText
 
 registry = Registry()
 logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ import sys
 import anyio
 from anyio.abc import SocketStream, TaskStatus
 
-from coretools.call import Call
-from coretools.declare import Effect
-from coretools.registry import Registry
-from coretools.services import Services
-from coretools.serving.serve import build, serve_streams
+from coretools.hosting.serve import build, serve_streams
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
+from coretools.operations.services import Services
 
 registry = Registry()
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 
 from coretools.errors import BadSetting
-from coretools.serving.web.config import ServerSection, read_config
+from coretools.web.common.config import ServerSection, read_config
 
 PATH = "/healthz"
 

@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coretools import __version__
+from coretools.config.flags import add_options, working_directory
+from coretools.config.logs import configure_logging
 from coretools.errors import BadSetting, CoreError
-from coretools.loading import load
-from coretools.log_lines import configure_logging
-from coretools.options import add_options, working_directory
-from coretools.standard_streams import have_standard_error
+from coretools.operations.loading import load
+from coretools.standard_fds import have_standard_error
 
-if TYPE_CHECKING:  # pydantic and the web stack, which a bad flag should not cost
-    from coretools.serving.web.service import Plan
+if TYPE_CHECKING:
+    from coretools.web.service import Plan
 
 MOST_UNLOOKED = 20_000
 """New objects before the collector looks at the youngest of them; some megabytes."""
@@ -55,8 +55,8 @@ def run(plan: "Plan") -> None:
     # Imported late: as below.
     import anyio
 
-    from coretools.serving.ending import leave
-    from coretools.serving.web.service import serve
+    from coretools.protocol.process_exit import leave
+    from coretools.web.service import serve
 
     gc.collect()
     gc.freeze()
@@ -72,7 +72,7 @@ def check(plan: "Plan", faults: Sequence[str] = ()) -> None:
     """
     import anyio  # imported late: as below
 
-    from coretools.serving.web.checking import checked
+    from coretools.web.check import checked
 
     report = anyio.run(checked, plan)
     for line in report.lines:
@@ -91,10 +91,10 @@ def _plan(options: argparse.Namespace, faults: list[str] | None = None) -> "Plan
         BadSetting: the configuration can't be read, or without `faults` anything else.
     """
     # Imported late: the SDK and the web stack take a second, which a bad flag should not cost.
-    from coretools.serving.web.config import read_config
-    from coretools.serving.web.reloading import Source
-    from coretools.serving.web.roles import roles_of
-    from coretools.serving.web.service import Plan
+    from coretools.web.common.config import read_config
+    from coretools.web.reload import Source
+    from coretools.web.roles import roles_of
+    from coretools.web.service import Plan
 
     environment, directory = dict(os.environ), working_directory()
     given = {key: getattr(options, name) for name, key in _FLAGS.items()}

@@ -11,11 +11,11 @@ import os
 import sys
 
 from coretools import __version__
+from coretools.config.flags import add_options, settings_from, working_directory
+from coretools.config.logs import configure_logging
+from coretools.config.settings import Settings
 from coretools.errors import CoreError
-from coretools.log_lines import configure_logging
-from coretools.options import add_options, settings_from, working_directory
-from coretools.settings import Settings
-from coretools.standard_streams import have_standard_error, require_wire
+from coretools.standard_fds import have_standard_error, require_wire
 
 
 def main() -> None:
@@ -41,8 +41,8 @@ def run(settings: Settings) -> None:
     gc.disable()
     import anyio
 
-    from coretools.serving.ending import leave
-    from coretools.serving.stdio_service import serve_stdio
+    from coretools.app.stdio_service import serve_stdio
+    from coretools.protocol.process_exit import leave
 
     gc.freeze()
     gc.enable()

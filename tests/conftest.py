@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from coretools.log_lines import OWN, TALKATIVE
+from coretools.config.logs import OWN, TALKATIVE
 
 Figure = Callable[[str], None]
 PRINTED = "figure"

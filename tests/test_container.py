@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from coretools.author import read_author
-from coretools.confinement import grants
-from coretools.options import settings_from
-from coretools.redact import secret_values
-from coretools.serving.web.auth.exposure import require_safe
-from coretools.serving.web.auth.hashed_tokens import create_token, read_tokens
-from coretools.serving.web.config import CONFIG_VARIABLE, VARIABLES, Config, read_config
-from coretools.serving.web.service import END_SECONDS
-from coretools.settings import Limits
+from coretools.config.author import read_author
+from coretools.config.flags import settings_from
+from coretools.config.settings import Limits
+from coretools.confinement import allowed_paths
+from coretools.redaction.redactor import secret_values
+from coretools.web.auth.exposure import require_safe
+from coretools.web.auth.hashed_tokens import create_token, read_tokens
+from coretools.web.common.config import CONFIG_VARIABLE, VARIABLES, Config, read_config
+from coretools.web.service import END_SECONDS
 from tests.image import (
     COMPOSE,
     DOCKERFILE,
@@ -42,7 +42,7 @@ from tests.image import (
     steps_of,
     user,
 )
-from tests.serving.web.plans import options_of
+from tests.web.plans import options_of
 
 HOME = "/opt/coretools"
 """Where the server and its packages are."""
@@ -204,7 +204,7 @@ def test_an_image_that_is_told_nothing_does_not_serve() -> None:
 def test_what_compose_says_is_understood_and_safe(service: str) -> None:
     """container-9: every variable is a key of the configuration or one of the flags, and the server would start."""
     variables = compose()["services"][service]["environment"]
-    known = (TREE / "coretools" / "options.py").read_text()
+    known = (TREE / "coretools" / "config" / "flags.py").read_text()
     assert {n for n in variables if not n.startswith(VARIABLES) and f'"{n}"' not in known} == {"CORETOOLS_POLICY"}
     config = config_of(variables)
     assert config.auth.tokens
@@ -224,7 +224,7 @@ def test_the_compose_file_has_two_roles_a_policy_limits_a_network_by_choice_and_
         assert (settings.policy.confinement.network, settings.umask) == (network, umask)
         assert str(settings.author or "") == (author or "")
         assert settings.limits != Limits()
-        assert [rule.verdict for rule in settings.policy.commands.rules] == ["deny"]
+        assert [rule.verdict for rule in settings.policy.commands.rule] == ["deny"]
         assert settings.policy.confinement.require == "landlock"
         roles = tomllib.loads(config)["roles"]
         assert {name: role["profile"] for name, role in roles.items()} == {"dev": "dev", "review": "read"}
@@ -245,7 +245,7 @@ def test_every_variable_of_the_compose_file_is_explained() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_variables_of_the_image_are_known_ones(target: str) -> None:
     """container-9."""
-    known = (TREE / "coretools" / "options.py").read_text()
+    known = (TREE / "coretools" / "config" / "flags.py").read_text()
     ours = {name for name in environment_of(target) if name.startswith("CORETOOLS_")}
     assert {name for name in ours if not name.startswith(VARIABLES) and f'"{name}"' not in known} == set()
     assert "CORETOOLS_ROOTS" in known or target == "http"
@@ -318,7 +318,13 @@ def test_the_pod_may_write_where_the_container_of_compose_may() -> None:
 
 def test_secrets_lie_where_no_command_can_read() -> None:
     """container-11: commands may read `/etc` and the programs of the system."""
-    read = [*grants.SYSTEM, *grants.KERNEL, grants.CONFIGURATION, "/work", environment_of("http")["TMPDIR"]]
+    read = [
+        *allowed_paths.SYSTEM,
+        *allowed_paths.KERNEL,
+        allowed_paths.CONFIGURATION,
+        "/work",
+        environment_of("http")["TMPDIR"],
+    ]
     targets = [one["target"] for service in OURS for one in compose()["services"][service]["volumes"]]
     mounts = [one["mountPath"] for one in pod()["containers"][0]["volumeMounts"] if one["name"] in ("tokens", "config")]
     secret = [target for target in targets if "secrets" in target] + mounts

@@ -9,9 +9,12 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from coretools.asking import AskConfirmation
-from coretools.call import Call
-from coretools.declare import (
+from coretools.app.assembly import assembled
+from coretools.cli.docs import NAME, config_page
+from coretools.config.settings import Settings
+from coretools.errors import BadSetting
+from coretools.operations.call import Call
+from coretools.operations.declare import (
     Effect,
     asks,
     at,
@@ -23,13 +26,19 @@ from coretools.declare import (
     resource,
     tool,
 )
-from coretools.documentation import Documentation, documentation_of, page_of
-from coretools.errors import BadSetting
-from coretools.reference import TABLE_END, TABLE_START, pages, tool_table, usage, with_table
-from coretools.registry import Registry
-from coretools.serving.assembly import assembled
-from coretools.serving.web.config_page import NAME, config_page
-from coretools.settings import Settings
+from coretools.operations.documentation import (
+    TABLE_END,
+    TABLE_START,
+    Documentation,
+    documentation_of,
+    page_of,
+    pages,
+    tool_table,
+    usage,
+    with_table,
+)
+from coretools.operations.registry import Registry
+from coretools.questions.kinds import AskConfirmation
 from tests.checkout import TREE
 
 MEND = "run `coretools docs --write docs/reference --page README.md` in the tree"

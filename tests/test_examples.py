@@ -17,13 +17,13 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from coretools.registry import Registry
-from coretools.serving.serve import build, serve_streams
+from coretools.hosting.serve import build, serve_streams
+from coretools.operations.registry import Registry
 from examples import agent, greeting, notes, stock, survey, unix_socket
 from tests.checkout import TREE
-from tests.serving.line_client import Over, Pipes
-from tests.serving.peer import HANDSHAKE, Peer
-from tests.serving.test_serve import over_http
+from tests.hosting.test_serve import over_http
+from tests.protocol.line_client import Over, Pipes
+from tests.protocol.peer import HANDSHAKE, Peer
 
 ERAS = ("legacy", "auto")
 SECONDS = 30

@@ -1,1 +1,1 @@
-"""What the kernel holds a child to: Landlock, seccomp, namespaces. Mechanism for `process`; imports nothing heavy."""
+"""What the kernel enforces: Landlock, seccomp, namespaces, hidden files."""

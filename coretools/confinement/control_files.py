@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from coretools.confinement.scan import Listing, Node
-from coretools.sandbox.hidden_inodes import inode_of
+from coretools.roots.hidden_inodes import inode_of
 
 _LISTED = ("hooks", "remotes", "branches")
 """Directories of which each entry counts: programs, and remotes as git kept them before it had a configuration."""

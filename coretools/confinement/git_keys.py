@@ -7,10 +7,9 @@ and with values that lead to none: a list of what is allowed, so that a key nobo
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from coretools.redact import Redactor
-from coretools.sandbox.git_config import Value, Values
-from coretools.sandbox.git_grammar import Setting
-from coretools.secret_names import is_telling
+from coretools.redaction.names import is_telling
+from coretools.redaction.redactor import Redactor
+from coretools.roots.git_config import Setting, Value, Values
 
 _CREDENTIALS = frozenset({"extraheader", "cookie", "smtppass", "pass", "pw", "pat"})
 """Variables that are credentials by name, beside those that `secret_names` knows."""

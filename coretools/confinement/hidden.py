@@ -12,8 +12,8 @@ import time
 from collections.abc import Generator, Iterable
 from typing import NamedTuple, Protocol
 
-from coretools.sandbox.hidden_inodes import HiddenInodes, Inode, inode_of
-from coretools.sandbox.roots import GLOB, Root, Roots, by_glob
+from coretools.roots.hidden_inodes import HiddenInodes, Inode, inode_of
+from coretools.roots.root_set import GLOB, Root, Roots, by_glob
 
 
 class Suspect(NamedTuple):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
-from coretools.confinement import kernel
+from coretools.confinement import syscalls
 
 ABI_REQUIRED = 3
 """Linux 6.2: before it a file outside could be truncated."""
@@ -66,10 +66,10 @@ class Entries(NamedTuple):
 @cache
 def abi() -> int:
     """Version of Landlock in force; 0 when the kernel has none or does not let it be used."""
-    if not kernel.is_known():
+    if not syscalls.is_known():
         return 0
     try:
-        return kernel.call("landlock_create_ruleset", None, 0, _VERSION)
+        return syscalls.call("landlock_create_ruleset", None, 0, _VERSION)
     except OSError:
         return 0
 
@@ -93,7 +93,7 @@ def ruleset(rules: Iterable[Rule | Entries], *, tcp: bool, binds: bool = False) 
         words.append(0 if tcp else _TCP_CONNECT if binds else _TCP)
     if version >= ABI_OF_SIGNALS:
         words.append(_SCOPES)
-    made = kernel.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
+    made = syscalls.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
     try:
         os.set_inheritable(made, False)
         for rule in rules:
@@ -109,7 +109,7 @@ def ruleset(rules: Iterable[Rule | Entries], *, tcp: bool, binds: bool = False) 
 
 def restrict_thread(made: int) -> None:
     """Hold the calling thread, and whatever it starts from now on, to the rules. It must have no new privileges."""
-    kernel.call("landlock_restrict_self", made, 0)
+    syscalls.call("landlock_restrict_self", made, 0)
 
 
 def hold_signals(outsider: int) -> bool:
@@ -122,7 +122,7 @@ def hold_signals(outsider: int) -> bool:
         return False
     try:
         os.kill(outsider, 0)
-        kernel.gain_no_privileges()
+        syscalls.gain_no_privileges()
         made = _signals_ruleset()
         try:
             restrict_thread(made)
@@ -142,7 +142,7 @@ def hold_signals(outsider: int) -> bool:
 def _signals_ruleset() -> int:
     # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So it is
     # handled here and granted everywhere; the layer that holds the command decides where it may be used.
-    made = kernel.call("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
+    made = syscalls.call("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
     try:
         top = os.open("/", os.O_PATH | os.O_CLOEXEC)
         try:
@@ -185,7 +185,7 @@ def _add(made: int, where: str | int, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= _OF_A_FILE
         if rights:  # none at all is ENOMSG
-            kernel.call("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
+            syscalls.call("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
     finally:
         if isinstance(where, str):
             os.close(handle)

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from coretools.confinement.control_files import ControlFiles, Noted, control_files
 from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
 from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
-from coretools.sandbox.editor_settings import NAMES
-from coretools.sandbox.git_directories import is_git_directory, is_there
-from coretools.sandbox.hidden_inodes import Inode, inode_of
-from coretools.sandbox.roots import Root, Roots
+from coretools.roots.editor_settings import NAMES
+from coretools.roots.git_directories import is_git_directory, is_there
+from coretools.roots.hidden_inodes import Inode, inode_of
+from coretools.roots.root_set import Root, Roots
 
 CONFIGURATIONS = ("config", "config.worktree")
 REPOSITORY = (*CONFIGURATIONS, "hooks")

@@ -3,7 +3,7 @@
 import os
 import struct
 
-from coretools.confinement import kernel
+from coretools.confinement import syscalls
 
 READ_ONLY, NO_SUID, NO_DEVICES, NO_EXEC = 1, 2, 4, 8
 """The same bits in mount(2) and as MOUNT_ATTR_*."""
@@ -18,7 +18,7 @@ _FROM_HANDLE, _ON_HANDLE = 4, 0x40
 def clone(handle: int) -> int:
     """A mount of what the handle is of, not yet anywhere."""
     # With everything beneath: what lies under a mount of the machine must not come to light (MNT_LOCKED).
-    return kernel.call("open_tree", handle, b"", _EMPTY_PATH | _ALL_BENEATH | _CLONE | _CLOSE_ON_EXEC)
+    return syscalls.call("open_tree", handle, b"", _EMPTY_PATH | _ALL_BENEATH | _CLONE | _CLOSE_ON_EXEC)
 
 
 def clone_at(path: str, directory: int | None = None) -> int:
@@ -33,7 +33,7 @@ def clone_at(path: str, directory: int | None = None) -> int:
 def limited(tree: int, *, writable: bool) -> int:
     """The mount itself, without programs that change the user, without devices, and writable or not."""
     flags = NO_SUID | NO_DEVICES | (0 if writable else READ_ONLY)
-    kernel.call("mount_setattr", tree, b"", _EMPTY_PATH | _ALL_BENEATH, struct.pack("4Q", flags, 0, 0, 0), 32)
+    syscalls.call("mount_setattr", tree, b"", _EMPTY_PATH | _ALL_BENEATH, struct.pack("4Q", flags, 0, 0, 0), 32)
     return tree
 
 
@@ -44,7 +44,7 @@ def read_only(tree: int) -> int:
 
 def attach(tree: int, place: int) -> None:
     """Mount a tree, which stays the caller's handle, on a handle."""
-    kernel.call("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
+    syscalls.call("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
 
 
 def mount_id(handle: int) -> int:

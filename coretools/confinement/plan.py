@@ -6,15 +6,100 @@ Policy only; `process` carries it to the spawner, which carries it out. The tier
 import os
 import pwd
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coretools.confinement import cargo_home, grants, landlock, machine, read_only, seccomp, view
-from coretools.confinement.grants import Grant
+from coretools.config.policy import CONTAINER_PLACES, ConfinementPolicy
+from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
+from coretools.confinement.allowed_paths import Grant
 from coretools.confinement.masks import Masks
-from coretools.operator_policy import CONTAINER_PLACES, ConfinementPolicy
-from coretools.sandbox.roots import Root, Roots
+from coretools.roots.root_set import Root, Roots
+
+# How much memory there is: the machine's, or less where a control group bounds this process.
+#
+# In a container the kernel goes on to report the whole machine's; what a process may use stands in its control group,
+# in both versions of the hierarchy (cgroups(7); `memory.max`, `memory.limit_in_bytes`).
+
+
+_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
+
+
+def memory_bytes(process: str = "/proc/self") -> int:
+    """Memory of the machine, or the smallest bound of the process's control group and those above it."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_bounds(process)])
+
+
+def _bounds(process: str) -> Iterator[int]:
+    for directory, top, file in _groups(process):
+        at = directory
+        while True:
+            with suppress(OSError, ValueError), open(f"{at}/{file}", encoding="ascii") as bound:
+                yield int(bound.read())  # "max" is none
+            if at == top or len(at) <= len(top):
+                break
+            at = os.path.dirname(at)
+
+
+def _groups(process: str) -> Iterator[tuple[str, str, str]]:
+    """Directory of the process's group, where its hierarchy is mounted, and the file with the bound, for each."""
+    own: dict[str, str] = {}
+    with suppress(OSError), open(f"{process}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            number, controllers, path = line.rstrip("\n").split(":", 2)
+            if number == "0" and not controllers:
+                own["cgroup2"] = path
+            elif "memory" in controllers.split(","):
+                own["cgroup"] = path
+    with suppress(OSError), open(f"{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for words in map(str.split, file):
+            kind = words[words.index("-") + 1]
+            # Of the first version's mounts only the one with this controller.
+            if kind not in own or (kind == "cgroup" and "memory" not in words[-1].split(",")):
+                continue
+            root, top = words[3].rstrip("/"), words[4]
+            path = own[kind]
+            # A container may see its own group as the top while it is told the path on the machine.
+            inner = path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else ""
+            yield f"{top}{inner}".rstrip("/"), top, _FILES[kind]
+
+
+# A home of cargo's own for commands, over the user's, which they may only read.
+#
+# cargo makes directories and locks in its home whenever it fetches something. So commands have one in their own home:
+# its directories are new, and what the user downloaded stands in them as links.
+
+
+NAME = ".cargo-of-commands"
+"""In the home of commands."""
+
+LINKS = 20_000
+"""Entries of the user's home that are linked; what is beyond them is fetched again, or missing without a network."""
+
+
+def link_home(real: str, own: str) -> None:
+    """Make the home `own` over `real`, if that holds what was downloaded."""
+    if not any(os.path.isdir(f"{real}/{name}") for name in ("registry", "git")):
+        return
+    os.mkdir(own, mode=0o700)
+    left = LINKS
+    for directory in _cargo_directories(real):
+        os.makedirs(f"{own}/{directory}", exist_ok=True)
+        with suppress(OSError):
+            for name in os.listdir(f"{real}/{directory}")[:left]:
+                os.symlink(f"{real}/{directory}/{name}", f"{own}/{directory}/{name}")
+                left -= 1
+
+
+def _cargo_directories(real: str) -> Iterator[str]:
+    """Those in which cargo makes entries, of each registry too."""
+    yield from (name for name in ("bin", "git/db") if os.path.isdir(f"{real}/{name}"))
+    for above in ("registry/index", "registry/cache", "registry/src"):
+        with suppress(OSError):
+            names = os.listdir(f"{real}/{above}")
+            yield from (f"{above}/{name}" for name in names if os.path.isdir(f"{real}/{above}/{name}"))
+
 
 FILE_BYTES = 2 * 1024**3
 """Largest file that a command may write, unless the operator says otherwise."""
@@ -46,9 +131,9 @@ class Scratch:
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Device and inode of the two, by path, once they were made: what has their names later may be something else."""
 
-    def bind(self, path: str, source: str) -> view.Bind:
+    def bind(self, path: str, source: str) -> namespaces.Bind:
         """One of the two, to be seen at a path."""
-        return view.Bind(path, writable=True, source=source, identity=self.identities[source])
+        return namespaces.Bind(path, writable=True, source=source, identity=self.identities[source])
 
     @property
     def temporary(self) -> str:
@@ -73,39 +158,41 @@ class Commands:
     """The system's and those of tool chains."""
     home: str
     """Of the server's user; hidden from commands."""
-    configuration: grants.Configuration = field(default_factory=grants.Configuration)
+    configuration: allowed_paths.Configuration = field(default_factory=allowed_paths.Configuration)
 
     @property
     def granted(self) -> tuple[Grant, ...]:
         """What every command may read or run beside the roots, as it stands now."""
-        return (*self.programs, *grants.configuration_grants())
+        return (*self.programs, *allowed_paths.configuration_grants())
 
     def state(self, scratch: Scratch, *, in_view: bool) -> tuple[object, ...]:
         """What stands at the granted paths now. When that changes, what was granted before is not what is there."""
         by_name = () if in_view or all(root.writable for root in self.roots) else self.rules(scratch, in_view=False)
         return (
             *self.configuration.state(),
-            *grants.identities(grant.path for grant in (*self.programs, *self._more())),
-            *read_only.state_of(by_name),
+            *allowed_paths.identities(grant.path for grant in (*self.programs, *self._more())),
+            *allowed_paths.state_of(by_name),
         )
 
-    def view_plan(self, scratch: Scratch, masks: Masks, *, is_polled: bool = False) -> view.Plan:
+    def view_plan(self, scratch: Scratch, masks: Masks, *, is_polled: bool = False) -> namespaces.Plan:
         """The view for tier `full`. `is_polled`: not every change beneath the roots has an event."""
-        binds = {grant.path: view.Bind(grant.path, writable=False) for grant in self.granted if _is_bound(grant.path)}
-        binds[grants.CONFIGURATION] = view.Bind(grants.CONFIGURATION, writable=False)
+        binds = {
+            grant.path: namespaces.Bind(grant.path, writable=False) for grant in self.granted if _is_bound(grant.path)
+        }
+        binds[allowed_paths.CONFIGURATION] = namespaces.Bind(allowed_paths.CONFIGURATION, writable=False)
         for path in _directories(self.policy.readable):
-            binds[path] = view.Bind(path, writable=False)
+            binds[path] = namespaces.Bind(path, writable=False)
         for path in ("/tmp", "/var/tmp"):
             binds[path] = scratch.bind(path, scratch.temporary)
         if self.hides_home:
             binds[self.home] = scratch.bind(self.home, scratch.home)
         for path in _directories(self.policy.writable):
-            binds[path] = view.Bind(path, writable=True)
+            binds[path] = namespaces.Bind(path, writable=True)
         for root in self.roots:
-            binds[root.path] = view.Bind(root.path, writable=root.writable, identity=root.identity)
-        return view.Plan(
+            binds[root.path] = namespaces.Bind(root.path, writable=root.writable, identity=root.identity)
+        return namespaces.Plan(
             binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
-            links=[*grants.links(), *grants.folder_links(self.environment)],
+            links=[*allowed_paths.links(), *allowed_paths.folder_links(self.environment)],
             pinned=masks.pinned,
             fixed=masks.fixed,
             masked=masks.masked,
@@ -121,12 +208,12 @@ class Commands:
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._more()]
         found += [(root.path if in_view else root.fd, _rights(root)) for root in self.roots]
-        found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in view.DEVICES]
+        found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
         if not in_view:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
-            return read_only.granted_around([*found, *self._own_container(scratch)], self.roots)
+            return allowed_paths.granted_around([*found, *self._own_container(scratch)], self.roots)
         # What the machine's own would let out is, in the view, the command's own.
-        own = ("/tmp", "/var/tmp", "/dev/shm", view.CONFIGS, *((self.home,) if self.hides_home else ()))
+        own = ("/tmp", "/var/tmp", "/dev/shm", namespaces.CONFIGS, *((self.home,) if self.hides_home else ()))
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]
@@ -169,7 +256,7 @@ class Commands:
     @property
     def hides_home(self) -> bool:
         """Whether the home is a place of its own, which no root lies above or is."""
-        own = bool(self.home) and self.home not in grants.NEVER - {"/root"}
+        own = bool(self.home) and self.home not in allowed_paths.NEVER - {"/root"}
         return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
 
     def families(self, tier: str) -> tuple[int, ...]:
@@ -201,7 +288,7 @@ class Commands:
     @property
     def memory_bytes(self) -> int:
         """Most memory for the data of one process; also for all commands together, where a control group bounds it."""
-        return self.policy.memory_bytes or int(_MEMORY_SHARE * machine.memory_bytes())
+        return self.policy.memory_bytes or int(_MEMORY_SHARE * memory_bytes())
 
     def limits(self, tier: str) -> list[tuple[int, int]]:
         """Limits of resources of every process of a command."""
@@ -215,7 +302,7 @@ class Commands:
         """What is different in the environment of a confined command; `has_covers`: files are hidden in its view."""
         if tier == "none":
             return {}
-        tools = grants.home_variables(self.environment, self.home)
+        tools = allowed_paths.home_variables(self.environment, self.home)
         if has_covers:
             tools |= _git_variables(self.environment)
         tools |= self._cargo_variables(tier, scratch)
@@ -229,7 +316,7 @@ class Commands:
     def prepare(self, scratch: Scratch) -> None:
         """Fill the home of commands with what needs to be written beside what is only read."""
         with suppress(OSError):
-            cargo_home.link_home(self._cargo_home, f"{scratch.home}/{cargo_home.NAME}")
+            link_home(self._cargo_home, f"{scratch.home}/{NAME}")
 
     @property
     def _cargo_home(self) -> str:
@@ -241,10 +328,10 @@ class Commands:
         return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()}
 
     def _cargo_variables(self, tier: str, scratch: Scratch) -> dict[str, str]:
-        is_there = os.path.isdir(f"{scratch.home}/{cargo_home.NAME}")
+        is_there = os.path.isdir(f"{scratch.home}/{NAME}")
         if not is_there or (tier == "full" and not self.hides_home):
             return {}
-        return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{cargo_home.NAME}"}
+        return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{NAME}"}
 
 
 def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -262,8 +349,8 @@ def commands_of(
 ) -> Commands:
     """Look at the machine once, at the first command: which of its programs and tool chains are there."""
     home = os.path.realpath(environment.get("HOME") or _home_of_user())
-    tools = grants.tool_grants(environment, home=home, prefixes=prefixes)
-    return Commands(roots, policy, environment, (*grants.system_grants(), *tools), home)
+    tools = allowed_paths.tool_grants(environment, home=home, prefixes=prefixes)
+    return Commands(roots, policy, environment, (*allowed_paths.system_grants(), *tools), home)
 
 
 def _rights(root: Root) -> int:
@@ -278,7 +365,7 @@ def _home_of_user() -> str:
 
 
 def _is_bound(path: str) -> bool:
-    return not path.startswith(f"{grants.CONFIGURATION}/") and path != grants.CONFIGURATION
+    return not path.startswith(f"{allowed_paths.CONFIGURATION}/") and path != allowed_paths.CONFIGURATION
 
 
 def _directories(paths: Sequence[str]) -> list[str]:

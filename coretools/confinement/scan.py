@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from coretools.confinement.hidden import Suspect, is_settled
 from coretools.confinement.inotify import LOCAL, Mounts, Watches
-from coretools.sandbox.hidden_inodes import Inode
-from coretools.sandbox.roots import Root, Roots
+from coretools.roots.hidden_inodes import Inode
+from coretools.roots.root_set import Root, Roots
 
 MOST_DIRECTORIES = 50_000
 """Looked into; what lies beyond is closed to commands whole, which is then said by name."""

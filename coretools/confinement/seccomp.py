@@ -11,7 +11,7 @@ import struct
 from collections.abc import Collection
 from functools import cache
 
-from coretools.confinement import kernel
+from coretools.confinement import syscalls
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 """Families of sockets (`linux/socket.h`)."""
@@ -74,7 +74,7 @@ def command_filter(
     Tracing is left to Landlock, which keeps it inside the domain: leak checkers and debuggers need it. Without `forks`
     the program can start threads, but no process that goes on beside it; the thread that starts it must do so by vfork.
     """
-    numbers = kernel.NUMBERS
+    numbers = syscalls.NUMBERS
     refused = (*_REFUSED, *(() if ptrace else ("ptrace",)))
     program: list[_Instruction] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, numbers["architecture"])]
     program += [(_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
@@ -105,7 +105,7 @@ def install(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     holder = ctypes.create_string_buffer(header, len(header))
-    kernel.control(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(holder))
+    syscalls.control(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(holder))
 
 
 def install_watched(program: bytes) -> int:
@@ -116,11 +116,11 @@ def install_watched(program: bytes) -> int:
     """
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    return kernel.call("seccomp", _SET_FILTER, _WITH_LISTENER, header)
+    return syscalls.call("seccomp", _SET_FILTER, _WITH_LISTENER, header)
 
 
 def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:
-    numbers = kernel.NUMBERS
+    numbers = syscalls.NUMBERS
     # "Not supported", as where the kernel lacks a family of sockets: programs then go on without.
     known = _argument(_FIRST_ARGUMENT, _EQUAL, sorted(families), allow=True, error=errno.EAFNOSUPPORT)
     if watched:

@@ -1,1 +1,1 @@
-"""Run children, stop them, keep what they wrote."""
+"""Child processes: how a command is started, confined, bounded and ended."""

@@ -7,13 +7,13 @@ of their own. What /proc says of the run's processes is true in both cases.
 import os
 from contextlib import suppress
 
-from coretools.process import survivors
-from coretools.process.listeners import listening
+from coretools.process.children import reaper
+from coretools.process.fork_server.listeners import listening
 
 
 def is_listening(marker: bytes, port: int) -> bool:
     """Whether a process that carries the marker has a TCP socket that listens on this port. Blocking."""
-    return any(_listens(pid, port) for pid in survivors.find((), marker))
+    return any(_listens(pid, port) for pid in reaper.find((), marker))
 
 
 def _listens(pid: int, port: int) -> bool:

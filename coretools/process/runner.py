@@ -14,27 +14,26 @@ from functools import partial
 import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
-from coretools.author import variables_of_caller
+from coretools.command_policy.verdict import ProgramPolicy
+from coretools.config.author import variables_of_caller
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domain
 from coretools.confinement.control_files import ControlFiles, made_between
-from coretools.confinement.domain import Domain
 from coretools.confinement.hidden import Hidden
 from coretools.errors import ReadOnly
 from coretools.excerpt import Excerpt
-from coretools.process import survivors
-from coretools.process.admission import Admission, Run, ending
-from coretools.process.child import HAS_PIDFD, Child
-from coretools.process.commands import start_command
-from coretools.process.guard import Guard
-from coretools.process.keeper import Holding, Keeper
-from coretools.process.pace import Pace
-from coretools.process.spawn import CWD_BY_HANDLE, check_words, spawn
-from coretools.process.stopping import stop
-from coretools.process.streams import Feed, Listener, Recorder, Streams, TerminalSize
-from coretools.process.supervised import UNENDED, Supervised
-from coretools.redact_argv import command_line
-from coretools.sandbox.programs.policy import ProgramPolicy
-from coretools.sandbox.reading import Directory
-from coretools.settings import Limits
+from coretools.process.children import reaper
+from coretools.process.children.child import HAS_PIDFD, Child
+from coretools.process.children.spawn import CWD_BY_HANDLE, check_words, spawn
+from coretools.process.children.streams import Feed, Listener, Pace, Recorder, Streams, TerminalSize
+from coretools.process.children.termination import stop
+from coretools.process.concurrency import Admission, Run, ending
+from coretools.process.fork_server.pool import Holding, Keeper
+from coretools.process.fork_server.supervised_process import UNENDED, Supervised
+from coretools.process.start_command import start_command
+from coretools.process.watchdog import Guard
+from coretools.redaction.argv import command_line
+from coretools.roots.read import Directory
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +183,7 @@ class Runner:
         return {
             "process-group": True,
             "guard": self._guard.is_possible,
-            "marker-sweep": survivors.can_look(),
+            "marker-sweep": reaper.can_look(),
             "pidfd": HAS_PIDFD,
             "cwd-by-handle": CWD_BY_HANDLE,
         }
@@ -227,7 +226,7 @@ class Runner:
         if self._admission.is_closed:
             return
         with CancelScope(shield=True):
-            await self._admission.end_all(self._limits.grace_seconds + 2 * survivors.KILL_SECONDS)
+            await self._admission.end_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
             with anyio.move_on_after(CLOSE_GUARD_SECONDS):
                 await to_thread.run_sync(self._close_helpers, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 

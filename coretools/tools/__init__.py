@@ -1,1 +1,1 @@
-"""The tool sets: filesystem, search, repository, ci."""
+"""The tools themselves, by tool set; what several sets share lies at the top."""

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from coretools.confinement.read_only import directories_around
-from coretools.operator_policy import ConfinementPolicy
-from coretools.sandbox.names import printable
-from coretools.sandbox.roots import Roots
+from coretools.config.policy import ConfinementPolicy
+from coretools.confinement.allowed_paths import directories_around
+from coretools.roots.path_text import printable
+from coretools.roots.root_set import Roots
 from coretools.tools.explanations import Ending, Explanation
 
 OPTION = (

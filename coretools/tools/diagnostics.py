@@ -8,21 +8,20 @@ import platform
 from dataclasses import asdict
 
 from coretools import __version__
+from coretools.config.settings import Limits
 from coretools.confinement import landlock
-from coretools.confinement.domain import Domains
-from coretools.declare import Effect, tool
+from coretools.confinement.confined_thread import Domains
 from coretools.errors import CannotStart, CoreError
+from coretools.operations.content import Result
+from coretools.operations.declare import Effect, tool
 from coretools.process.confined import Confined
-from coretools.process.keeper import Holding
+from coretools.process.fork_server.pool import Holding
 from coretools.process.runner import Order, Runner
-from coretools.result import Result
-from coretools.sandbox.reading import open_directory
-from coretools.sandbox.roots import Roots
-from coretools.settings import Limits
-from coretools.tools.ci.output import plain
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots
 from coretools.tools.closed import Closed
-from coretools.tools.hidden_files import MOST_NAMED, named
-from coretools.tools.network import Network
+from coretools.tools.execution import plain
+from coretools.tools.explanations import MOST_NAMED, Network, named
 
 PACKAGES = ("mcp", "pydantic", "anyio")
 """Installed packages whose version decides how the server behaves."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.clients.conftest import cloned
-from tests.serving.web.http_server_peer import HttpServer, http_server
+from tests.web.http_server_peer import HttpServer, http_server
 
 PRINCIPAL = "ann"
 
-HELD = "tests.serving.web.held_commands:COMMANDS"
+HELD = "tests.web.held_commands:COMMANDS"
 """Beside our own tools: calls that the test holds, and one that asks."""
 
 

@@ -14,17 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from coretools.serving.web.auth.failures import Failures
-from coretools.serving.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.serving.web.auth.token_file import TokenFile
-from coretools.serving.web.config import LimitsSection, ServerSection
-from coretools.serving.web.guarding.guard import Guard
-from coretools.serving.web.operations.console import Console
-from coretools.serving.web.operations.observed import Observed
-from coretools.serving.web.operations.operators import COOKIE, Operators
+from coretools.web.auth.failures import Failures
+from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
+from coretools.web.auth.verifiers import TokenFile
+from coretools.web.common.config import LimitsSection, ServerSection
+from coretools.web.observability.access_log import Observed
+from coretools.web.observability.console_login import COOKIE, Operators
+from coretools.web.observability.console_page import Console
+from coretools.web.validation.request_validator import Guard
 from tests.clients.conftest import NODE_FOLDER, without
-from tests.serving.http_peer import listening
-from tests.serving.web.operations.operated import BIDI, MARKUP, SECRET, Operated, router
+from tests.protocol.http_peer import listening
+from tests.web.observability.operated import BIDI, MARKUP, SECRET, Operated, router
 
 SECONDS = 110
 CONTRAST = 4.5

@@ -41,7 +41,7 @@ LATE = Call("commands", "run_command", {"command": "sh -c 'sleep 0.7; echo late'
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("http")
     tokens = folder / "tokens.json"
-    words = ("-m", "coretools.client.main", "token", "create", "--name", PRINCIPAL, "--file", str(tokens))
+    words = ("-m", "coretools.cli.main", "token", "create", "--name", PRINCIPAL, "--file", str(tokens))
     made = subprocess.run([sys.executable, *words], cwd=TREE, capture_output=True, text=True, check=True)
     with service(folder, made.stdout.strip(), tokens) as one:
         yield one

@@ -12,10 +12,10 @@ import anyio
 import pytest
 from mcp import Client
 
-from coretools.serving.assembly import assembled
-from coretools.serving.rounds import Interviews
-from coretools.serving.server import build_server
-from coretools.settings import Asking, Limits, Settings
+from coretools.app.assembly import assembled
+from coretools.config.settings import Asking, Limits, Settings
+from coretools.protocol.round_trip_questions import Interviews
+from coretools.protocol.server import build_server
 from tests.checkout import TREE
 from tests.clients.conftest import NODE_FOLDER, git, without
 
@@ -331,7 +331,7 @@ def test_pictures_are_taken(drawn: dict[str, Page], pictures: Path) -> None:
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
 def test_a_long_new_file_is_drawn_in_time_that_grows_with_its_length() -> None:
     """apps-5: what changed in a line is looked for behind removed lines only; the square of this would take minutes."""
-    script = TREE / "coretools" / "serving" / "html" / "diff.js"
+    script = TREE / "coretools" / "protocol" / "html" / "diff.js"
     rows = "markChanges(new Array(600000).fill({ kind: 'added', code: 'x' }))"
     program = f"{script.read_text().partition('function codeCell')[0]}\n{rows}; console.log('drawn')"
     done = subprocess.run(["node", "-"], input=program, capture_output=True, text=True, timeout=60, check=True)

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from coretools.confinement.masks import CONFIGURATIONS, REPOSITORY, MaskFinder
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.openat2 import birth_of
-from coretools.sandbox.roots import Roots, RootSpec
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.resolver import birth_of
+from coretools.roots.root_set import Roots, RootSpec
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
 STORES = ("objects", "refs", "logs", "lfs")

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from coretools.confinement.masks import MaskFinder
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from tests.confinement.random_tree import DENY, wrong_looks
 
 LOOKS = 80
@@ -110,8 +110,8 @@ def test_what_is_mounted_later_is_searched(tmp_path: Path) -> None:
 import subprocess
 from pathlib import Path
 from coretools.confinement.masks import MaskFinder
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from tests.confinement.random_tree import DENY
 top = Path({str(tmp_path)!r})
 (top / "here").mkdir()

@@ -8,7 +8,7 @@ import os
 import struct
 import sys
 
-from coretools.confinement import kernel, seccomp
+from coretools.confinement import seccomp, syscalls
 
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
@@ -17,10 +17,10 @@ CALLS = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self
 
 
 def main() -> None:
-    kernel.control(NO_NEW_PRIVILEGES, 1)
+    syscalls.control(NO_NEW_PRIVILEGES, 1)
     program = [(LOAD, 0, 0, 0)]
     for name in CALLS:
-        program += [(EQUAL, 0, 1, kernel.NUMBERS[name]), (RETURN, 0, 0, REFUSE | errno.ENOSYS)]
+        program += [(EQUAL, 0, 1, syscalls.NUMBERS[name]), (RETURN, 0, 0, REFUSE | errno.ENOSYS)]
     program.append((RETURN, 0, 0, ALLOW))
     seccomp.install(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
     os.execvp(sys.argv[1], sys.argv[1:])

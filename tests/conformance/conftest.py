@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.conftest import without
 from tests.conformance.suite import NODE_FOLDER
-from tests.serving.web.http_server_peer import HttpServer, http_server
+from tests.web.http_server_peer import HttpServer, http_server
 
 FIXTURE = "tests.conformance.fixture:FIXTURE"
 TASK_FIXTURE = "tests.conformance.task_fixture:JOBS"

@@ -12,12 +12,12 @@ import anyio
 from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic.config import JsonDict, JsonValue
 
-from coretools.asking import AskConfirmation, AskForm, AskModel, AskRoots, AskText
-from coretools.call import Call
-from coretools.content import Audio, Content, Embedded, Image, Message, Text
-from coretools.declare import Effect, asks, prompt, raw_schema, resource, tool
 from coretools.errors import CapabilityMissing, Unsupported
-from coretools.registry import Registry
+from coretools.operations.call import Call
+from coretools.operations.content import Audio, Content, Embedded, Image, Message, Text
+from coretools.operations.declare import Effect, asks, prompt, raw_schema, resource, tool
+from coretools.operations.registry import Registry
+from coretools.questions.kinds import AskConfirmation, AskForm, AskModel, AskRoots, AskText
 
 PAUSE_SECONDS = 0.06
 """Between two notifications: the suite wants about 50 ms, and faster ones are dropped."""

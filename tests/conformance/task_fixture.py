@@ -5,11 +5,11 @@ from typing import Annotated
 import anyio
 from pydantic import BaseModel, Field
 
-from coretools.asking import AskForm
-from coretools.call import Call
-from coretools.declare import Effect, asks, tool
 from coretools.errors import CapabilityMissing, RequestRefused, Unsupported
-from coretools.registry import Registry
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect, asks, tool
+from coretools.operations.registry import Registry
+from coretools.questions.kinds import AskForm
 
 TASKS = "io.modelcontextprotocol/tasks"
 LEAST_SECONDS = 0.7

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.process.runner import Runner
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.reading import Directory, open_directory
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots, RootSpec
 
 PATH = os.environ["PATH"]
 

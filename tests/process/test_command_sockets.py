@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker_profile import under_profile
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 
 class Server:
@@ -380,7 +380,7 @@ HUNG = """
 import ctypes, os, shlex, sys
 from pathlib import Path
 from tests.docker_profile import under_profile
-from tests.serving.peer import peer
+from tests.protocol.peer import peer
 
 top = Path(sys.argv[1])
 libc = ctypes.CDLL(None)

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from coretools.confinement import landlock, programs
-from coretools.confinement.domain import Domains
+from coretools.config.settings import Limits
+from coretools.confinement import landlock
+from coretools.confinement.confined_thread import Domains
 from coretools.confinement.landlock import READ
 from coretools.errors import CannotStart
+from coretools.process import confined as programs
 from coretools.process.confined import Confined
 from coretools.process.runner import Completed, Order, Runner
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.reading import open_directory
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots, RootSpec
 
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 

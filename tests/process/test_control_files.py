@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker_profile import under_profile
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 SAID = "made or changed while it ran, and git, editors or agents act on it: "
 GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"

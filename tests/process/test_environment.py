@@ -4,11 +4,11 @@ import os
 
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import BadSetting
 from coretools.process.environment import child_environment
 from coretools.process.runner import Order, Runner
-from coretools.sandbox.reading import Directory
-from coretools.settings import Limits
+from coretools.roots.read import Directory
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "planted-1",

@@ -13,11 +13,10 @@ import pytest
 
 from coretools.confinement.git_keys import allowed, restored, without_credentials
 from coretools.errors import GitRefused
-from coretools.process import git_configs
-from coretools.sandbox.git_config import changed, edited, values_of, written
-from coretools.sandbox.git_grammar import Setting, parse
-from tests.process.test_keeper import Place, kept, needs_view
-from tests.serving.peer import peer
+from coretools.process.fork_server import git_configs
+from coretools.roots.git_config import Setting, changed, edited, parse, values_of, written
+from tests.process.test_sandbox_pool import Place, kept, needs_view
+from tests.protocol.peer import peer
 
 TOKEN = "c4n4ry-0f-a-t0ken"
 CREDENTIALS = f"""\
@@ -392,7 +391,7 @@ async def test_a_sparse_checkout_reaches_the_user_where_there_is_one(project: Pa
 
 HOLDER = """
 import os, sys
-from coretools.process.git_lock import replace
+from coretools.process.fork_server.git_lock import replace
 
 def change(data):
     with open(f"{sys.argv[1]}/config.lock.new", "w") as file:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 ROUNDS = 7
 EXCHANGE = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.peer import peer
+from tests.protocol.peer import peer
 from tests.tools.test_hidden_files import World
 
 CANARY = "TOKEN=canary-of-a-hidden-file"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker_profile import under_profile
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 GIT = "git -c user.name=a -c user.email=a@b"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 CANARY = "canary-of-a-moved-file"
 ROUNDS = 6

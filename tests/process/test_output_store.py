@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coretools.process.output_store import Disk, OutputStore
+from coretools.process.jobs.output_store import Disk, OutputStore
 
 
 def store(*, file_bytes: int, memory_bytes: int = 100, disk_bytes: int = 1 << 30) -> OutputStore:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from coretools.confinement import machine
+from coretools.confinement import plan
 from tests.checkout import TREE
 from tests.docker_profile import under_profile
 from tests.process.test_command_sockets import Server
-from tests.serving.peer import peer
+from tests.protocol.peer import peer
 
 
 def serve(folder: Path, *flags: str, temporary: str) -> Iterator[Server]:
@@ -134,12 +134,12 @@ def test_memory_is_that_of_the_control_group(tmp_path: Path, version: int, is_ow
     (tmp_path / "cgroup").write_text(line)
     other = "30 23 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
     (tmp_path / "mountinfo").write_text(f"{other}35 31 0:32 {root} {top} rw - {kind} {kind} rw,memory\n")
-    assert machine.memory_bytes(str(tmp_path)) == 300_000_000
+    assert plan.memory_bytes(str(tmp_path)) == 300_000_000
 
 
 def test_memory_of_this_machine() -> None:
     """confinement-17: where nothing bounds it, the machine's."""
-    assert 0 < machine.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < plan.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_bound_of_a_real_control_group() -> None:
@@ -153,7 +153,7 @@ def test_a_bound_of_a_real_control_group() -> None:
         pytest.skip("needs a control group of version 1 in which another may be made")
     try:
         (group / "memory.limit_in_bytes").write_text(str(512 * 1024**2))
-        code = "from coretools.confinement import machine; print(machine.memory_bytes())"
+        code = "from coretools.confinement import plan; print(plan.memory_bytes())"
         join = f"echo $$ > {group}/cgroup.procs && exec {shlex.join([sys.executable, '-c', code])}"
         assert subprocess.run(["sh", "-c", join], check=True, capture_output=True).stdout.split() == [b"536870912"]
     finally:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from coretools.confinement.allowed_paths import MOST_ENTRIES, granted_around
 from coretools.confinement.landlock import CHANGE, RUN, Entries
-from coretools.confinement.read_only import MOST_ENTRIES, granted_around
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
+from coretools.roots.deny import DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from tests.docker_profile import under_profile
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 ROOTS = ("ro", "../q/ro", "x/ro")
 """Read-only ones, from the writable root on: directly in it, in what the operator made writable, and deeper."""

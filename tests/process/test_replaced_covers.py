@@ -16,10 +16,10 @@ import anyio
 import pytest
 
 from coretools.process.runner import Completed
-from tests.process.test_keeper import Place, kept, needs_view
+from tests.process.test_sandbox_pool import Place, kept, needs_view
 from tests.process.tree import PATIENCE_SECONDS, until
-from tests.serving.peer import peer
-from tests.serving.test_runs import facts
+from tests.protocol.peer import peer
+from tests.protocol.test_jobs import facts
 
 pytestmark = needs_view
 

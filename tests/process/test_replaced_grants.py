@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker_profile import under_profile
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 SPACES = ("unshare", *(() if os.geteuid() == 0 else ("-r",)), "--mount", "--propagation", "private")
 BOUND = 'mount --bind "$1" /etc; shift; exec "$@"'

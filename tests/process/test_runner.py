@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart
 from coretools.process.runner import Completed, Order, Runner
-from coretools.sandbox.reading import Directory
-from coretools.settings import Limits
+from coretools.roots.read import Directory
 from tests.checkout import TREE
 from tests.process.tree import is_alive, until
 
@@ -58,7 +58,7 @@ import os, sys
 from pathlib import Path
 import anyio
 from coretools.process.runner import Runner
-from coretools.settings import Limits
+from coretools.config.settings import Limits
 from tests.process.tree import opened
 
 def peak():

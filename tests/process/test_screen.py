@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from coretools.process.screen import BEHIND_BYTES, Screen
-from coretools.process.streams import TerminalSize
+from coretools.process.children.streams import TerminalSize
+from coretools.process.jobs.screen import BEHIND_BYTES, Screen
 
 
 def shown(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:

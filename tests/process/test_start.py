@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import CannotStart, InvalidArguments
+from coretools.process.children.spawn import CWD_BY_HANDLE
 from coretools.process.runner import Order, Runner
-from coretools.process.spawn import CWD_BY_HANDLE
-from coretools.sandbox.reading import Directory
+from coretools.roots.read import Directory
 from tests.checkout import TREE
 
 NEEDS_HANDLES = pytest.mark.skipif(not CWD_BY_HANDLE, reason="needs cwd-by-handle")
@@ -145,7 +145,7 @@ from pathlib import Path
 import anyio
 from coretools.errors import InputOutput
 from coretools.process.runner import Runner
-from coretools.settings import Limits
+from coretools.config.settings import Limits
 from tests.process.tree import opened
 
 def children_of(task):
@@ -193,7 +193,7 @@ SERVER_THAT_IGNORES_ITS_CHILDREN = """
 import os, signal
 import anyio
 from coretools.process.runner import Runner
-from coretools.settings import Limits
+from coretools.config.settings import Limits
 from tests.process.tree import opened
 
 async def main():

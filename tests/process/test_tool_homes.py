@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker_profile import under_profile
-from tests.serving.peer import peer
+from tests.protocol.peer import peer
 
 TIERS = {"full": (), "landlock": tuple(under_profile())}
 

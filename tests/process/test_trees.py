@@ -18,7 +18,7 @@ import pytest
 from coretools.confinement import landlock
 from tests.docker_profile import under_profile
 from tests.process.tree import HEADLESS
-from tests.serving.peer import ANSWER_SECONDS, Peer, peer, processes_with, stop, wait_until_none, wait_until_some
+from tests.protocol.peer import ANSWER_SECONDS, Peer, peer, processes_with, stop, wait_until_none, wait_until_some
 
 HYDRA = """
 import os, sys, time

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import anyio
 
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.reading import Directory, open_directory
-from coretools.sandbox.roots import Roots, RootSpec
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots, RootSpec
 
 PATIENCE_SECONDS = 20.0
 """Bound of every wait for a condition; generous, because a busy machine is no failure."""

@@ -21,7 +21,7 @@ from tests.starting import zygote
 COLD = "CORETOOLS_COLD_TESTS"
 """Set: nothing is forked."""
 
-ENTRY_POINTS = ("servers.workstation", "servers.http_server", "coretools.client.main", "tests.serving.featured")
+ENTRY_POINTS = ("servers.workstation", "servers.http_server", "coretools.cli.main", "tests.protocol.featured")
 
 OWN = ("CORETOOLS_", "PYTHONPATH")
 """Variables that are read when an entry point runs. Any other may be read by an interpreter or a library at its start,

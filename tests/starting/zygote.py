@@ -16,13 +16,13 @@ import socket
 import sys
 
 PRELOADED = (
-    "coretools.client.cli_call",
-    "coretools.client.doctor",
-    "coretools.client.serve",
-    "coretools.client.typed_line",
-    "coretools.serving.stdio_service",
-    "coretools.serving.web.open_app",
-    "coretools.serving.web.service",
+    "coretools.cli.call",
+    "coretools.cli.doctor",
+    "coretools.cli.serve",
+    "coretools.cli.typed_line",
+    "coretools.app.stdio_service",
+    "coretools.hosting.open_app",
+    "coretools.web.service",
 )
 """Never an entry point itself: that one is run anew in every child."""
 HANDLES = 4

@@ -6,16 +6,16 @@ from contextlib import closing
 from pathlib import Path
 
 from coretools import __version__
-from coretools.confinement.domain import Domains
-from coretools.operator_policy import ConfinementPolicy
+from coretools.config.policy import ConfinementPolicy
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domains
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.closed import Closed
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
-from coretools.tools.network import Network
+from coretools.tools.explanations import Network
 from tests.variables import variables
 
 CLOSED = Closed(ConfinementPolicy())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 
 SECRET = "TOKEN=canary-of-a-hidden-file\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----\n"

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from coretools.tools.explanations import Ending
-from coretools.tools.network import Network
+from coretools.tools.explanations import Ending, Network
 from tests.docker_profile import under_profile
-from tests.serving.peer import HANDSHAKE, Peer, peer
+from tests.protocol.peer import HANDSHAKE, Peer, peer
 
 OPTION = "the operator allows it with --network allow"
 DENIED = f"[the network is denied to commands; {OPTION}"

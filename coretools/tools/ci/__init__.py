@@ -1,1 +1,1 @@
-"""Build, test, restore and run, and what their output says."""
+"""Build, test and restore: detection of the project, and readers of test output."""

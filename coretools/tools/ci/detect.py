@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from coretools.tools.ci.detect_python import STRONG, detect_python, detect_weak
+from coretools.tools.ci.detect_python import STRONG, WEAK, detect_python, detect_weak
 from coretools.tools.ci.project import Action, Argv, Project, Steps, System, first_of, matching
-from coretools.tools.ci.python_dependencies import WEAK
 
 _DOTNET = ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")
 _GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")

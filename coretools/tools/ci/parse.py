@@ -4,17 +4,24 @@ Pure. The output is taken as it comes: a report file would need flags that only 
 of the caller's own carries (ADR 0008).
 """
 
+import re
 from collections.abc import Callable, Sequence
 
-from coretools.tools.ci.output import without_escapes
-from coretools.tools.ci.read_ava import read_ava
-from coretools.tools.ci.read_go import read_go
-from coretools.tools.ci.read_javascript import read_bun, read_jest, read_mocha, read_node_spec, read_vitest
+from coretools.tools.ci.project import Project, matching
+from coretools.tools.ci.read_javascript import (
+    read_ava,
+    read_bun,
+    read_jest,
+    read_mocha,
+    read_node_spec,
+    read_tap,
+    read_vitest,
+)
 from coretools.tools.ci.read_managed import read_dotnet, read_gradle, read_maven
-from coretools.tools.ci.read_native import read_cargo, read_ctest, read_nextest
+from coretools.tools.ci.read_native import read_cargo, read_ctest, read_go, read_nextest
 from coretools.tools.ci.read_python import read_pytest, read_unittest
-from coretools.tools.ci.read_tap import read_tap
-from coretools.tools.ci.report import Report, lines_of
+from coretools.tools.ci.results import Report, split_lines
+from coretools.tools.execution import without_escapes
 
 Reader = Callable[[Sequence[str]], Report | None]
 
@@ -38,10 +45,54 @@ _READERS: tuple[tuple[Reader, ...], ...] = (
 
 def parse(output: str) -> Report | None:
     """What the runners in this output counted, or None when none of them is known."""
-    pytest_report, lines = read_pytest(lines_of(without_escapes(output).replace("\r\n", "\n")))
+    pytest_report, lines = read_pytest(split_lines(without_escapes(output).replace("\r\n", "\n")))
     reports = [] if pytest_report is None else [pytest_report]
     for group in _READERS:
         found = next((report for reader in group if (report := reader(lines)) is not None), None)
         if found is not None:
             reports.append(found)
     return sum(reports[1:], start=reports[0]) if reports else None
+
+
+# Counts of a Gradle run that passed. Gradle prints none then, but leaves its result files in the build directory.
+#
+# The files of a test task are those of its last run: Gradle removes them before it runs the task again, and a task that
+# is up to date would give the same. Only the head of each file is looked at; no XML is parsed.
+
+
+MOST_FILES = 2_000
+"""Result files that are read, one for each test class."""
+
+MOST_PROJECTS = 200
+"""Directories that may be sub-projects."""
+
+_SUITE = re.compile(r"<testsuite\b([^>]*)>")
+_COUNT = re.compile(r'\b(tests|skipped|failures|errors)="(\d{1,9})"')
+_HEAD = 4_096
+"""Characters in which the first element stands."""
+
+
+def gradle_results(project: Project) -> Report | None:
+    """What the result files of a project and its sub-projects add up to, or None when there are none."""
+    reports = [_suite(project.read(path)[:_HEAD]) for path in _files(project)]
+    return sum(reports[1:], start=reports[0]) if reports else None
+
+
+def _files(project: Project) -> list[str]:
+    folders = ["", *(f"{name}/" for name in sorted(project.names)[:MOST_PROJECTS])]
+    found: list[str] = []
+    for folder in folders:
+        results = f"{folder}build/test-results"
+        for task in sorted(project.inside(results)):
+            found += [
+                f"{results}/{task}/{name}" for name in matching(project.inside(f"{results}/{task}"), "TEST-*.xml")
+            ]
+    return found[:MOST_FILES]
+
+
+def _suite(head: str) -> Report:
+    element = _SUITE.search(head)
+    said = {name: int(number) for name, number in _COUNT.findall(element[1])} if element else {}
+    skipped, failed, errors = said.get("skipped", 0), said.get("failures", 0), said.get("errors", 0)
+    passed = max(0, said.get("tests", 0) - skipped - failed - errors)
+    return Report(passed=passed, failed=failed, skipped=skipped, errors=errors)

@@ -6,7 +6,7 @@ Each reader starts from the line of counts that only its runner prints, and does
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from coretools.tools.ci.report import Failure, Report, block, kept, message, place
+from coretools.tools.ci.results import Failure, Report, block, kept, message, place
 
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
 _NOT_OURS = ("node_modules", "node:")
@@ -208,3 +208,181 @@ def _before_stack(lines: Iterable[str]) -> Iterator[str]:
             return
         if not _FRAME.match(text):
             yield line
+
+
+# Reads what AVA prints for people. Its TAP output (`ava --tap`) is read as any other.
+#
+# Where a test failed AVA does not say how many passed: those are counted by their lines.
+
+
+_END = "  \u2500"
+"""Stands above the details of failures, and above the counts."""
+_AVA_COUNT = re.compile(
+    r"  (\d+) (tests? passed|tests? failed|hooks? failed|known failures?|tests? skipped|tests? todo"
+    r"|uncaught exceptions?|unhandled rejections?|tests? remained pending after a timeout)\b"
+)
+_PASSED = re.compile(r"  \u2714 (?!\[expected fail\])\S")
+_FAILED = re.compile(r"  \u2718 \[fail\]: (\S.*)$")
+_BROKEN = re.compile(r"  \u2718 (No tests found in \S+|\S+ exited due to .*)$")
+_UNCAUGHT = re.compile(r"  ((?:Uncaught exception|Unhandled rejection) in (\S+))$")
+_WHERE = re.compile(r"  (\S+):(\d+)$")
+_SOURCE = re.compile(r" +\d+:(?: |$)")
+_STACK = re.compile(r"(?:\u203a|at) \S")
+
+
+def read_ava(lines: Sequence[str]) -> Report | None:
+    """Read AVA, all runs summed."""
+    if _END not in lines:
+        return None
+    said: dict[str, int] = {}
+    for line in lines[lines.index(_END) :]:
+        if found := _AVA_COUNT.match(line):
+            kind = " ".join(word.rstrip("s") for word in found[2].split()[:2])
+            said[kind] = said.get(kind, 0) + int(found[1])
+    broken = [Failure(found[1]) for line in lines if (found := _BROKEN.match(line))]
+    if not said and not broken:
+        return None
+    failed = said.get("test failed", 0) + said.get("hook failed", 0) + said.get("test remained", 0)
+    return Report(
+        passed=sum(bool(_PASSED.match(line)) for line in lines),
+        failed=failed,
+        skipped=said.get("known failure", 0) + said.get("test skipped", 0) + said.get("test todo", 0),
+        errors=said.get("uncaught exception", 0) + said.get("unhandled rejection", 0) + len(broken),
+        failures=kept([*_ava_failures(lines), *broken]),
+    )
+
+
+def _ava_failures(lines: Sequence[str]) -> Iterator[Failure]:
+    """Failed tests by their details, which begin with the title alone; and what nothing caught."""
+    titles = [found[1] for line in lines if (found := _FAILED.match(line))]
+    for position in range(1, len(lines)):
+        line = lines[position]
+        if lines[position - 1] or not line.startswith("  ") or line.startswith("   "):
+            continue
+        name = line.strip()
+        if found := _UNCAUGHT.match(line):
+            yield _ava_failure(name, block(lines, position + 1), file=found[2])
+        elif titles and (titles[0] == name or titles[0].startswith(f"{name} ")):
+            titles.pop(0)  # the details come in the order of the titles, which may have a message behind them
+            yield _ava_failure(name, block(lines, position + 1))
+
+
+def _ava_failure(name: str, lines: Sequence[str], *, file: str = "") -> Failure:
+    said = [line for line in _details(lines) if line.strip() and not _SOURCE.match(line)]
+    number = 0
+    if said and (found := _WHERE.match(said[0])):
+        file, number = found[1], int(found[2][:9])
+        del said[0]
+    stack = next((at for at, line in enumerate(said) if at and _STACK.match(line.strip())), None)
+    if stack is not None and not number:
+        file, number = _own(said[stack].strip())
+    return Failure(name, file, number, message(said[:stack]))
+
+
+def _details(lines: Sequence[str]) -> Sequence[str]:
+    """What stands before the counts."""
+    stop = next((at for at, line in enumerate(lines) if line == _END or _AVA_COUNT.match(line)), len(lines))
+    return lines[:stop]
+
+
+def _own(text: str) -> tuple[str, int]:
+    """The place in a line of a stack, unless it lies in AVA itself."""
+    return ("", 0) if "node_modules" in text or "node:" in text else place(text)
+
+
+# Reads the Test Anything Protocol, version 12 to 14, with the trailer that node's runner and tape add.
+
+
+_POINT = re.compile(r"( *)(not )?ok\b(?: +(\d+))?(?: +-)?(?: +(.*))?$")
+_PLAN = re.compile(r"1\.\.(\d+)(?:\s|$)")
+_DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)", re.IGNORECASE)
+_TRAILER = re.compile(r"# (tests|pass|fail|skipped|todo|cancelled) +(\d+)$")
+_LOCATION = re.compile(r"\s+(?:location|at): (.*)$")
+_ERROR = re.compile(r"(\s+)(?:error|message): (.*)$")
+_BLOCK_SCALAR = re.compile(r"[|>][+-]?$")
+
+
+def read_tap(lines: Sequence[str]) -> Report | None:
+    """Every TAP stream in the output, summed. A line that looks like a test point without a plan proves nothing."""
+    plans = [int(found[1]) for line in lines if (found := _PLAN.match(line))]
+    if not plans and not any(line.startswith("TAP version") for line in lines):
+        return None
+    points = [(position, found) for position, line in enumerate(lines) if (found := _POINT.match(line))]
+    if not points and not any(plan == 0 for plan in plans):
+        return None
+    failures = kept(_failures(lines, points))
+    return _by_trailer(lines, failures) or _by_points(points, sum(plans), failures=failures)
+
+
+def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> Report | None:
+    """Counts as node and tape say them: tests without the suites around them."""
+    said: dict[str, int] = {}
+    for line in lines:
+        if found := _TRAILER.match(line):
+            said[found[1]] = said.get(found[1], 0) + int(found[2])
+    if "tests" not in said or "pass" not in said:
+        return None
+    if "todo" not in said and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
+        return None  # AVA counts what is still to be written as failed
+    return Report(
+        passed=said["pass"],
+        failed=said.get("fail", 0) + said.get("cancelled", 0),
+        skipped=said.get("skipped", 0) + said.get("todo", 0),
+        failures=failures,
+    )
+
+
+def _by_points(points: Sequence[tuple[int, re.Match[str]]], planned: int, *, failures: tuple[Failure, ...]) -> Report:
+    """Counts of the outermost test points; what was planned and never came is an error."""
+    outer = [found for _, found in points if not found[1]]
+    directives = [bool(_DIRECTIVE.search(found[4] or "")) for found in outer]
+    skipped = sum(directives)
+    failed = sum(bool(found[2]) and not excused for found, excused in zip(outer, directives, strict=True))
+    return Report(
+        passed=len(outer) - skipped - failed,
+        failed=failed,
+        skipped=skipped,
+        errors=max(0, planned - len(outer)),
+        failures=failures,
+    )
+
+
+def _failures(lines: Sequence[str], points: Sequence[tuple[int, re.Match[str]]]) -> Iterator[Failure]:
+    for position, found in points:
+        said = found[4] or f"test {found[3] or ''}".rstrip()
+        if found[2] and not _DIRECTIVE.search(said):
+            failure = _failure(said, block(lines, position + 1))
+            if failure is not None:
+                yield failure
+
+
+def _failure(name: str, lines: Sequence[str]) -> Failure | None:
+    """One point with its YAML block, or None when it fails only because tests inside it did."""
+    if not lines or lines[0].strip() != "---":
+        return Failure(name)
+    file, line_number = "", 0
+    said: list[str] = []
+    for position, line in enumerate(lines[1:], 1):
+        text = line.strip()
+        if text == "...":
+            break
+        if text == "failureType: 'subtestsFailed'":
+            return None
+        if not file and (found := _LOCATION.match(line)):
+            file, line_number = place(found[1])
+        elif not said and (found := _ERROR.match(line)):
+            said = _scalar(found, lines[position + 1 :])
+    return Failure(name, file, line_number, message(said))
+
+
+def _scalar(found: re.Match[str], lines: Sequence[str]) -> list[str]:
+    """A YAML scalar: on its line, quoted or not, or the deeper lines below it."""
+    if not _BLOCK_SCALAR.match(found[2]):
+        return [found[2].strip("'\"")]
+    indent = len(found[1])
+    said: list[str] = []
+    for line in lines:
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            break
+        said.append(line)
+    return said

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from coretools.tools.ci.report import Failure, Report, block, kept, message
+from coretools.tools.ci.results import Failure, Report, block, kept, message
 
 _DOTNET_COUNTS = re.compile(
     r"(?:Passed|Failed|Skipped)! +- Failed: +(\d+), Passed: +(\d+), Skipped: +(\d+), Total: +\d+"

@@ -1,9 +1,11 @@
 """Reads what cargo test, cargo nextest and ctest print."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from coretools.tools.ci.report import Failure, Report, block, kept, message, place
+from coretools.tools.ci.results import Failure, Report, block, kept, message, place
 
 _CARGO_RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _CARGO_FAILED = re.compile(r"test (\S.*) \.\.\. FAILED$")
@@ -159,3 +161,127 @@ def _ctest_failure(name: str, status: str, *, lines: Sequence[str]) -> Failure:
         if found := _SOURCE_LINE.search(line):
             return Failure(name, found[1], int(found[2][:9]), message([line]))
     return Failure(name, message=message([status]))
+
+
+# Reads go test: plain, verbose, and the events of `go test -json`, which become verbose text first.
+
+
+_RUN = re.compile(r"=== (?:RUN|CONT|NAME|PAUSE) +(\S+)")
+_RESULT = re.compile(r"\s*--- (PASS|FAIL|SKIP): (\S+) \(")
+_PACKAGE = re.compile(r"(ok  |FAIL|\?   )\t(\S+)(?:[\t ](.*))?$")
+_LOG = re.compile(r"\s+(\S+\.go):(\d+): (.*)$")
+_MORE = re.compile(r"\s{8}")
+_GO_PANIC = re.compile(r"(?:panic|fatal error): (.*)$")
+_STACK = re.compile(r"\t(\S+_test\.go):(\d+)(?: |$)")
+_BUILD = re.compile(r"# (\S+)")
+_COMPILE = re.compile(r"(\S+\.go):(\d+):(?:\d+:)? (.*)$")
+
+
+def go_text(text: str) -> str:
+    """The events of `go test -json` as what they carry, package by package; any other text as it is."""
+    if not text.lstrip().startswith('{"'):
+        return text
+    packages: dict[str, list[str]] = {}
+    for line in text.split("\n"):
+        package, output = _event(line)
+        said = packages.setdefault(package, [])
+        # A test that printed no line end: its result would stand on the same line.
+        if output.lstrip(" ").startswith("--- ") and said and not said[-1].endswith("\n"):
+            said.append("\n")
+        said.append(output)
+    return "".join("".join(said) for said in packages.values())
+
+
+def _event(line: str) -> tuple[str, str]:
+    """Package and output of one event; a line that is no event is output of its own."""
+    if not line.startswith('{"'):
+        return "", f"{line}\n" if line else ""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return "", f"{line}\n"
+    if not isinstance(event, dict) or "Action" not in event:
+        return "", f"{line}\n"
+    return str(event.get("Package") or event.get("ImportPath") or ""), str(event.get("Output", ""))
+
+
+def shown(text: str) -> str:
+    """Verbose output without the lines that say only that a test began, went on or passed."""
+    noise = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- PASS")
+    return "\n".join(line for line in text.split("\n") if not line.lstrip(" ").startswith(noise))
+
+
+@dataclass(slots=True)
+class _Tests:
+    """What is known of one package until its own line comes."""
+
+    results: dict[str, str] = field(default_factory=dict)
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    said: dict[str, list[str]] = field(default_factory=dict)
+
+    def leaves(self, result: str) -> list[str]:
+        """Tests of this result that are no parents: a parent only repeats what its sub-tests say."""
+        parents = {name.rpartition("/")[0] for name in self.results if "/" in name}
+        return [name for name, said in self.results.items() if said == result and name not in parents]
+
+
+def read_go(lines: Sequence[str]) -> Report | None:
+    """Read go test. Without -v a package that passed says no tests and counts as one."""
+    report: Report | None = None
+    tests, current = _Tests(), ""
+    broken: dict[str, Failure] = {}
+    building = ""
+    for line in lines:
+        if found := _PACKAGE.match(line):
+            building = ""
+            package = _package(tests, found, broken=broken)
+            report = package if report is None else report + package
+            tests, current = _Tests(), ""
+        elif found := _RUN.match(line):
+            current = found[1]
+        elif found := _RESULT.match(line):
+            current = found[2]
+            tests.results[current] = found[1]
+        elif found := _BUILD.match(line):
+            building = found[1]
+        elif building and (found := _COMPILE.match(line)):
+            broken.setdefault(building, Failure(building, found[1].removeprefix("./"), int(found[2][:9]), found[3]))
+        else:
+            _note(tests, line, current=current)
+    return report
+
+
+def _note(tests: _Tests, line: str, *, current: str) -> None:
+    """What a test says of itself: its first log line is its place, all of them its message."""
+    if found := _LOG.match(line):
+        tests.places.setdefault(current, (found[1], int(found[2][:9])))
+        tests.said.setdefault(current, []).append(found[3])
+    elif found := _GO_PANIC.match(line):
+        tests.said.setdefault(current, []).append(line)
+        tests.results.setdefault(current, "FAIL")
+    elif (found := _STACK.match(line)) and current in tests.said:
+        tests.places.setdefault(current, (found[1], int(found[2][:9])))
+    elif _MORE.match(line) and len(tests.said.get(current, ())) in range(1, 20):
+        tests.said[current].append(line)
+
+
+def _package(tests: _Tests, line: re.Match[str], *, broken: dict[str, Failure]) -> Report:
+    verdict, package, rest = line[1].strip(), line[2], line[3] or ""
+    passed, failed, skipped = (tests.leaves(result) for result in ("PASS", "FAIL", "SKIP"))
+    failures = tuple(_failures(tests, failed, package=package))
+    errors = 0
+    if verdict == "FAIL" and not failed:
+        errors = 1
+        failures = (broken.get(package, Failure(package, message=rest.strip("[]"))),)
+    alone = verdict == "ok" and not tests.results and "[no tests to run]" not in rest
+    return Report(
+        passed=len(passed) + alone, failed=len(failed), skipped=len(skipped), errors=errors, failures=kept(failures)
+    )
+
+
+def _failures(tests: _Tests, failed: Sequence[str], *, package: str) -> Iterator[Failure]:
+    for name in failed:
+        file, number = tests.places.get(name, ("", 0))
+        if file and "/" not in file:
+            file = f"{package}/{file}"
+        yield Failure(name or package, file, number, message(tests.said.get(name, [])))

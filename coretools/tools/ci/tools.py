@@ -14,30 +14,87 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
-from coretools.command import split
-from coretools.declare import Effect, tool
-from coretools.errors import CannotStart, Unsupported, WrongType
+from coretools.config.settings import Limits
+from coretools.errors import CannotStart, CoreError, Unsupported, WrongType
 from coretools.excerpt import Excerpt
+from coretools.operations.declare import Effect, tool
 from coretools.process.runner import Completed, Order, Runner
-from coretools.redact import Redactor, whole_lines
-from coretools.sandbox.reading import Directory
-from coretools.sandbox.roots import Roots
-from coretools.sandbox.undo import Undo
-from coretools.settings import Limits
+from coretools.redaction.redactor import Redactor, whole_lines
+from coretools.roots.listing import list_directory
+from coretools.roots.read import Directory, exists, read_bytes
+from coretools.roots.root_set import Roots
+from coretools.roots.undo import Undo
+from coretools.shell_words import split
 from coretools.tools.ci.detect import LOOKED_FOR, choose, detect, system_of
-from coretools.tools.ci.gradle_results import gradle_results
-from coretools.tools.ci.output import plain, printed, streams, without_escapes
-from coretools.tools.ci.parse import parse
+from coretools.tools.ci.parse import gradle_results, parse
 from coretools.tools.ci.project import Action, Argv, Steps
-from coretools.tools.ci.read_go import go_text
-from coretools.tools.ci.read_go import shown as go_shown
-from coretools.tools.ci.restoring import ALL, OFFLINE, entries_of, is_new_environment
-from coretools.tools.ci.restoring import ENVIRONMENT as RESTORE_ENVIRONMENT
-from coretools.tools.ci.results import Ended, StepsResult, SuiteReport
-from coretools.tools.ci.view import ProjectView
-from coretools.tools.commands.starting import open_to_start, timeout
-from coretools.tools.explanations import NONE, Explanations
-from coretools.tools.network import Network
+from coretools.tools.ci.read_native import go_text
+from coretools.tools.ci.read_native import shown as go_shown
+from coretools.tools.ci.restore import ALL, OFFLINE, entries_of, is_new_environment
+from coretools.tools.ci.restore import ENVIRONMENT as RESTORE_ENVIRONMENT
+from coretools.tools.ci.results import Ended, Failure, StepsResult, SuiteReport
+from coretools.tools.execution import open_to_start, plain, printed, streams, timeout, without_escapes
+from coretools.tools.explanations import NONE, Explanations, Network
+
+# A project seen through the roots: what detection reads of it, and where a file that a report names really lies.
+
+
+_FILE_BYTES = 1024 * 1024
+"""Largest file that detection reads; a package.json or Makefile beyond it is not written by people."""
+
+_MOST_NAMES = 100_000
+"""Names of a directory that detection looks at."""
+
+_SOURCES = ("src/test/java/", "src/test/kotlin/", "src/test/groovy/", "src/main/java/", "")
+"""Where Maven and Gradle keep what a stack names by its package only."""
+
+_MOST_PARTS = 12
+"""Leading folders that are tried without: Go names a file by its module, which is no folder."""
+
+
+class ProjectView:
+    """A directory beneath a root, by its absolute path. What may not be read is as good as empty here."""
+
+    def __init__(self, roots: Roots, path: str) -> None:
+        self._roots = roots
+        self._path = path
+        self.names = self.inside(".")
+
+    def read(self, path: str) -> str:
+        """The text of a file, or empty text."""
+        try:
+            content = read_bytes(self._roots, f"{self._path}/{path}", limit_bytes=_FILE_BYTES)
+        except CoreError:
+            return ""
+        return content.data.decode("utf-8-sig", "replace")
+
+    def inside(self, path: str) -> frozenset[str]:
+        """Names in a directory, none when it can't be listed."""
+        try:
+            listing = list_directory(self._roots, f"{self._path}/{path}", limit=_MOST_NAMES)
+        except CoreError:
+            return frozenset()
+        return frozenset(entry.name for entry in listing.entries)
+
+    def located(self, failure: Failure) -> Failure:
+        """The failure with its file as the other tools take it, where the file is there; else as it was printed."""
+        for candidate in self._candidates(failure.file) if failure.file else ():
+            try:
+                if exists(self._roots, candidate) == "file":
+                    shown = self._roots.shown(self._roots.place(candidate))
+                    return Failure(failure.name, shown, failure.line, failure.message)
+            except CoreError:
+                continue
+        return failure
+
+    def _candidates(self, file: str) -> list[str]:
+        if file.startswith("/"):
+            return [file]
+        parts = file.removeprefix("./").split("/")
+        folders = _SOURCES if file.endswith((".java", ".kt", ".groovy", ".scala")) else ("",)
+        direct = [f"{self._path}/{folder}{'/'.join(parts)}" for folder in folders]
+        return direct + [f"{self._path}/{'/'.join(parts[cut:])}" for cut in range(1, min(len(parts), _MOST_PARTS))]
+
 
 ENVIRONMENT = {"CI": "true"}
 """For builds, tests and restores, as every CI service sets it: no watch mode, no prompts, lock files left alone."""

@@ -1,1 +1,1 @@
-"""Commands of the caller: run to their end, or kept running between calls."""
+"""run_command and the runs it leaves in the background."""

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from coretools.command import join
 from coretools.excerpt import HEAD_SHARE, Excerpt
-from coretools.process.runs import Run
-from coretools.redact import Redactor
-from coretools.result import Result
-from coretools.tools.ci.output import plain, printed, streams, visible, without_escapes
+from coretools.operations.content import Result
+from coretools.process.jobs.job_table import Run
+from coretools.redaction.redactor import Redactor
+from coretools.shell_words import join
+from coretools.tools.execution import plain, printed, streams, visible, without_escapes
 from coretools.tools.explanations import LOOKED_AT, Explanations, lines_of, made_text
 
 ARGV_CHARACTERS = 80

@@ -1,9 +1,10 @@
 """Commands of the caller: run one to its end, or keep it running and come back to it.
 
-What a run is and how it ends is in `coretools.process.runs`; here is what a call may do with one.
+What a run is and how it ends is in `coretools.process.jobs.job_table`; here is what a call may do with one.
 """
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, NamedTuple
 
@@ -11,24 +12,21 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
-from coretools.call import Call, SilentCall
-from coretools.command import split, words
-from coretools.confirmation import CONFIRM
-from coretools.declare import Effect, asks, tool
-from coretools.errors import Busy, Conflict, InvalidArguments, Unsupported
+from coretools.command_policy.verdict import Decision, ProgramPolicy
+from coretools.config.settings import Limits
+from coretools.errors import AnswerNeeded, Busy, CapabilityMissing, Conflict, InvalidArguments, Unsupported
+from coretools.operations.call import Call, SilentCall, confirmed
+from coretools.operations.declare import Effect, asks, tool
+from coretools.process.children.streams import FEED_BYTES, Feed, TerminalSize
+from coretools.process.jobs.job_table import Run, Runs
+from coretools.process.jobs.screen import BEHIND_BYTES
 from coretools.process.runner import Order
-from coretools.process.runs import Run, Runs
-from coretools.process.screen import BEHIND_BYTES
-from coretools.process.streams import FEED_BYTES, Feed, TerminalSize
-from coretools.redact import Redactor
-from coretools.sandbox.programs.policy import ProgramPolicy
-from coretools.sandbox.reading import Directory
-from coretools.sandbox.roots import Roots
-from coretools.settings import Limits
-from coretools.tools.ci.output import plain
+from coretools.questions.kinds import CONFIRM, AskConfirmation
+from coretools.redaction.redactor import Redactor
+from coretools.roots.read import Directory
+from coretools.roots.root_set import Roots
+from coretools.shell_words import split, words
 from coretools.tools.ci.results import Ended
-from coretools.tools.commands.approval import approved
-from coretools.tools.commands.matching import Matcher
 from coretools.tools.commands.report import (
     RunList,
     RunReport,
@@ -41,9 +39,59 @@ from coretools.tools.commands.report import (
     notes_of,
 )
 from coretools.tools.commands.results import CommandResult
-from coretools.tools.commands.starting import open_to_start, timeout
-from coretools.tools.commands.waiting import PortWatch, Pulse, Until, wait
+from coretools.tools.commands.wait import Matcher, PortWatch, Pulse, Until, wait
+from coretools.tools.execution import open_to_start, plain, timeout
 from coretools.tools.explanations import NONE, Explanations
+
+# A person's yes to a command of which the operator's policy says `ask`, before anything is started.
+
+
+MOST_CHARACTERS = 8_000
+"""Of the whole question. What a person can't read he can't say yes to."""
+
+
+async def approved(
+    programs: ProgramPolicy | None, argv: Sequence[str], *, directory: str, stdin: str | None, call: Call
+) -> bool:
+    """Whether a person said yes. False: the policy wants none, or refuses anyhow.
+
+    Raises:
+        Declined: he said no. DeniedCommand, CapabilityMissing: nobody can be asked. InvalidArguments: too much to be
+            read.
+    """
+    decision = programs.decide(argv) if programs is not None else None
+    if programs is None or decision is None or decision.verdict != "ask":
+        return False
+    try:
+        await confirmed(call, question(decision, directory, stdin))
+    except AnswerNeeded as error:
+        raise programs.refusal(decision, error.hint) from error
+    except CapabilityMissing as error:
+        raise CapabilityMissing(error.capability, str(programs.refusal(decision, error.hint))) from error
+    return True
+
+
+def question(decision: Decision, directory: str, stdin: str | None) -> AskConfirmation:
+    """Shows everything that will be started, and why it is asked: no word is left out.
+
+    Raises:
+        InvalidArguments: too much to be read.
+    """
+    lines = [f"Run {' '.join(map(_word, decision.argv))}?", f"in: {_word(directory)}"]
+    if stdin:
+        lines.append(f"input: {stdin!a}")
+    lines.append(f"asked because {decision.decisive.because}")
+    message = "\n".join(lines)
+    if len(message) > MOST_CHARACTERS:
+        raise InvalidArguments(f"command: too long for a person to confirm; at most {MOST_CHARACTERS} characters")
+    return AskConfirmation(key=CONFIRM, message=message, is_for_operator=True)
+
+
+def _word(word: str) -> str:
+    """A word as it is where it has only plain characters, else quoted and with every odd one escaped."""
+    plain = word.isascii() and word.isprintable() and not set(word) & set(" '\"\\")
+    return word if plain and word else ascii(word)
+
 
 _THREADS = 4
 """Patterns and screens at once."""

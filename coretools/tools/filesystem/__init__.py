@@ -1,1 +1,1 @@
-"""Read, write and edit files; list, make, move and delete."""
+"""Reading, writing and editing files."""

@@ -4,8 +4,8 @@ from typing import Any
 
 from pydantic import Field
 
-from coretools.result import Result
-from coretools.sandbox.listing import Entry, Listing
+from coretools.operations.content import Result
+from coretools.roots.listing import Entry, Listing
 from coretools.tools.search.one_line import one_line
 
 _MARKS = {"directory": "/", "link": "@"}

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from coretools.call import check_cancelled
+from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidArguments, TooLarge
 from coretools.tools.filesystem.line_window import Lines, Window
 

@@ -13,23 +13,23 @@ from typing import Annotated
 
 from pydantic import Field
 
-from coretools.blocking import WouldBlock, may_block
-from coretools.call import check_cancelled
-from coretools.completion import MOST_COUNTED, Completes
-from coretools.content import Embedded
-from coretools.declare import Effect, asked_as, nonblocking, resource, tool
+from coretools.cancellation import check_cancelled
+from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
-from coretools.sandbox.at_once import read_at_once
-from coretools.sandbox.deleting import delete_directory
-from coretools.sandbox.editor_settings import note
-from coretools.sandbox.kinds import Version
-from coretools.sandbox.listing import beginning_with, list_directory
-from coretools.sandbox.names import printable
-from coretools.sandbox.reading import OpenFile, exists, open_file, read_bytes, status
-from coretools.sandbox.roots import Roots
-from coretools.sandbox.text import binary, decode, newline_of, utf8_by_start
-from coretools.sandbox.writing import alone, create_directory, delete_file, move, write_bytes
-from coretools.settings import Limits
+from coretools.operations.call import WouldBlock, may_block
+from coretools.operations.completion import MOST_COUNTED, Completes
+from coretools.operations.content import Embedded
+from coretools.operations.declare import Effect, asked_as, nonblocking, resource, tool
+from coretools.roots.delete import delete_directory
+from coretools.roots.editor_settings import note
+from coretools.roots.file_version import Version
+from coretools.roots.listing import beginning_with, list_directory
+from coretools.roots.nonblocking_read import read_at_once
+from coretools.roots.path_text import printable
+from coretools.roots.read import OpenFile, exists, open_file, read_bytes, status
+from coretools.roots.root_set import Roots
+from coretools.roots.text import binary, decode, newline_of, utf8_by_start
+from coretools.roots.write import alone, create_directory, delete_file, move, write_bytes
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
 from coretools.tools.filesystem.line_window import Lines, count_lines, window

@@ -1,1 +1,1 @@
-"""Find text and names beneath the roots."""
+"""Search by content and by name, with ripgrep or without."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from coretools.sandbox.path_globs import POSIX_CLASSES
+from coretools.roots.path_globs import POSIX_CLASSES
 
 Refuse = Callable[[int, str], NoReturn]
 """Raises the error for what stands at a position of the pattern."""

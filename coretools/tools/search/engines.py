@@ -15,14 +15,14 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from coretools.confinement.domain import Domain
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domain
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
 from coretools.process.confined import Confined
 from coretools.process.runner import Completed, Order
-from coretools.sandbox.reading import Directory, open_directory
-from coretools.sandbox.roots import Roots
-from coretools.settings import Limits
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.globs import expand_braces
 from coretools.tools.search.ignore import IgnoreRules

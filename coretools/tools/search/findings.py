@@ -4,18 +4,160 @@ The one place that reads the files of a search and matches their lines, whicheve
 handles beneath a root, inside the limits of one call.
 """
 
+import codecs
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from coretools.call import check_cancelled
+from coretools.cancellation import check_cancelled
+from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
-from coretools.sandbox.reading import open_file
-from coretools.sandbox.roots import Place, Roots
-from coretools.settings import Limits
-from coretools.tools.search.lines import FileText, Line, Match, cut, decoded, matching, with_context
+from coretools.roots.read import open_file
+from coretools.roots.root_set import Place, Roots
 from coretools.tools.search.pattern import Pattern
 from coretools.tools.search.tree import beneath, is_text_path
+
+# The lines of one file that match, with the lines around them. Pure: bytes in, lines out.
+#
+# A file is text here if it has a UTF-16 byte order mark, or no NUL anywhere. Bytes that are no UTF-8 match nothing and
+# are shown as U+FFFD. These are ripgrep's rules, but for NUL, where it depends on its buffers.
+
+
+MATCH_SECONDS = 3.0
+"""One look for the next match in one file. Backtracking alone takes so long: a plain pattern passes 64 MB in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end. `column` is where the match begins, None for a line of context."""
+
+    number: int
+    text: str
+    column: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """The text of a file with LF as its line ends; `strict` when it has bytes that are no UTF-8."""
+
+    text: str
+    strict: bool
+
+
+def decoded(data: bytes) -> FileText | None:
+    """The text of a file as it is searched, or None when it is binary."""
+    text, strict = _characters(data)
+    if "\0" in text:
+        return None
+    return FileText(text.replace("\r\n", "\n") if "\r" in text else text, strict)
+
+
+def _characters(data: bytes) -> tuple[str, bool]:
+    for mark, encoding in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace"), False
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogateescape"), True
+
+
+def matching(file: FileText, pattern: Pattern, *, deadline: float, shown: str) -> Iterator["Match"]:
+    """The matching lines, first to last; `deadline` on the monotonic clock ends the search without an error.
+
+    Raises:
+        DeadlinePassed: the pattern backtracks without end on this text.
+    """
+    compiled = pattern.strict if file.strict else pattern.compiled
+    text = file.text
+    position = counted = 0
+    number = 1
+    while position < len(text):
+        check_cancelled()
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            return
+        try:
+            found = compiled.search(text, position, timeout=min(remaining, MATCH_SECONDS))
+        except TimeoutError:
+            if remaining < MATCH_SECONDS:
+                return
+            raise DeadlinePassed(
+                f"{shown}: the pattern takes too long on this file; simplify nested repetitions like (a+)+"
+            ) from None
+        if found is None or found.start() >= len(text):
+            return
+        start = text.rfind("\n", 0, found.start()) + 1
+        end = text.find("\n", found.start())
+        end = len(text) if end < 0 else end
+        number += text.count("\n", counted, start)
+        counted = start
+        yield Match(number, start, end, found.start() - start)
+        position = end + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A matching line: its number, its offsets in the text, and where in it the match begins."""
+
+    number: int
+    start: int
+    end: int
+    column: int
+
+
+def with_context(file: FileText, matches: list[Match], context: int) -> list[list[Line]]:
+    """The matching lines, each with so many lines around it; what touches stands in one group."""
+    groups: list[list[Line]] = []
+    text = file.text
+    last_number, last_end = 0, -1
+    for index, match in enumerate(matches):
+        before = _lines_before(text, match, context, after=last_end)
+        if not groups or match.number - len(before) > last_number + 1:
+            groups.append([])
+        groups[-1] += before
+        groups[-1].append(Line(match.number, _shown(text[match.start : match.end]), match.column))
+        following = matches[index + 1].start if index + 1 < len(matches) else len(text)
+        last_number, last_end = match.number, match.end
+        while last_number - match.number < context and last_end + 1 < following:
+            end = text.find("\n", last_end + 1)
+            end = len(text) if end < 0 else end
+            last_number += 1
+            groups[-1].append(Line(last_number, _shown(text[last_end + 1 : end]), None))
+            last_end = end
+    return groups
+
+
+def _lines_before(text: str, match: Match, context: int, *, after: int) -> list[Line]:
+    """Up to `context` lines above a match, as far as the offset `after` (an end of line), in their order."""
+    lines: list[Line] = []
+    start = match.start
+    while len(lines) < context and start - 1 > after:
+        end = start - 1
+        start = text.rfind("\n", 0, end) + 1
+        lines.append(Line(match.number - len(lines) - 1, _shown(text[start:end]), None))
+    return lines[::-1]
+
+
+def _shown(line: str) -> str:
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return line
+
+
+def cut(line: str, column: int, limit_bytes: int) -> str:
+    """A line, or the part of it around the match with what is left out counted, in about `limit_bytes`."""
+    if len(line.encode("utf-8", "replace")) <= limit_bytes:
+        return line
+    characters = max(1, limit_bytes * len(line) // len(line.encode("utf-8", "replace")))
+    start = max(0, min(column - characters // 4, len(line) - characters))
+    left, right = start, len(line) - start - characters
+    before = f"[... {left} characters ...]" if left else ""
+    after = f"[... {right} characters ...]" if right > 0 else ""
+    return before + line[start : start + characters] + after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from coretools.errors import InvalidArguments
-from coretools.sandbox.path_globs import component_pattern, component_tests, components_fit
+from coretools.roots.path_globs import component_pattern, component_tests, components_fit
 
 ALTERNATIVES = 64
 """Most globs that one with braces may stand for."""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coretools.errors import InvalidArguments
-from coretools.sandbox.kinds import Kind
-from coretools.sandbox.path_globs import ComponentTest, component_pattern, component_tests, components_fit
+from coretools.roots.file_version import Kind
+from coretools.roots.path_globs import ComponentTest, component_pattern, component_tests, components_fit
 from coretools.tools.search.globs import CHARACTERS, expand_braces
 
 KINDS = (".rgignore", ".ignore", ".gitignore")

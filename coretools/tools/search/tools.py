@@ -8,20 +8,19 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 from pydantic import BaseModel, Field
 
-from coretools.confinement.domain import Domains
-from coretools.declare import Effect, tool
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domains
 from coretools.errors import CannotStart
+from coretools.operations.content import Result
+from coretools.operations.declare import Effect, tool
 from coretools.process.confined import Confined
 from coretools.process.runner import Runner
-from coretools.result import Result
-from coretools.sandbox.listing import Met
-from coretools.sandbox.reading import open_directory, status
-from coretools.sandbox.roots import Place, Roots
-from coretools.settings import Limits
+from coretools.roots.listing import Met
+from coretools.roots.read import open_directory, status
+from coretools.roots.root_set import Place, Roots
 from coretools.tools.search.engines import Engine, Ripgrep, Walking
-from coretools.tools.search.findings import Findings, Query
+from coretools.tools.search.findings import Findings, Line, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
-from coretools.tools.search.lines import Line
 from coretools.tools.search.one_line import one_line
 from coretools.tools.search.pattern import parse_pattern
 from coretools.tools.search.tree import beneath, runs_beneath

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from coretools.errors import CoreError
-from coretools.sandbox import inside
-from coretools.sandbox.listing import Met, Run, walk_in_runs
-from coretools.sandbox.reading import open_directory
-from coretools.sandbox.roots import Place, Roots, joined
+from coretools.roots import directory_access
+from coretools.roots.listing import Met, Run, walk_in_runs
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Place, Roots, joined
 from coretools.tools.search.ignore import KINDS, REPOSITORY, IgnoreRules
 
 RULES_BYTES = 1024 * 1024
@@ -31,10 +31,10 @@ def ignore_rules(roots: Roots, top: Place) -> IgnoreRules:
 
 def _text(directory: int, name: str) -> str | None:
     """The text of an ignore file. A link is none, and nothing waits on a FIFO."""
-    if inside.kind(directory, name) != "file":
+    if directory_access.kind(directory, name) != "file":
         return None
     try:
-        return inside.read(directory, name, limit_bytes=RULES_BYTES).decode("utf-8", "replace")
+        return directory_access.read(directory, name, limit_bytes=RULES_BYTES).decode("utf-8", "replace")
     except CoreError:
         return None
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coretools.tools.ci.output import plain, shortened, streams
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.report import LINE_LENGTH, MESSAGE_LENGTH, MOST_COUNTED, MOST_FAILURES, lines_of, message
+from coretools.tools.ci.results import LINE_LENGTH, MESSAGE_LENGTH, MOST_COUNTED, MOST_FAILURES, message, split_lines
+from coretools.tools.execution import plain, shortened, streams
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_message_is_one_bounded_line() -> None:
 
 def test_long_lines_and_many_lines_are_cut_before_they_are_read() -> None:
     """ci-12: what is looked at is bounded."""
-    assert len(lines_of("x" * 10_000)[0]) == LINE_LENGTH
-    assert len(lines_of("\n" * 1_000_000)) == 200_000
+    assert len(split_lines("x" * 10_000)[0]) == LINE_LENGTH
+    assert len(split_lines("\n" * 1_000_000)) == 200_000
 
 
 def test_a_report_lists_the_first_failures_and_counts_them_all() -> None:

@@ -1,10 +1,12 @@
 """Reports from what jest, vitest, mocha, node and bun print, and from TAP. Recorded from real runs and shortened."""
-# ruff: noqa: RUF001  # these runners print signs that look like letters
 
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.report import Failure, Report
+from coretools.tools.ci.results import Failure, Report
+
+# ruff: noqa: RUF001  # these runners print signs that look like letters
+
 
 JEST = """\
 FAIL ./a.test.js

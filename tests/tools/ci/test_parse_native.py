@@ -5,8 +5,8 @@ import json
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.read_go import go_text, shown
-from coretools.tools.ci.report import Failure
+from coretools.tools.ci.read_native import go_text, shown
+from coretools.tools.ci.results import Failure
 
 CARGO = """\
 running 5 tests

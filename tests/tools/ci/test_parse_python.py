@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.report import Failure, Report
+from coretools.tools.ci.results import Failure, Report
 
 PYTEST_SHORT = """\
 ============================= test session starts ==============================

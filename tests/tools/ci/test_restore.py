@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coretools.tools.ci.detect import detect
-from tests.serving.peer import Peer, peer
+from tests.protocol.peer import Peer, peer
 from tests.tools.ci.test_detect import Files, first
 
 DENIED = "[the network is denied to commands; the operator allows it with --network allow"

@@ -11,12 +11,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import CannotStart, OutsideRoot, ReadOnly, Unsupported
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.ci.tools import Ci
 
 LIMITS = Limits()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from coretools.operator_policy import CommandPolicy
-from coretools.sandbox.programs.policy import variables
-from tests.serving.peer import Peer, peer
+from coretools.command_policy.verdict import variables
+from coretools.config.policy import CommandPolicy
+from tests.protocol.peer import Peer, peer
 
 POLICY = """
 [commands]

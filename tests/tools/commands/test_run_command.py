@@ -5,16 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coretools.errors import (
-    CannotStart,
-    CommandSyntax,
-    InvalidArguments,
-    NotFound,
-    OutsideRoot,
-    ReadOnly,
-    WrongType,
-)
-from coretools.settings import Limits
+from coretools.config.settings import Limits
+from coretools.errors import CannotStart, CommandSyntax, InvalidArguments, NotFound, OutsideRoot, ReadOnly, WrongType
 from tests.tools.commands.world import commands_in
 
 

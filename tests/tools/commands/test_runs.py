@@ -8,13 +8,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.call import SilentCall
+from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart, Conflict, InvalidArguments, NotFound, Unsupported
-from coretools.process.streams import FEED_BYTES
-from coretools.settings import Limits
+from coretools.operations.call import SilentCall
+from coretools.process.children.streams import FEED_BYTES
 from coretools.tools.commands.report import RunReport
 from coretools.tools.commands.tools import Commands
-from coretools.tools.commands.waiting import Pulse
+from coretools.tools.commands.wait import Pulse
 from tests.process.tree import PATIENCE_SECONDS, is_alive, until
 from tests.tools.commands.world import commands_in, world_in
 

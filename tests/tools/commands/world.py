@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coretools.operator_policy import ConfinementPolicy
+from coretools.config.policy import ConfinementPolicy
+from coretools.config.settings import Limits
 from coretools.process.environment import child_environment
-from coretools.process.keeper import Keeper
+from coretools.process.fork_server.pool import Keeper
+from coretools.process.jobs.job_table import Runs
 from coretools.process.runner import Runner
-from coretools.process.runs import Runs
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.commands.tools import Commands
 
 LIMITS = Limits(grace_seconds=0.3)

@@ -14,12 +14,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import Conflict, EditRefused, InputOutput, NotText, ReadOnly, TooLarge
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.reading import read_bytes
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.sandbox.writing import write_bytes
-from coretools.settings import Limits
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import read_bytes
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.write import write_bytes
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import Filesystem
 

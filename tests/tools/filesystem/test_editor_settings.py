@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import Filesystem
 

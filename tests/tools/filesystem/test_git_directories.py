@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, TooLarge
-from coretools.sandbox.at_once import MOST_BYTES, read_at_once
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.git_directories import is_git_name, require_no_repository
-from coretools.sandbox.locate import locate
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.git_directories import is_git_name, require_no_repository
+from coretools.roots.nonblocking_read import MOST_BYTES, read_at_once
+from coretools.roots.resolve import locate
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import Filesystem
-from tests.serving.peer import peer
+from tests.protocol.peer import peer
 
 Call = Callable[[Filesystem], object]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, InvalidArguments, NotText, TooLarge
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.line_window import Lines, count_lines, window
 from coretools.tools.filesystem.seek_window import (
     BLOCK_BYTES,

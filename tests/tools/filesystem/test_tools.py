@@ -12,7 +12,7 @@ from threading import BoundedSemaphore
 
 import pytest
 
-from coretools.blocking import WouldBlock, attempted
+from coretools.config.settings import Limits
 from coretools.errors import (
     AlreadyExists,
     Conflict,
@@ -27,9 +27,9 @@ from coretools.errors import (
     TooLarge,
     WrongType,
 )
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.operations.call import WouldBlock, attempted
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.results import FileText
 from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, Filesystem
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import anyio
 import pytest
 
+from coretools.config.settings import Limits
 from coretools.confinement import landlock
-from coretools.confinement.domain import Domain, Domains
+from coretools.confinement.confined_thread import Domain, Domains
 from coretools.process.confined import Confined
 from coretools.process.environment import child_environment
 from coretools.process.runner import Completed, Order, Runner
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.reading import open_directory
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.search.engines import what_is_searched
 from tests.tools.search.world import needs_ripgrep, planted, searching
 

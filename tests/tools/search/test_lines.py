@@ -6,7 +6,7 @@ import math
 import pytest
 
 from coretools.errors import DeadlinePassed
-from coretools.tools.search.lines import Line, cut, decoded, matching, with_context
+from coretools.tools.search.findings import Line, cut, decoded, matching, with_context
 from coretools.tools.search.pattern import parse_pattern
 
 

@@ -11,13 +11,13 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from coretools.confinement.domain import Domains
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domains
 from coretools.errors import CoreError, DeniedPath, InvalidArguments, NotFound, NotText, OutsideRoot, TooLarge
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.sandbox.deny import DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.search.engines import Walking
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.pattern import parse_pattern

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from anyio import CapacityLimiter
 
-from coretools.confinement.domain import Domains
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domains
 from coretools.process.confined import Confined
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.sandbox.deny import DEFAULT_DENY, DenyRules
-from coretools.sandbox.roots import Roots, RootSpec
-from coretools.settings import Limits
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.search.engines import Engine, Ripgrep, Walking
 from coretools.tools.search.tools import Search
 

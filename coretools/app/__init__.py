@@ -1,0 +1,1 @@
+"""The wiring: from settings to roots, runner, tools and server."""

@@ -1,0 +1,353 @@
+"""The wiring: from settings to roots, runner, tool sets and dispatcher. Every entry point builds its server here.
+
+Imports the SDK only where a server is built of it: the command line runs commands without one.
+"""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from coretools.command_policy.verdict import ProgramPolicy, variables
+from coretools.config.settings import Limits, Settings
+from coretools.confinement.confined_thread import Domains
+from coretools.operations.call import LOCAL
+from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
+from coretools.operations.dispatch import Dispatcher, Watcher
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Registry
+from coretools.operations.registry_merge import join
+from coretools.process.environment import child_environment, own_name
+from coretools.process.fork_server.pool import Holding, Keeper
+from coretools.process.jobs.job_table import Runs
+from coretools.process.runner import Runner
+from coretools.protocol.tasks.store import Tasks
+from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
+from coretools.replica_ids import HERE, Handles
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.tools.ci.tools import Ci
+from coretools.tools.closed import Closed
+from coretools.tools.commands.tools import Commands
+from coretools.tools.diagnostics import Diagnostics
+from coretools.tools.explanations import Explanations, HiddenFiles, Network
+from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.git.tools import Repository
+from coretools.tools.search.tools import Search
+
+if TYPE_CHECKING:
+    from mcp.server.extension import Extension
+
+    from coretools.protocol.resources import RunResources
+    from coretools.protocol.round_trip_questions import Interviews
+    from coretools.protocol.server import Identity
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What an entry point serves."""
+
+    roots: Roots
+    runner: Runner
+    keeper: Keeper
+    runs: Runs
+    limits: Limits
+    selection: Selection
+    """Which commands there are here, for agents and for people."""
+    graph: Graph
+    dispatcher: Dispatcher
+    domains: Domains
+    tasks: Tasks
+    network: Network
+    closed: Closed
+    handed_back: ExitStack
+    """Closes what this assembly alone holds open."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs that it started."""
+        return not self.runner.running
+
+    async def retire(self) -> None:
+        """Close what it alone holds open, once another has taken its place and its last call is over."""
+        await self.runner.close()
+        self.handed_back.close()
+
+    def extensions(self, interviews: "Interviews") -> "tuple[Extension, ...]":
+        """What is served beside the protocol's own methods: tasks and views. `interviews` are those of the server."""
+        from coretools.protocol.apps import (
+            OWN_VIEWS,
+            Views,  # imported late: needs the SDK
+        )
+        from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
+
+        tasks = TaskExtension(self.graph, self.dispatcher, self.tasks, limits=self.limits, interviews=interviews)
+        return tasks, Views(OWN_VIEWS)
+
+    @cached_property
+    def resources(self) -> "RunResources | None":
+        """The outputs of runs, as resources; None where `read_run`, which shows the same, is not offered."""
+        from coretools.protocol.resources import RunResources  # imported late: needs the SDK
+
+        if self.graph.offer(LOCAL).find("read_run") is None:
+            return None
+        return RunResources(self.runs, self.limits)
+
+    @property
+    def identity(self) -> "Identity":
+        """How the server introduces itself."""
+        from coretools.protocol.server import Identity  # imported late: needs the SDK
+
+        return Identity(instructions=self.instructions)
+
+    @property
+    def instructions(self) -> str:
+        """What the model is told of this server when it connects."""
+        first, *others = self.roots
+        lines = [f"Files, search, git, builds, tests and commands beneath {first.path} ({_rights(first.writable)})."]
+        lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in others]
+        lines.append(
+            "Relative paths start there; a path left out is that directory. Nothing outside is reached. Prefer "
+            "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
+            "which takes one program and its arguments, not shell text."
+        )
+        lines += [self.network.instruction(self.runner.tier), self.closed.instruction(self.runner.tier)]
+        return "\n".join(line for line in lines if line)
+
+
+def _rights(writable: bool) -> str:
+    return "read and write" if writable else "read only"
+
+
+@asynccontextmanager
+async def assembled(
+    settings: Settings,
+    environment: Mapping[str, str],
+    others: Sequence[Registry] = (),
+    *,
+    watching: Callable[[Graph], Watcher] | None = None,
+    is_same_for_all: bool = True,
+    handles: Handles = HERE,
+) -> AsyncIterator[Assembly]:
+    """Open the roots and build what serves them; at the end every child is gone and every handle closed.
+
+    `others` are registries of other people; their commands stand behind ours. `watching` makes what is told of calls.
+    `is_same_for_all` says whether everybody who can reach the server may see its lists. `handles` names runs and tasks.
+
+    Raises:
+        BadSetting: a root or another setting can't be used, or two commands have one name.
+    """
+    if settings.umask is not None:
+        os.umask(settings.umask)  # of the whole process, and before any child
+    with ExitStack() as handed_back:
+        opened = _opened(settings, environment, handed_back)
+        async with Runs(opened.runner, settings.limits, make_filter=opened.make_filter, handles=handles) as runs:
+            tasks = Tasks(handles=handles)
+            try:
+                graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
+                dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
+                yield opened.assembly(settings, runs, selection, graph, dispatcher, tasks)
+            finally:
+                await tasks.close()
+                await opened.runner.close()
+
+
+async def succeeding(
+    before: Assembly, settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()
+) -> Assembly:
+    """What takes the place of an assembly with other settings: it has the same runs, tasks and dispatcher.
+
+    The graph of the one before is to adopt its graph. `retire` closes it, before the one that all began with ends.
+
+    Raises:
+        BadSetting: a root or another setting can't be used, or two commands have one name.
+    """
+    handed_back = ExitStack()
+    async with AsyncExitStack() as undo:
+        undo.callback(handed_back.close)
+        opened = _opened(settings, environment, handed_back)
+        undo.push_async_callback(opened.runner.close)
+        runs = before.runs.started_by(opened.runner, make_filter=opened.make_filter)
+        is_same_for_all = before.graph.is_same_for_all
+        graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
+        undo.pop_all()
+    return opened.assembly(settings, runs, selection, graph, before.dispatcher, before.tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """What an assembly holds open for itself alone."""
+
+    roots: Roots
+    domains: Domains
+    keeper: Keeper
+    runner: Runner
+    redactor: Redactor | None
+    handed_back: ExitStack
+
+    @property
+    def make_filter(self) -> Callable[[], StreamRedactor] | None:
+        return partial(StreamRedactor, self.redactor) if self.redactor else None
+
+    def assembly(
+        self, settings: Settings, runs: Runs, selection: Selection, graph: Graph, dispatcher: Dispatcher, tasks: Tasks
+    ) -> Assembly:
+        confinement = settings.policy.confinement
+        return Assembly(
+            roots=self.roots,
+            runner=self.runner,
+            keeper=self.keeper,
+            runs=runs,
+            limits=settings.limits,
+            selection=selection,
+            graph=graph,
+            dispatcher=dispatcher,
+            domains=self.domains,
+            tasks=tasks,
+            network=Network(confinement.network),
+            closed=Closed.of(confinement, self.roots),
+            handed_back=self.handed_back,
+        )
+
+
+def _opened(settings: Settings, environment: Mapping[str, str], handed_back: ExitStack) -> _Opened:
+    default = DEFAULT_DENY if settings.default_deny else ()
+    deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
+    roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
+    domains = handed_back.enter_context(closing(Domains()))
+    inherited = _inherited(settings, environment)
+    keeper = Keeper(roots, settings.policy.confinement, inherited)
+    programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
+    runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
+    redactor = output_redactor(settings, environment)
+    return _Opened(
+        roots=roots, domains=domains, keeper=keeper, runner=runner, redactor=redactor, handed_back=handed_back
+    )
+
+
+def _graph_of(
+    opened: _Opened, settings: Settings, others: Sequence[Registry], runs: Runs, *, is_same_for_all: bool
+) -> tuple[Graph, Selection]:
+    """The commands, and which of them there are here: proved to be such as can be offered."""
+    registry = registry_of(
+        opened.roots, opened.runner, runs, settings, domains=opened.domains, redactor=opened.redactor
+    )
+    join(registry, others, opened.handed_back)
+    registry.require_known()
+    selection = selection_of(settings)
+    require_known(registry, selection)
+    graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
+    graph.offer(LOCAL)  # what can't be offered ends the start
+    return graph, selection
+
+
+def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redactor | None:
+    """What takes the credentials out of what commands print; None unless the operator asks for it."""
+    if settings.redact_output or settings.policy.redact_output:
+        return Redactor(secret_values(environment))
+    return None
+
+
+def registry_of(
+    roots: Roots, runner: Runner, runs: Runs, settings: Settings, *, domains: Domains, redactor: Redactor | None
+) -> Registry:
+    """Every tool set, in the order in which tools are listed."""
+    registry = Registry(policy=settings.policy.tools)
+    registry.context("git", summary="the git repositories beneath the roots")
+    registry.context("ci", summary="build, test and restore a project by its own build system")
+    registry.add_set("filesystem", Filesystem(roots, settings.limits))
+    registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
+    registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
+    network = Network(settings.policy.confinement.network)
+    closed = Closed.of(settings.policy.confinement, roots)
+    hidden = HiddenFiles(roots, runner.hidden)
+    explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
+    ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
+    registry.add_set("ci", ci, context=("ci",))
+    commands = Commands(
+        roots, runs, settings.limits, redactor=redactor, programs=runner.programs, explanations=explanations
+    )
+    registry.add_set("commands", commands)
+    diagnostics = Diagnostics(roots, runner, settings.limits, domains=domains, network=network, closed=closed)
+    registry.add_set("diagnostics", diagnostics)
+    return registry
+
+
+def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """What every child gets of the server's environment, and who commits."""
+    passed = (*settings.pass_environment, *settings.policy.environment_pass)
+    author = {} if settings.author is None else settings.author.variables
+    judged = variables(settings.policy.commands)  # what the operator passes wins over these
+    return {**own_name(), **judged, **child_environment(environment, passed=passed), **author}
+
+
+def root_specs(settings: Settings) -> list[RootSpec]:
+    """The roots as the operator wrote them: `PATH`, `PATH:ro` or `PATH:rw`."""
+    return [_spec(text, read_only=settings.read_only) for text in settings.roots]
+
+
+def _spec(text: str, *, read_only: bool) -> RootSpec:
+    path, colon, rights = text.rpartition(":")
+    if not colon or rights not in ("ro", "rw"):
+        path, rights = text, "rw"
+    return RootSpec(path, writable=rights == "rw" and not read_only)
+
+
+# What a server says of itself when it starts, and has ready before the first command.
+
+
+def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
+    """Say what is served, and which protections are missing. `name` is the role, where there are several."""
+    roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
+    protections = {**assembly.runner.protections, "git-confinement": assembly.domains.is_possible}
+    missing = ", ".join(name for name, there in protections.items() if not there) or "none"
+    logger.info(
+        "serving %s%s; profile %s%s; paths by %s; missing protections, those of commands apart: %s",
+        f"{name}: " if name else "",
+        roots,
+        settings.profile,
+        ", read-only" if settings.read_only else "",
+        assembly.roots.resolver,
+        missing,
+    )
+
+
+async def require(assembly: Assembly) -> None:
+    """Refuse to serve where commands can't be held as the operator requires.
+
+    Raises:
+        Unconfined: they can't.
+    """
+    await _found(assembly)
+    assembly.keeper.require()
+
+
+async def prepare(assembly: Assembly, name: str = "") -> None:
+    """Find the tier and have a command waiting while the client still introduces itself; say what was found.
+
+    `name` is the role, where there are several.
+    """
+    holding = await _found(assembly)
+    if holding is None:
+        return
+    role = f"{name}: " if name else ""
+    level = logging.INFO if holding.tier == "full" else logging.WARNING
+    missing = "".join(f"; not {tier}: {why}" for tier, why in holding.missing.items())
+    logger.log(level, "%scommands are held in tier %s%s", role, holding.tier, missing)
+    logger.info("%snetwork: %s", role, assembly.network.state(holding.tier))
+    for why in holding.polled:
+        logger.warning("%sdirectories are polled for changes before each command: %s", role, why)
+    if not holding.is_permitted:
+        logger.warning("%sno command is run in tier %s (--allow-unconfined, --require-tier)", role, holding.tier)
+
+
+async def _found(assembly: Assembly) -> Holding | None:
+    """How commands are held, where some are offered."""
+    if assembly.graph.offer(LOCAL).find("run_command") is None:
+        return None
+    return await assembly.runner.prepare()

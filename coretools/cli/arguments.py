@@ -1,0 +1,270 @@
+"""Words and options behind a command become its arguments, as its schema asks for.
+
+- What must be given stands in order; a list takes several words.
+- `--name value` or `--name=value`, with `-` for `_`; a list takes the option several times.
+- `--flag` and `--no-flag` for true and false.
+- Objects, and lists of them, are JSON, or `@FILE` (`@-`: standard input) that holds it.
+- `--name:=JSON` for whatever text can't say; `--name@=FILE` for the text of a file (`-`: standard input).
+- Behind `coretools call TOOL` an option may stand without its dashes: `name=value`, `name:=JSON`, `name@=FILE`.
+
+Behind `--` every word is a value.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coretools.cli.routes import plain
+from coretools.errors import InvalidArguments
+from coretools.operations.documentation import CommandPage, ParameterPage, usage
+from coretools.operations.schema import ANSWERS
+
+NAMED = re.compile(r"[^\W\d][\w-]*[:@]?=", re.ASCII)
+"""How a word begins that is an option without its dashes."""
+
+NUMBER = re.compile(r"-[0-9.][0-9.eE+-]*")
+
+_SAID = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
+_SCALARS = ("string", "integer", "number", "boolean")
+
+
+def typed_arguments(
+    page: CommandPage,
+    in_route: Mapping[str, str],
+    words: Sequence[str],
+    *,
+    stdin: Callable[[], str] | None,
+    has_names: bool = False,
+) -> dict[str, Any]:
+    """The arguments that the words behind a command give, with those in its route. `stdin` reads standard input.
+
+    `has_names` says that `name=value` is an option; otherwise it is a value like every other word.
+
+    Raises:
+        InvalidArguments: names the word at fault, and what would do.
+    """
+    reader = _Reader(page, stdin, has_names=has_names)
+    for name, text in in_route.items():
+        reader.add(reader.parameter(name), text, said=name)
+    reader.read(words)
+    reader.finish()
+    return reader.arguments
+
+
+class _Reader:
+    """One pass over the words."""
+
+    def __init__(self, page: CommandPage, stdin: Callable[[], str] | None, *, has_names: bool) -> None:
+        self._page = page
+        self._has_names = has_names
+        self._stdin = stdin
+        self._parameters = {plain(parameter.name): parameter for parameter in page.parameters}
+        self._loose: list[str] = []
+        self.arguments: dict[str, Any] = {}
+
+    def read(self, words: Sequence[str]) -> None:
+        """Take the options, and keep the other words."""
+        at = 0
+        while at < len(words):
+            word = words[at]
+            at += 1
+            if word == "--":
+                self._loose += words[at:]
+                return
+            if word.startswith("--"):
+                at += self._option(word, words[at] if at < len(words) else None)
+            elif word.startswith("-") and word != "-" and not NUMBER.fullmatch(word):
+                raise self._fault(f"{word}: options are written --name; a value that begins with - stands behind --")
+            elif self._has_names and NAMED.match(word):
+                self._option(f"--{word}", None)
+            else:
+                self._loose.append(word)
+
+    def finish(self) -> None:
+        """Give the other words to what must be there, in order."""
+        slots = [one for one in self._page.parameters if one.is_required and one.name not in self.arguments]
+        words = self._loose
+        for at, parameter in enumerate(slots):
+            left = len(slots) - at - 1
+            count = max(len(words) - left, 1) if is_list(parameter) else 1
+            for word in words[:count]:
+                self.add(parameter, word, said=parameter.name.upper())
+            words = words[count:]
+        missing = [one.name.upper() for one in slots if one.name not in self.arguments]
+        if missing:
+            raise self._fault(f"{' and '.join(missing)} must be given; usage: {usage(self._page)}")
+        if words:
+            raise self._fault(f"{words[0][:80]!r} is one word too many; usage: {usage(self._page)}")
+
+    def add(self, parameter: ParameterPage, text: str, *, said: str) -> None:
+        """One value of a parameter, from text."""
+        self._put(parameter, self._value(parameter.schema, text, said))
+
+    def parameter(self, name: str) -> ParameterPage:
+        """The parameter of this name.
+
+        Raises:
+            InvalidArguments: there is none.
+        """
+        found = self._parameters.get(plain(name))
+        if found is not None:
+            return found
+        if name == ANSWERS and self._page.asks:
+            raise self._fault("answers are given by --answer KEY=VALUE, or --answer KEY:=JSON")
+        close = difflib.get_close_matches(plain(name), self._parameters, n=1)
+        meant = f"; did you mean {option_of(self._parameters[close[0]])}?" if close else ""
+        options = ", ".join(map(option_of, self._page.parameters)) or "none"
+        raise self._fault(f"--{name}: no such option{meant} (there are {options})")
+
+    def _option(self, word: str, following: str | None) -> int:
+        """Take an option; how many words more it took."""
+        given, equals, text = word[2:].partition("=")
+        way = given[-1:] if given.endswith(("@", ":")) else ""
+        name = given[: len(given) - len(way)]
+        flag = None if equals or way else self._flag(name)
+        if flag is not None:
+            self._put(*flag)
+            return 0
+        parameter = self.parameter(name)
+        if not equals:
+            if following is None:
+                raise self._fault(f"{word}: a value must follow")
+            text = following
+        if way == ":":
+            self._put(parameter, _json(text, f"{self._page.words}: {word}"))
+        elif way == "@":
+            self.add(parameter, _content_of(f"{self._page.words}: {word}", text, self._stdin), said=f"--{name}")
+        else:
+            self.add(parameter, text, said=f"--{name}")
+        return 0 if equals else 1
+
+    def _flag(self, name: str) -> tuple[ParameterPage, bool] | None:
+        parameter = self._parameters.get(plain(name))
+        if parameter is not None:
+            return (parameter, True) if is_flag(parameter) else None
+        parameter = self._parameters.get(plain(name).removeprefix("no_"))
+        return (parameter, False) if parameter is not None and is_flag(parameter) else None
+
+    def _put(self, parameter: ParameterPage, value: Any) -> None:
+        name = parameter.name
+        if name not in self.arguments:
+            self.arguments[name] = value
+        elif is_list(parameter) and isinstance(value, list):
+            self.arguments[name] = [*self.arguments[name], *value]
+        else:
+            raise self._fault(f"{option_of(parameter)}: given twice, and it takes one value")
+
+    def _value(self, schema: Mapping[str, Any], text: str, said: str) -> Any:
+        arms = _arms(schema)
+        if arms:
+            return self._of_arms(arms, text, said)
+        kind = schema.get("type")
+        if kind == "array":
+            items = schema.get("items", {})
+            if items.get("type") in _SCALARS or "enum" in items:
+                return [self._value(items, text, said)]
+            found = self._json_or_file(text, said)
+            return found if isinstance(found, list) else [found]
+        if kind == "string" or "enum" in schema:
+            return _chosen(schema, text)
+        if kind == "object":
+            return self._json_or_file(text, said)
+        if kind in _SAID:
+            return _scalar(text, str(kind), f"{self._page.words}: {said}")
+        return _json_or_text(text)
+
+    def _of_arms(self, arms: Sequence[Mapping[str, Any]], text: str, said: str) -> Any:
+        """The first arm that the text fits; text itself last."""
+        for arm in arms:
+            if arm.get("type") in ("integer", "number", "boolean", "null"):
+                try:
+                    return _scalar(text, arm["type"], said)
+                except InvalidArguments:
+                    continue
+        if any(arm.get("type") == "string" for arm in arms):
+            return text
+        structured = [arm for arm in arms if arm.get("type") in ("array", "object")]
+        return self._value(structured[0], text, said) if structured else _json_or_text(text)
+
+    def _json_or_file(self, text: str, said: str) -> Any:
+        if text.startswith("@"):
+            text = _content_of(f"{self._page.words}: {said}", text[1:], self._stdin)
+        return _json(text, f"{self._page.words}: {said}")
+
+    def _fault(self, text: str) -> InvalidArguments:
+        return InvalidArguments(f"{self._page.words}: {text}")
+
+
+def option_of(parameter: ParameterPage) -> str:
+    """How the option of a parameter is typed."""
+    return "--" + parameter.name.replace("_", "-")
+
+
+def is_flag(parameter: ParameterPage) -> bool:
+    """Whether it takes no value."""
+    return parameter.schema.get("type") == "boolean"
+
+
+def is_list(parameter: ParameterPage) -> bool:
+    """Whether it may be given several times."""
+    return parameter.schema.get("type") == "array"
+
+
+def _arms(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return [{**schema, "type": one} for one in kind]
+    arms: Sequence[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or ()
+    return arms
+
+
+def _chosen(schema: Mapping[str, Any], text: str) -> Any:
+    """Text, or the choice that reads like it."""
+    return next((one for one in schema.get("enum", ()) if str(one) == text), text)
+
+
+def _scalar(text: str, kind: str, said: str) -> Any:
+    types: dict[str, tuple[type, ...]] = {
+        "integer": (int,),
+        "number": (int, float),
+        "boolean": (bool,),
+        "null": (type(None),),
+    }
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if not isinstance(value, types[kind]) or (isinstance(value, bool) and kind != "boolean"):
+        raise InvalidArguments(f"{said}: must be {_SAID[kind]}, got {text[:40]!r}")
+    return value
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _json(text: str, said: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"{said[:100]}: must be JSON, or @FILE that holds it: {error}") from None
+
+
+def _content_of(said: str, source: str, stdin: Callable[[], str] | None) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        InvalidArguments: it can't be read, or standard input is not to be read here.
+    """
+    if source == "-" and stdin is None:
+        raise InvalidArguments(f"{said[:100]}: standard input holds the commands here; name a file")
+    try:
+        return stdin() if source == "-" and stdin else Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArguments(f"{said[:100]}: {error}") from None

@@ -1,0 +1,236 @@
+"""A call as a command sees it that was typed: asks the person at the terminal, draws a bar, says things on stderr."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coretools.cli.terminal import Screen, complain, escaped, read_line
+from coretools.config.author import Author
+from coretools.config.settings import AskMode
+from coretools.errors import AnswerNeeded, InvalidArguments
+from coretools.operations.call import LOCAL, Capability, Level
+from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskSecret, Missing, Question
+from coretools.questions.resolution import Ladder, Settled, Way, declined
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# A bar on standard error that says how far a command is; drawn by rich, which is loaded with the first step.
+
+
+class Bar:
+    """One command's progress. Draws nothing unless it `is_shown`."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self._is_shown = is_shown
+        self._progress: Progress | None = None
+
+    def step(self, done: float, total: float | None, message: str | None) -> None:
+        """Show how far it is."""
+        if not self._is_shown:
+            return
+        if self._progress is None:
+            self._progress = _progress()
+            self._progress.add_task("", total=total)
+            self._progress.start()
+        task = self._progress.task_ids[0]
+        said = self._progress.tasks[0].description if message is None else escaped(message)
+        self._progress.update(task, completed=done, total=total, description=said)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the terminal to something else for a while."""
+        progress = self._progress
+        if progress is not None:
+            progress.stop()
+        try:
+            yield
+        finally:
+            if progress is not None:
+                progress.start()
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _progress() -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    # A message is shown as it stands: a name in brackets is no style of rich's.
+    text = TextColumn("{task.description}", markup=False)
+    return Progress(text, BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+
+
+T = TypeVar("T")
+
+TRIES = 3
+"""Answers that are no answer before a question is given up."""
+
+
+class CliCall:
+    """One command typed in a shell or in the REPL."""
+
+    def __init__(self, screen: Screen, ask: AskMode = "elicitation", roots: Sequence[str] = ()) -> None:
+        """`ask` says how far questions go; `roots` are the directories worked on, as file URIs."""
+        self._screen = screen
+        self._roots = list(roots)
+        self._ladder = Ladder(ask, trusts_answers=True)
+        self._bar = Bar(is_shown=screen.shows_progress)
+        self._furthest = -1.0
+
+    @property
+    def principal(self) -> str:
+        """The person who started the process."""
+        return LOCAL
+
+    @property
+    def author(self) -> Author | None:
+        """That of the settings."""
+        return None
+
+    @property
+    def session(self) -> str:
+        """None."""
+        return ""
+
+    @property
+    def address(self) -> str:
+        """None."""
+        return ""
+
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
+        """What `--answer` gave."""
+        self._ladder.take(answers, asks)
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Draw the bar, if standard error is a terminal. It never goes back."""
+        self._furthest = max(done, self._furthest)
+        self._bar.step(self._furthest, total, message)
+
+    async def log(self, level: Level, text: str) -> None:
+        """Say it on standard error; what is less than a warning only to a person who looks."""
+        if level in ("warning", "error") or self._screen.shows_progress:
+            with self._bar.aside():
+                complain(escaped(f"{level}: {text}"))
+
+    def offers(self, capability: Capability) -> bool:
+        """A person is asked at a terminal; there is no model behind one."""
+        return capability == "roots" or (capability == "elicitation" and self._screen.can_ask)
+
+    async def close_stream(self) -> None:
+        """There is none."""
+
+    async def ask(self, question: Question[T]) -> T:
+        """What was given beforehand, what the person says, or the default."""
+        able = (Way.TERMINAL, Way.ROOTS) if self._screen.can_ask else (Way.ROOTS,)
+        try:
+            found = self._ladder.settle(question, able)
+        except AnswerNeeded as error:
+            raise _needed(question) from error
+        if isinstance(found, Settled):
+            return found.answer
+        if found is Way.ROOTS:
+            return question.accept(self._roots)
+        with self._bar.aside():
+            return await _asked(question)
+
+    async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
+        """One after the other."""
+        return tuple([await self.ask(question) for question in questions])
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.close()
+
+
+async def _asked(question: Question[T]) -> T:
+    """Ask at the terminal until there is an answer, a few times.
+
+    Raises:
+        Declined: the input ended. InvalidArguments: what was typed is no answer.
+    """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            raw = await _raw(question)
+            if raw == "" and not isinstance(question.default, Missing):
+                return question.default
+            return question.accept(raw)
+        except InvalidArguments as error:
+            if not tries_left:
+                raise
+            sys.stderr.write(f"{escaped(str(error))}\n")
+    raise AssertionError("the last try returns or raises")
+
+
+async def _raw(question: Question[Any]) -> Any:
+    if isinstance(question, AskForm):
+        return await _form(question)
+    typed = await _line(question, prompt_of(question), echo=not isinstance(question, AskSecret))
+    return _meant(question, typed) if typed else typed
+
+
+async def _line(question: Question[Any], prompt: str, *, echo: bool = True) -> str:
+    typed = await read_line(prompt, echo=echo)
+    if typed is None:
+        sys.stderr.write("\n")
+        raise declined(question, "no answer was given")
+    return typed
+
+
+async def _form(question: Question[Any]) -> dict[str, Any]:
+    """The values of a form, one line each; an empty line leaves out what need not be given."""
+    schema = question.schema()
+    sys.stderr.write(f"{escaped(question.message)}\n")
+    values: dict[str, Any] = {}
+    for name, shape in schema.get("properties", {}).items():
+        said = f" ({', '.join(map(str, shape['enum']))})" if "enum" in shape else ""
+        text = await _line(question, f"  {shape.get('description') or name}{said}: ")
+        if text or name in schema.get("required", ()):
+            values[name] = text
+    return values
+
+
+def prompt_of(question: Question[Any]) -> str:
+    """The question as it stands at the terminal, with its choices and its default."""
+    lines = [question.message]
+    if isinstance(question, AskChoice | AskChoices):
+        lines += [f"  {number}) {choice}" for number, choice in enumerate(question.choices, 1)]
+        lines.append("number or name" if isinstance(question, AskChoice) else "numbers or names, with commas between")
+    hint = " [yes/no]" if isinstance(question, AskConfirmation) else ""
+    default = "" if isinstance(question.default, Missing) else f" [{_default_text(question.default)}]"
+    return "\n".join(lines) + f"{hint}{default}: "
+
+
+def _default_text(default: Any) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _meant(question: Question[Any], typed: str) -> Any:
+    """Numbers turned into the choices they stand at; everything else as it was typed."""
+    if isinstance(question, AskChoice):
+        return _numbered(typed.strip(), question.choices)
+    if isinstance(question, AskChoices):
+        parts = [part.strip() for part in typed.split(",")]
+        return [_numbered(part, question.choices) for part in parts if part]
+    return typed
+
+
+def _numbered(text: str, choices: Sequence[str]) -> str:
+    is_number = text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= len(choices)
+    return choices[int(text) - 1] if is_number and text not in choices else text
+
+
+def _needed(question: Question[Any]) -> AnswerNeeded:
+    choices = f" (one of {', '.join(question.choices)})" if isinstance(question, AskChoice) else ""
+    value = "yes" if isinstance(question, AskConfirmation) else "VALUE"
+    return AnswerNeeded(
+        f"{question.message}: nobody can be asked here; give --answer {question.key}={value}{choices}",
+        question=question.key,
+    )

@@ -1,0 +1,136 @@
+"""`coretools docs`: the documentation of every command, as pages, as a table in a page, or as JSON."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from coretools.app.assembly import assembled
+from coretools.cli.terminal import put
+from coretools.config.settings import Settings
+from coretools.errors import InputOutput
+from coretools.operations.catalog import for_people
+from coretools.operations.documentation import (
+    WRITTEN_BY,
+    Documentation,
+    cell,
+    documentation_of,
+    pages,
+    tool_table,
+    with_table,
+)
+from coretools.operations.registry import Registry
+from coretools.web.common.config import VARIABLES, Config
+
+# The reference page of the HTTP server's configuration, made of its declaration. Pure.
+
+
+NAME = "http-configuration.md"
+
+_INTRODUCTION = (
+    "Keys of the TOML file of `coretools-http --config FILE`. Each is a variable too:\n"
+    f"`[server] port` is `{VARIABLES}SERVER__PORT`, `[roles.dev] roots` is `{VARIABLES}ROLES__DEV__ROOTS`.\n"
+    "A list has commas between its items. A flag wins over a variable, a variable over the file; unknown keys end the\n"
+    "start. Relative paths begin where the server is started, wherever the file lies."
+)
+
+
+def config_page() -> str:
+    """The page: a table for each section."""
+    lines = [WRITTEN_BY, "", "# Configuration of `coretools-http`", "", _INTRODUCTION]
+    for name, field in Config.model_fields.items():
+        section, title = _section_of(field.annotation)
+        lines += ["", f"## `[{name}{title}]`", ""]
+        lines += _table(section, name)
+    return "\n".join(lines) + "\n"
+
+
+def _table(section: type[BaseModel], name: str) -> Iterator[str]:
+    if section.__doc__:
+        yield cell(section.__doc__)
+        yield ""
+    yield "| key | default | meaning |"
+    yield "|---|---|---|"
+    for key, field in section.model_fields.items():
+        inner, title = _section_of(field.annotation)
+        if issubclass(inner, BaseModel):
+            continue
+        yield f"| `{key}` | {_default(field)} | {cell(field.description or '')} |"
+    for key, field in section.model_fields.items():
+        inner, title = _section_of(field.annotation)
+        if issubclass(inner, BaseModel):
+            yield ""
+            yield f"### `[{name}.{key}{title}]`"
+            yield ""
+            yield from _table(inner, f"{name}.{key}")
+
+
+def _section_of(annotation: Any) -> tuple[Any, str]:
+    """The model of a table, and what its title has behind its name; any other type as it is."""
+    if get_origin(annotation) is dict and issubclass(get_args(annotation)[1], BaseModel):
+        return get_args(annotation)[1], ".NAME"
+    models = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
+    found = models[0] if models else annotation
+    return (found if isinstance(found, type) and get_origin(found) is None else object), ""
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is PydanticUndefined:
+        return "required"
+    if value in ("", (), {}):
+        return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{one}`" for one in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be written: pages, a table, or neither, which prints."""
+
+    directory: str | None
+    page: str | None
+    as_json: bool
+
+
+async def docs(settings: Settings, others: Sequence[Registry], wanted: Wanted) -> int:
+    """Write the pages to a directory and the table into a page, or print what there is.
+
+    Raises:
+        BadSetting: the page has no place for the table. InputOutput: a file can't be read or written.
+    """
+    async with assembled(settings, dict(os.environ), others) as assembly:
+        registry = assembly.graph.registry
+        found = documentation_of(for_people(registry, assembly.selection), registry.contexts)
+        # Built while the tool sets are open: a signature may name what they hold.
+        text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if wanted.as_json else tool_table(found)
+        written = {**pages(found), NAME: config_page()} if wanted.directory else {}
+    try:
+        if wanted.directory:
+            _write(Path(wanted.directory), written)
+        if wanted.page:
+            _put_table(Path(wanted.page), found)
+    except OSError as error:
+        raise InputOutput(f"{error.filename}: {error.strerror}") from None
+    return 0 if wanted.directory or wanted.page else put(text)
+
+
+def _write(directory: Path, written: dict[str, str]) -> None:
+    """Write every page; one that an earlier run wrote and that is no more is taken away."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in directory.glob("*.md"):
+        if path.name not in written and path.read_text(encoding="utf-8").startswith(WRITTEN_BY):
+            path.unlink()
+    for name, text in written.items():
+        (directory / name).write_text(text, encoding="utf-8")
+
+
+def _put_table(page: Path, found: Documentation) -> None:
+    page.write_text(with_table(page.read_text(encoding="utf-8"), tool_table(found)), encoding="utf-8")

@@ -1,0 +1,106 @@
+"""`coretools doctor`: is everything here that the tools need, and does a real server start and answer?"""
+
+import os
+import platform
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+
+import anyio
+from mcp import Client, MCPError, StdioServerParameters
+
+from coretools import __version__
+from coretools.cli.render import result_text
+from coretools.config.settings import Limits, Settings
+
+ANSWER_SECONDS = 30.0
+"""A server that has not answered by then is reported as one that does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `required` ones decide the exit code."""
+
+    name: str
+    good: bool
+    said: str
+    required: bool = True
+
+
+async def doctor(settings: Settings) -> int:
+    """Print what was found; 0 when everything required is there, else 69 (EX_UNAVAILABLE)."""
+    findings = [
+        Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
+        Finding("coretools", good=True, said=f"{__version__}, mcp {version('mcp')}"),
+        Finding("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH; the git tools need it"),
+        Finding(
+            "ripgrep",
+            shutil.which("rg") is not None,
+            shutil.which("rg") or "not on PATH; search_text uses its own slower engine",
+            required=False,
+        ),
+    ]
+    served, report = await _try_server(settings)
+    for finding in (*findings, served):
+        mark = "ok     " if finding.good else "MISSING" if finding.required else "absent "
+        print(f"{mark} {finding.name}: {finding.said}")
+    print(report)
+    return 0 if all(finding.good or not finding.required for finding in (*findings, served)) else 69
+
+
+def _words(settings: Settings) -> list[str]:
+    """The flags that make a server what this command line asks for."""
+    usual = asdict(Limits())
+    limits = {name: value for name, value in asdict(settings.limits).items() if value != usual[name]}
+    switches = {
+        "--read-only": settings.read_only,
+        "--no-default-deny": not settings.default_deny,
+        "--redact-output": settings.redact_output,
+    }
+    words = [word for word, is_on in switches.items() if is_on]
+    for flag, values in (
+        ("--profile", [settings.profile]),
+        ("--ask", [settings.ask]),
+        ("--resolver", [settings.resolver] if settings.resolver else []),
+        ("--deny", settings.deny),
+        ("--pass-env", settings.pass_environment),
+        ("--limit", [f"{name}={value}" for name, value in limits.items()]),
+    ):
+        words += [f"{flag}={value}" for value in values]  # in one: a value may begin with a dash
+    return words + _policy_words(settings)
+
+
+def _policy_words(settings: Settings) -> list[str]:
+    """The flags that make it hold commands as this command line asks for."""
+    held = settings.policy.confinement
+    words = ["--network", held.network]
+    words += ["--policy", settings.policy.source] if settings.policy.source else []
+    words += ["--require-tier", held.require] if held.require else []
+    words += ["--own-container"] if held.own_container else []
+    return words + (["--allow-unconfined"] if held.allow_unconfined else [])
+
+
+async def _try_server(settings: Settings) -> tuple[Finding, str]:
+    """Start the workstation server as a desktop client does, list its tools and ask it for its diagnostics."""
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        # -P: the directory that it is started in is a project's, whose modules must not be taken for ours.
+        args=["-P", "-m", "servers.workstation", "--log-level", "error", *_words(settings), *settings.roots],
+        env=dict(os.environ),
+    )
+    failure: BaseException | None = None
+    started = time.monotonic()
+    try:
+        with anyio.fail_after(ANSWER_SECONDS):
+            async with Client(parameters) as client:
+                tools = (await client.list_tools()).tools
+                seconds = time.monotonic() - started
+                diagnostics = await client.call_tool("get_diagnostics", {})
+    except* (OSError, TimeoutError, MCPError) as errors:
+        failure = errors.exceptions[0]
+    if failure is not None:
+        return Finding("server", good=False, said=f"did not answer over stdio: {failure}"), ""
+    said = f"{len(tools)} tools over stdio, {seconds:.2f} s after its start"
+    return Finding("server", good=not diagnostics.is_error, said=said), result_text(diagnostics)

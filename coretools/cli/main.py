@@ -1,0 +1,214 @@
+"""The `coretools` command.
+
+    coretools WORDS [options]              run a command by its route: coretools git log --limit 5
+    coretools repl                         the same, line by line
+    coretools call TOOL [name=value ...]   the same by the name of a tool, with its arguments by name
+    coretools tools [TOOL]                 list the tools, or show one
+    coretools docs [--write DIRECTORY]     what there is to know of every command
+    coretools serve --with MODULE:NAME     serve commands of your own over stdio
+    coretools doctor                       check this machine, and a real server on it
+    coretools policy explain -- ARGV       which rule decides about a command, and why
+    coretools policy check [FILE]          whether the operator's file can be used
+    coretools token create|list|revoke     bearer tokens of an HTTP server
+    coretools completion bash|zsh|fish     a script that completes commands in a shell
+
+Exit codes: 0 done; 1 the thing that was run failed (a test, a command); 64 wrong arguments or no such tool; 65 the data
+is not what the tool works on; 66 not found; 69 something needed is missing; 70 a bug of ours; 73 exists already; 74
+input or output failed; 75 try again; 77 not permitted; 78 wrong configuration; 127 a program can't be started; 128 and
+the number of a signal that ended the call.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from coretools.cli.completion_scripts import SHELLS, script
+from coretools.cli.own_options import Parser, add_own, add_with, divided, option_names, own_parser
+from coretools.cli.serve import add_serve, serve
+from coretools.cli.terminal import complain
+from coretools.config.flags import add_policy_options, policy_from, settings_from, working_directory
+from coretools.config.logs import configure_logging
+from coretools.config.settings import Settings
+from coretools.errors import CoreError
+from coretools.operations.loading import load
+
+COMPLETE = "__complete"
+"""What the scripts of `coretools completion` call; in no help."""
+
+BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
+"""First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Entry point of `coretools`."""
+    words = sys.argv[1:] if words is None else list(words)
+    try:
+        exit_code = _main(words)
+    except CoreError as error:
+        complain(str(error))
+        exit_code = error.exit_code
+    sys.exit(exit_code)
+
+
+def _main(words: list[str]) -> int:
+    own, rest = divided(words, option_names(own_parser()), behind=())
+    if rest[:1] == [COMPLETE]:
+        return _complete(rest[1:])
+    if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
+        return _built_in([rest[0], *own, *rest[1:]])
+    if not words:
+        _parser().error("a command is missing")
+    own_parser().parse_args(own)  # --version and a bad flag end it here
+    # Imported late: the graph takes half a second.
+    import anyio
+
+    from coretools.cli.typed_line import run_typed
+
+    return anyio.run(run_typed, own, rest, overview_of_built_in() if not rest else "")
+
+
+def _names_tool(rest: list[str]) -> bool:
+    """Whether this is `coretools call TOOL`, and not the help of `call` or a line without a tool."""
+    return rest[0] == "call" and bool(divided(rest[1:], option_names(own_parser()), behind=())[1])
+
+
+def overview_of_built_in() -> str:
+    """What `coretools --help` says before the commands of the graph."""
+    summary, lines, _ = (__doc__ or "").split("\n\n")
+    return f"{summary}\n\n{lines}"
+
+
+def exit_codes() -> str:
+    """What the exit codes mean."""
+    return (__doc__ or "").rpartition("\n\n")[2].strip()
+
+
+def _built_in(words: list[str]) -> int:
+    # Cut by hand: which `--` argparse takes away differs between versions of Python.
+    before, argv = _cut(words)
+    options = _parser().parse_args(before)
+    if options.command == "policy":
+        return _policy(options, argv)
+    if options.command == "token":
+        from coretools.cli.tokens import token  # imported late: only this command needs it
+
+        return token(options, os.environ)
+    if options.command == "completion":
+        sys.stdout.write(script(options.shell))
+        return 0
+    if options.command == "serve":
+        return serve(options, os.environ, working_directory())
+    settings = settings_from(options, options.root or (), os.environ, working_directory())
+    configure_logging(settings.log_level, os.environ)
+    return _run(options, settings)
+
+
+def _run(options: argparse.Namespace, settings: Settings) -> int:
+    # Imported late: the SDK takes a second, which --help and a bad flag should not cost.
+    import anyio
+
+    if options.command == "repl":
+        from coretools.cli.repl import repl
+
+        return anyio.run(repl, settings, [load(text) for text in options.registries])
+    if options.command == "docs":
+        from coretools.cli.docs import Wanted, docs
+
+        wanted = Wanted(directory=options.write, page=options.page, as_json=options.json)
+        return anyio.run(docs, settings, [load(text) for text in options.registries], wanted)
+    from coretools.cli import commands
+
+    if options.command == "tools":
+        return anyio.run(commands.tools, settings, options.tool, options.json)
+    from coretools.cli.doctor import doctor
+
+    return anyio.run(doctor, settings)
+
+
+def _complete(words: list[str]) -> int:
+    import anyio  # imported late: only this needs it here
+
+    from coretools.cli.typed_line import complete_typed
+
+    return anyio.run(complete_typed, words, BUILT_IN)
+
+
+def _cut(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first `--` of `policy explain`, and what stands behind it."""
+    at = words.index("--") if words[:1] == ["policy"] and "--" in words else len(words)
+    return words[:at], words[at + 1 :]
+
+
+def _policy(options: argparse.Namespace, argv: list[str]) -> int:
+    from coretools.cli import policy  # imported late: only this command needs it
+
+    found = policy_from(options, os.environ, options.root or ())
+    if options.action == "check":
+        return policy.check(found)
+    return policy.explain(found, [*options.word, *argv], as_json=options.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    summary = (__doc__ or "").partition("\n\n")[0]
+    parser = Parser(prog="coretools", description=summary, epilog=exit_codes())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    call = commands.add_parser("call", help="call a tool by its name and print its result")  # for its help alone
+    call.add_argument("tool", metavar="TOOL")
+    call.add_argument("argument", nargs="*", metavar="name=value", help="also name:=JSON, name@=FILE, name@=- (stdin)")
+    call.add_argument("--json", action="store_true", help="print the result as JSON")
+    call.add_argument("--answer", action="append", metavar="KEY=VALUE", help="answer a question beforehand")
+    tools = commands.add_parser("tools", help="list the tools, or show one")
+    tools.add_argument("tool", nargs="?", metavar="TOOL")
+    tools.add_argument("--json", action="store_true", help="print the tools as clients get them")
+    doctor = commands.add_parser("doctor", help="check this machine, and a real server on it")
+    repl = commands.add_parser("repl", help="commands line by line, with history and completion")
+    add_serve(commands)
+    docs = commands.add_parser("docs", help="what there is to know of every command")
+    docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages there")
+    docs.add_argument("--page", metavar="FILE", help="put the table of tools in its place in this page")
+    docs.add_argument("--json", action="store_true", help="print all of it as JSON")
+    completion = commands.add_parser("completion", help="print a script that completes commands in a shell")
+    completion.add_argument("shell", choices=SHELLS)
+    _add_policy(commands.add_parser("policy", help="what the operator's file says of a command"))
+    _add_token(commands.add_parser("token", help="bearer tokens of an HTTP server: create, list, revoke"))
+    for command in (repl, docs):
+        add_with(command)
+    for command in (call, tools, doctor, repl, docs):
+        add_own(command)
+    return parser
+
+
+def _add_policy(policy: argparse.ArgumentParser) -> None:
+    actions = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
+    explain = actions.add_parser("explain", help="which rule decides about a command, and why; 0 allow, 77 ask or deny")
+    explain.add_argument("word", nargs="*", metavar="-- ARGV", help="the command, after --")
+    explain.add_argument("--json", action="store_true", help="print the decision as JSON")
+    check = actions.add_parser("check", help="whether the file can be used, and what it does not do; 0 or 78")
+    check.add_argument("policy", nargs="?", metavar="FILE")
+    add_policy_options(explain)
+    check.set_defaults(network=None, require_tier=None, allow_unconfined=None, own_container=None)
+    for action in (explain, check):
+        action.add_argument("--root", action="append", metavar="DIRECTORY", help="a root that must not hold the file")
+        action.set_defaults(redact_output=None)
+
+
+def _add_token(token: argparse.ArgumentParser) -> None:
+    actions = token.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make a token and print it, this once")
+    create.add_argument("--name", required=True, help="whose it is; several tokens may be of one")
+    create.add_argument("--role", default="default", help="what he may do: a [roles.NAME] of the server [default]")
+    create.add_argument(
+        "--author", metavar="'NAME <ADDRESS>'", help="as whom he commits [as his role or the server does]"
+    )
+    create.add_argument("--expires", metavar="DURATION", help="such as 12h, 90d or 8w [never]")
+    listing = actions.add_parser("list", help="show whose tokens there are; a token itself can't be shown again")
+    listing.add_argument("--json", action="store_true", help="print them as JSON")
+    revoke = actions.add_parser("revoke", help="take tokens out: they are refused from the next request on")
+    revoke.add_argument("which", metavar="ID|NAME", help="one token, or all of a name")
+    for action in (create, listing, revoke):
+        action.add_argument("--file", metavar="FILE", help="the token file [CORETOOLS_HTTP_AUTH__TOKENS]")
+
+
+if __name__ == "__main__":
+    main()

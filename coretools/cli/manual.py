@@ -1,0 +1,101 @@
+"""Help: what commands there are, and how one is typed. Made from the documentation model. Pure."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+from coretools.cli.arguments import is_flag, is_list, option_of
+from coretools.cli.routes import Routes, shown
+from coretools.operations.documentation import CommandPage, ParameterPage, said_of, usage
+
+WIDTH = 100
+
+_EFFECTS = {"read": "only reads", "add": "adds", "change": "changes"}
+
+
+def overview(routes: Routes, words: Sequence[str], width: int) -> str:
+    """What stands below some words, a line each: contexts first, then commands."""
+    below = routes.below(words)
+    deep: dict[str, list[str]] = {}
+    flat: list[tuple[str, str]] = []
+    for command in below:
+        if len(command.route) > len(words) + 1:
+            deep.setdefault(shown(command.route[len(words)]), []).append(
+                " ".join(map(shown, command.route[len(words) + 1 :]))
+            )
+        else:
+            flat.append((shown(command.route[len(words)]), command.summary))
+    rows = [(word, _said(routes, (*words, word)) or ", ".join(inner)) for word, inner in deep.items()]
+    return table([*rows, *flat], width)
+
+
+def context_page(routes: Routes, words: Sequence[str], width: int, *, program: str = "coretools") -> str:
+    """A context: what is said of it, and its commands by their summaries."""
+    context = routes.context(words)
+    line = " ".join((program, *words)) if program else " ".join(words)
+    said = [context.summary or " ".join(words), context.details] if context else [" ".join(words)]
+    parts = [f"usage: {line} COMMAND [options]", *(text for text in said if text), overview(routes, words, width)]
+    return "\n\n".join((*parts, f"`{line} COMMAND --help` shows one of them."))
+
+
+def command_page(page: CommandPage, *, program: str = "coretools") -> str:
+    """One command with its parameters."""
+    line = " ".join(filter(None, (program, usage(page))))
+    flags = {"may take long": page.hints["long_running"], "is for people only": not page.for_agents}
+    notes = [_EFFECTS[page.effect], *(note for note, holds in flags.items() if holds)]
+    parts = [f"usage: {line}", textwrap.fill(page.summary, WIDTH)]
+    parts += [textwrap.fill(text, WIDTH) for text in page.details.split("\n\n") if text]
+    parts.append(f"It {', '.join(notes)}.")
+    for title, is_required in (("must be given, in order:", True), ("options:", False)):
+        rows = [(_label(one), _about(one)) for one in page.parameters if one.is_required is is_required]
+        parts += [f"{title}\n{table(rows, WIDTH)}"] if rows else []
+    if page.asks:
+        parts.append("asks (--answer KEY=VALUE or KEY:=JSON answers beforehand): " + ", ".join(page.asks))
+    parts.append("also: --json prints the result as JSON, --help this page")
+    return "\n\n".join(parts)
+
+
+def table(rows: Sequence[tuple[str, str]], width: int) -> str:
+    """Two columns; the second is cut at the width."""
+    if not rows:
+        return ""
+    longest = min(max(len(left) for left, _ in rows), 34)
+    lines = []
+    for left, right in rows:
+        line = f"  {left:<{longest}}  {' '.join(right.split())}".rstrip()
+        lines.append(cut(line, width))
+    return "\n".join(lines)
+
+
+def cut(line: str, width: int) -> str:
+    """A line that has room, or the words of it that have, and dots."""
+    if len(line) <= width:
+        return line
+    room = line[: width - 4]
+    words = room if line[width - 4] == " " else room.rpartition(" ")[0]
+    # A word that would take half of the line with it is cut.
+    return (words if len(words) > width // 2 else room).rstrip() + " ..."
+
+
+def _said(routes: Routes, words: Sequence[str]) -> str:
+    context = routes.context(words)
+    return context.summary if context else ""
+
+
+def _label(parameter: ParameterPage) -> str:
+    if parameter.is_required:
+        return parameter.name.upper() + (" ..." if is_list(parameter) else "")
+    option = option_of(parameter)
+    if is_flag(parameter):
+        return option if not parameter.default else f"--no-{option[2:]}"
+    return f"{option} {parameter.type.removeprefix('list of ').upper()}" + (" ..." if is_list(parameter) else "")
+
+
+def _about(parameter: ParameterPage) -> str:
+    said = said_of(parameter)
+    kind = parameter.type if parameter.is_required and parameter.type != "string" else ""
+    has_default = not parameter.is_required and parameter.default not in (None, False, "", [])
+    default = f"[{json.dumps(parameter.default, ensure_ascii=False)}]" if has_default else ""
+    inside = "{" + ", ".join(field.name for field in parameter.fields) + "}" if parameter.fields else ""
+    about = "; ".join(part for part in (kind, inside, said) if part)
+    return f"{about} {default}".strip()

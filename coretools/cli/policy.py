@@ -1,0 +1,128 @@
+"""`coretools policy`: which rule decides about a command and why, and whether the operator's file can be used.
+
+Starts no server and runs nothing.
+"""
+
+import json
+from collections.abc import Sequence
+
+from coretools.command_policy.unwrap import readers_of
+from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, rule_lines, shown
+from coretools.config.policy import CommandPolicy, OfferPolicy, OperatorPolicy
+
+REFUSED = 77
+"""EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script that goes on would run without a yes."""
+
+ASKS = "run_command asks a person before it starts this, by a form of the client or at the terminal; others refuse it"
+NOT_TRUSTED = "a yes that an agent sends in `answers` does not count"
+TRUSTED = "a yes in `answers` counts, because [tools] trusts_answers is true"
+
+
+def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> int:
+    """Print the verdict on an argv, all that was seen in it, and what decided.
+
+    Returns:
+        0 for `allow`, else 77.
+
+    Raises:
+        InvalidArguments: there is no argv.
+    """
+    decision = ProgramPolicy(policy.commands, source=policy.source).decide(argv)
+    if as_json:
+        print(json.dumps(_facts(policy, decision), indent=2))
+    else:
+        print("\n".join(_report(policy, decision)))
+    return 0 if decision.verdict == "allow" else REFUSED
+
+
+def check(policy: OperatorPolicy) -> int:
+    """Print what a file that could be read says, and what it does not do although it looks so. Always 0."""
+    commands = policy.commands
+    name = policy.source or "no policy file; these are the defaults"
+    rules, network = len(commands.rule), policy.confinement.network
+    lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
+    if policy.tools.ask:
+        lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
+    lines += _offered(policy.offer)
+    if policy.tools.ask or policy.offer != OfferPolicy():
+        lines.append("note: that there are commands of these names is checked when a server starts")
+    lines += [f"note: {note}" for note in _notes(commands)]
+    if policy.tools.trusts_answers:
+        lines.append("note: trusts_answers lets an agent say yes for the person who is to be asked")
+    print("\n".join(lines))
+    return 0
+
+
+def _offered(offer: OfferPolicy) -> list[str]:
+    """What the file leaves of the commands, and which surfaces it adds."""
+    switches = ("promote_read_only", "resources_as_tools", "prompts_as_tools")
+    kept = [f"of the sets {', '.join(offer.sets)}"] if offer.sets else []
+    kept += [f"only {', '.join(offer.only)}"] if offer.only != OfferPolicy().only else []
+    kept += [f"without {', '.join(offer.without)}"] if offer.without else []
+    added = [name for name in switches if getattr(offer, name)]
+    return [*([f"offered: {'; '.join(kept)}"] if kept else []), *([f"turned on: {', '.join(added)}"] if added else [])]
+
+
+def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
+    decisive = decision.decisive
+    lines = [f"{decision.verdict}: {shown(decision.argv)}", f"because {decisive.because}"]
+    if decisive.chain:
+        lines.append(f"reached through {' -> '.join(decisive.chain)}")
+    lines += ["", "looked at, outermost first:"]
+    for step in decision.steps:
+        mark = ">" if step is decisive else " "
+        lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{shown(step.argv)}: {step.because}")
+    if decision.verdict == "ask":
+        lines += ["", ASKS, TRUSTED if policy.tools.trusts_answers else NOT_TRUSTED]
+    lines += ["", f"policy: {policy.source or 'none; these are the defaults'}"]
+    if _may_be_allowed(decisive):
+        lines += ["", "to allow exactly this, add:", rule_lines(decisive)]
+    return lines
+
+
+def _facts(policy: OperatorPolicy, decision: Decision) -> dict[str, object]:
+    decisive = decision.decisive
+    return {
+        "verdict": decision.verdict,
+        "argv": decision.argv,
+        "rule": decisive.rule,
+        "because": decisive.because,
+        "steps": [
+            {
+                "argv": step.argv,
+                "through": step.chain,
+                "verdict": step.verdict,
+                "rule": step.rule,
+                "because": step.because,
+                "decides": step is decisive,
+            }
+            for step in decision.steps
+        ],
+        "policy": policy.source,
+        "allow_with": rule_lines(decisive) if _may_be_allowed(decisive) else None,
+    }
+
+
+def _may_be_allowed(step: Step) -> bool:
+    return step.is_nameable and (step.verdict == "ask" or (step.verdict == "deny" and step.rule is None))
+
+
+def _opaque(commands: CommandPolicy) -> str:
+    return commands.opaque or f"{commands.default} (as default)"
+
+
+def _notes(commands: CommandPolicy) -> list[str]:
+    notes = []
+    refuses = any(rule.verdict != "allow" for rule in commands.rule)
+    if refuses and (commands.opaque or commands.default) == "allow":
+        notes.append(
+            "rules refuse programs, but code that can't be judged is allowed: `sh -c`, `python -c` and scripts reach"
+            ' past them; write opaque = "deny" or "ask" under [commands]'
+        )
+    for number, rule in enumerate(commands.rule, 1):
+        if rule.verdict == "allow" and rule.arguments is None and "*" not in rule.program and readers_of(rule.program):
+            notes.append(
+                f"rule {number} allows {rule.program}, but not the code or programs that its words may start;"
+                " name those in `arguments`, or in rules of their own"
+            )
+    return notes

@@ -1,0 +1,343 @@
+"""`coretools repl`: the commands of the graph line by line, on one assembly that lives as long as the REPL.
+
+A line goes the very way of `coretools WORDS`. An error is shown and the loop goes on; Ctrl-C ends the command that runs
+and all that it started. From a pipe there is no prompt, and the exit code is that of the last failure.
+"""
+
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+from anyio.abc import TaskStatus
+
+from coretools.app.assembly import assembled
+from coretools.cli.command_line import Bench, Desk, Line
+from coretools.cli.completion import candidates
+from coretools.cli.manual import WIDTH, overview
+from coretools.cli.own_options import LINE_OPTIONS, divided, line_parser
+from coretools.cli.terminal import Screen, complain, escaped, put
+from coretools.config.settings import Settings
+from coretools.errors import CommandSyntax, CoreError
+from coretools.operations.registry import Registry
+from coretools.protocol.process_exit import Ending, until_signalled
+from coretools.shell_words import BLANKS, join, split
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
+
+# Lines of a REPL: when one goes on, its words, and the word that is being typed. Pure.
+#
+# By the parser of the process runner (`coretools.shell_words`), with nothing of a shell but its quotes.
+
+
+MARK = "\ue000"
+"""Stands for the cursor; of the private use area, so nobody types it."""
+
+
+def goes_on(text: str) -> bool:
+    """Whether a line needs another: a quote is open, or it ends in a backslash that escapes nothing."""
+    if _is_whole(text):
+        return False
+    return any(_is_whole(text + end) for end in ("'", '"', "x", 'x"'))
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a line; none for a blank one.
+
+    Raises:
+        CommandSyntax: what `split` raises.
+    """
+    return split(text) if text.strip() else []
+
+
+def at_cursor(text: str) -> tuple[list[str], str, int]:
+    """The words before the one that ends here, that one, and where in the text it begins.
+
+    Raises:
+        CommandSyntax: nothing can be told, for an operator of a shell stands in the line.
+    """
+    words = _open_words(text)
+    start = len(text)
+    while start and len(_open_words(text[: start - 1])) == len(words):
+        start -= 1
+    while text[start : start + 1] in tuple(BLANKS):
+        start += 1
+    return words[:-1], words[-1], start
+
+
+def as_typed(word: str) -> str:
+    """A word with the quotes that it needs, not being the first."""
+    return join(("x", word)).removeprefix("x ")
+
+
+def _open_words(text: str) -> list[str]:
+    """The words of half a line, the last as far as it is there."""
+    for end in ("", "'", '"'):
+        try:
+            words = split(f"{text}{MARK}{end}")
+        except CommandSyntax as error:
+            fault = error
+            continue
+        return [*words[:-1], words[-1].removesuffix(MARK)]
+    raise fault
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        words_of(text)
+    except CommandSyntax:
+        return False
+    return True
+
+
+# Where the lines of a REPL come from: a person at a terminal, by prompt_toolkit, or a pipe.
+
+
+PROMPT = "coretools> "
+WORDS = ("help", "exit")
+"""What the REPL knows beside the commands."""
+
+_BLOCK = 64 * 1024
+
+
+class Lines(Protocol):
+    """Gives one line after the other, with all that goes on of it."""
+
+    async def next(self) -> str | None:
+        """The next line; None at the end."""
+        ...
+
+
+class PipedLines:
+    """Lines of standard input that is no terminal. Nothing is printed for them."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stdin.fileno()
+        self._data = b""
+        self._is_at_end = False
+
+    async def next(self) -> str | None:
+        """The next line; None at the end."""
+        text = await self._one()
+        while text is not None and goes_on(text):
+            more = await self._one()
+            if more is None:
+                break
+            text = f"{text}\n{more}"
+        return text
+
+    async def _one(self) -> str | None:
+        while b"\n" not in self._data and not self._is_at_end:
+            await self._readable()
+            taken = os.read(self._stream, _BLOCK)
+            self._data += taken
+            self._is_at_end = not taken
+        if not self._data:
+            return None
+        line, _, self._data = self._data.partition(b"\n")
+        return line.decode("utf-8", "surrogateescape").removesuffix("\r")
+
+    async def _readable(self) -> None:
+        # epoll(7) takes no regular file, and none is waited for.
+        with suppress(PermissionError):
+            await anyio.wait_readable(self._stream)
+
+
+class PromptedLines:
+    """Lines typed by a person: with history, completion and several lines in one."""
+
+    def __init__(self, desk: Desk, environment: Mapping[str, str]) -> None:
+        self._session = _session(desk, _history_file(environment))
+
+    async def next(self) -> str | None:
+        """The next line; None at the end. What Ctrl-C gave up is an empty one."""
+        try:
+            # SIGINT is the loop's: it ends the command that runs, and nothing while none does.
+            return await self._session.prompt_async(PROMPT, handle_sigint=False)
+        except KeyboardInterrupt:
+            return ""
+        except EOFError:
+            return None
+
+
+def _session(desk: Desk, history_file: Path | None) -> "PromptSession[str]":
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import get_app
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.output import create_output
+
+    class Remembered(FileHistory):
+        """A line that begins with a blank is not kept."""
+
+        def store_string(self, string: str) -> None:
+            if not string.startswith(" "):
+                super().store_string(string)
+
+    return PromptSession(
+        history=Remembered(history_file) if history_file else InMemoryHistory(),
+        completer=_completer(desk),
+        complete_while_typing=False,
+        multiline=Condition(lambda: goes_on(get_app().current_buffer.text)),
+        prompt_continuation="... ",
+        enable_open_in_editor=False,
+        # Standard output is for results.
+        output=create_output(sys.stderr),
+    )
+
+
+def _completer(desk: Desk) -> "Completer":
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+
+    class Graph(Completer):
+        """Completes by the commands there are."""
+
+        def get_completions(
+            self,
+            document: Document,  # noqa: ARG002  # prompt_toolkit's signature
+            complete_event: CompleteEvent,  # noqa: ARG002  # as above
+        ) -> list[Completion]:
+            """None: only the asynchronous way is used."""
+            return []
+
+        async def get_completions_async(
+            self,
+            document: Document,
+            complete_event: CompleteEvent,  # noqa: ARG002  # prompt_toolkit's signature
+        ) -> AsyncGenerator[Completion, None]:
+            text = document.text_before_cursor
+            try:
+                before, current, start = at_cursor(text)
+            except CommandSyntax:
+                return
+            if before[:1] == ["help"]:
+                before = before[1:]
+            elif not before:
+                for word in WORDS:
+                    if word.startswith(current):
+                        yield Completion(word, start_position=start - len(text))
+            for one in await candidates(desk.bench, before, current):
+                yield Completion(
+                    as_typed(one.text), start - len(text), display=escaped(one.text), display_meta=escaped(one.said)
+                )
+
+    return Graph()
+
+
+def _history_file(environment: Mapping[str, str]) -> Path | None:
+    """A file that only its owner reads, in the state directory (XDG Base Directory); None where none can be had."""
+    home = environment.get("HOME")
+    state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
+    if not os.path.isabs(state):
+        return None
+    path = Path(state) / "coretools" / "history"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if stat.S_IMODE(os.fstat(handle).st_mode) != 0o600:
+                os.fchmod(handle, 0o600)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        complain(f"the history is not kept: {path}: {error.strerror}")
+        return None
+    return path
+
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+async def repl(settings: Settings, others: Sequence[Registry]) -> int:
+    """Run lines until the input ends; `others` are other people's commands beside ours.
+
+    Raises:
+        BadSetting: a root or another setting can't be used.
+    """
+    ending = Ending()
+    exit_code = 0
+    async with assembled(settings, dict(os.environ), others) as assembly, until_signalled(ending):
+        screen = Screen.of(os.environ)
+        desk = Desk(Bench.of(assembly, settings), screen, program="")
+        if screen.can_ask:
+            await _Loop(desk, PromptedLines(desk, os.environ)).run_interrupted()
+        else:
+            exit_code = await _Loop(desk, PipedLines()).run()
+    return ending.exit_code or exit_code
+
+
+class _Loop:
+    """The lines of one input."""
+
+    def __init__(self, desk: Desk, lines: Lines) -> None:
+        self._desk = desk
+        self._lines = lines
+        self._running: anyio.CancelScope | None = None
+
+    async def run_interrupted(self) -> None:
+        """Run every line; SIGINT ends the one that runs."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._watch)
+            await self.run()
+            tasks.cancel_scope.cancel()
+
+    async def run(self) -> int:
+        """Run every line; the exit code of the last that failed."""
+        failed = 0
+        while (text := await self._lines.next()) is not None:
+            try:
+                words = words_of(text)
+            except CoreError as error:
+                complain(str(error))
+                failed = error.exit_code
+                continue
+            if words[:1] == ["exit"]:
+                break
+            if words and not words[0].startswith("#"):
+                failed = await self._one(words) or failed
+        return failed
+
+    async def _one(self, words: Sequence[str]) -> int:
+        with anyio.CancelScope() as self._running:
+            try:
+                return await self._run(words)
+            except CoreError as error:
+                complain(str(error))
+                return error.exit_code
+        complain("interrupted")
+        return INTERRUPTED
+
+    async def _run(self, words: Sequence[str]) -> int:
+        if words[0] == "help":
+            return put(self._desk.help(words[1:]) if words[1:] else self._help())
+        return await self._desk.run(line_of(self._desk, words))
+
+    def _help(self) -> str:
+        commands = overview(self._desk.routes, (), WIDTH)
+        return f"{commands}\n\n`help COMMAND` says how one is typed; `exit` or Ctrl-D ends; Ctrl-C ends what runs."
+
+    async def _watch(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                if self._running is not None:
+                    self._running.cancel()
+
+
+def line_of(desk: Desk, words: Sequence[str]) -> Line:
+    """A line with the options that say how it is run.
+
+    Raises:
+        InvalidArguments: `--answer` without a value.
+    """
+    own, rest = divided(words, LINE_OPTIONS, behind=LINE_OPTIONS.keys() - desk.option_names(words))
+    options = line_parser().parse_args(own)
+    return Line(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)

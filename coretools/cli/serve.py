@@ -1,0 +1,126 @@
+"""`coretools serve`: other people's commands over stdio, alone or beside our own tools.
+
+What `--with` names is code: it runs in the server, with the rights of whoever started it, and nothing confines it. What
+it runs through our own tools, with `--own`, is confined like theirs.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from coretools.cli.own_options import Parser, add_own
+from coretools.config.flags import settings_from
+from coretools.config.logs import configure_logging
+from coretools.config.settings import Settings
+from coretools.errors import BadSetting
+from coretools.operations.loading import load
+from coretools.standard_fds import have_standard_error, require_wire
+
+if TYPE_CHECKING:
+    from coretools.operations.registry import Registry
+
+NAME = "coretools"
+
+_OWN_ONLY = (
+    "root",
+    "deny",
+    "no_default_deny",
+    "resolver",
+    "pass_env",
+    "redact_output",
+    "network",
+    "require_tier",
+    "allow_unconfined",
+    "own_container",
+    "author",
+)
+"""Options that say what our own tools may do."""
+
+
+def add_serve(commands: "argparse._SubParsersAction[Parser]") -> None:
+    """Add the subcommand."""
+    serve = commands.add_parser(
+        "serve",
+        help="serve commands of your own over stdio",
+        description="Serve registries over stdio. Their code runs in the server and is not confined: name your own. "
+        "The default profile is all, with --own dev.",
+    )
+    serve.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="registries",
+        metavar="MODULE:NAME",
+        help="a coretools Registry in a module that Python finds, or FILE.py:NAME (repeatable)",
+    )
+    serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
+    serve.add_argument("--name", default=NAME, help=f"how a server without --own introduces itself [{NAME}]")
+    add_own(serve)
+    serve.set_defaults(default_log_level="info")
+
+
+def serve(options: argparse.Namespace, environment: Mapping[str, str], directory: str) -> int:
+    """Serve until the client or a signal ends it; the exit code.
+
+    Raises:
+        BadSetting: nothing to serve, no such registry, or two commands of one name.
+    """
+    have_standard_error()
+    require_wire()
+    if options.own:
+        options.default_profile = "dev"
+    else:
+        _require_no_own(options)
+    settings = settings_from(options, options.root or (), environment, directory if options.own else None)
+    configure_logging(settings.log_level, environment)
+    # Also what a thread that a module started prints before the wire is moved away.
+    with contextlib.redirect_stdout(sys.stderr):
+        found = [load(text) for text in options.registries]
+        if options.own:
+            return _beside_own(settings, found, environment)
+        return _alone(settings, found, options.name)
+
+
+def _beside_own(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
+    # Imported late: the SDK takes half a second, which a bad flag should not cost.
+    import anyio
+
+    from coretools.app.stdio_service import serve_stdio
+    from coretools.protocol.process_exit import leave
+
+    leave(anyio.run(serve_stdio, settings, dict(environment), found))
+
+
+def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
+    # Imported late: as above.
+    from coretools.hosting.serve import ServeOptions, serve_stdio
+    from coretools.operations.catalog import selection_of, surfaces_of
+    from coretools.operations.registry import Registry
+    from coretools.operations.registry_merge import join
+    from coretools.protocol.process_exit import leave
+
+    options = ServeOptions(
+        name=name,
+        selection=selection_of(settings),
+        surfaces=surfaces_of(settings),
+        asking=settings.asking,
+        threads=settings.limits.threads,
+        line_bytes=settings.limits.line_bytes,
+    )
+    # Where they agree, names are as they would be without us.
+    separators = {registry.separator for registry in found}
+    separator = separators.pop() if len(separators) == 1 else Registry().separator
+    # The operator's file may name tools of ours too, which are not here.
+    joined = join(Registry(separator=separator, policy=settings.policy.tools), found)
+    # Left from here, while a thread of a module still prints to standard error: the wire is on fd 1 again.
+    leave(serve_stdio(joined, options=options))
+
+
+def _require_no_own(options: argparse.Namespace) -> None:
+    if not options.registries:
+        raise BadSetting("nothing to serve: name a registry (--with MODULE:NAME), or --own for coretools' own tools")
+    given = [f"--{name.replace('_', '-')}" for name in _OWN_ONLY if getattr(options, name) is not None]
+    if given:
+        raise BadSetting(f"{', '.join(given)}: for coretools' own tools only; add --own")

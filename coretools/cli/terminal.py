@@ -1,0 +1,207 @@
+"""The terminal that a person sits at: what of it is there, a line typed at it, a bar drawn on it.
+
+Control characters of what is shown are escaped: a file name or a commit message must not drive the terminal.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from coretools.errors import InputOutput
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+LINE_BYTES = 64 * 1024
+"""Taken of one read: more than a terminal hands over at once (4096, termios(3))."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """Which of the standard streams are a terminal, and what may be done with that."""
+
+    shows_results: bool
+    """Standard output is a terminal: what would drive it is escaped."""
+    has_colours: bool
+    can_ask: bool
+    shows_progress: bool
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> "Screen":
+        """What the standard streams are. NO_COLOR (no-color.org) and TERM=dumb take colours away."""
+        is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+        results, errors = sys.stdout.isatty(), sys.stderr.isatty()
+        return cls(
+            shows_results=results,
+            has_colours=results and not is_plain,
+            can_ask=sys.stdin is not None and sys.stdin.isatty() and errors,
+            shows_progress=errors and environment.get("TERM") != "dumb",
+        )
+
+
+def escaped(text: str) -> str:
+    """Text without what drives a terminal; line breaks and tabs stay."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+async def read_line(prompt: str, *, echo: bool = True) -> str | None:
+    """A line typed at the terminal; None when its input ended.
+
+    Not read in a thread: one that waits for a line can't be ended, and would hold up the end of the process.
+    """
+    stream = sys.stdin.fileno()
+    data = b""
+    with _echo(stream, on=echo):
+        # Shown when the terminal is ready for the answer: what is typed at once must not be seen either.
+        sys.stderr.write(escaped(prompt))
+        sys.stderr.flush()
+        while not data.endswith(b"\n"):
+            await anyio.wait_readable(stream)
+            taken = os.read(stream, LINE_BYTES)
+            if not taken:
+                break
+            data += taken
+    return data.decode("utf-8", "replace").rstrip("\r\n") if data else None
+
+
+@contextmanager
+def _echo(stream: int, *, on: bool) -> Iterator[None]:
+    """Keep the terminal from showing what is typed, but for the end of the line."""
+    if on:
+        yield
+        return
+    import termios  # a POSIX platform's own
+
+    before = termios.tcgetattr(stream)
+    quiet = [*before]
+    quiet[3] = before[3] & ~termios.ECHO | termios.ECHONL
+    termios.tcsetattr(stream, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)
+
+
+# Standard output and standard error of the command line: results on the one, everything else on the other.
+
+
+def complain(text: str) -> None:
+    """Say something on standard error. It may quote a file name: what would drive a terminal is escaped."""
+    sys.stderr.write(f"coretools: {escaped(text)}\n")
+    sys.stderr.flush()
+
+
+def put(text: str) -> int:
+    """Print; 0, or an exit code when standard output does not take it. Who stopped reading (`head`) has seen enough."""
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail again at the interpreter's end.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+        if isinstance(error, BrokenPipeError):
+            return 0
+        complain(f"standard output: {error.strerror}")
+        return InputOutput.exit_code
+    return 0
+
+
+# Colour for a terminal, by lines: without its escapes a coloured text is the plain one, byte for byte.
+#
+# Not by rich, which breaks lines, expands tabs and reads brackets as styles: a diff must stay the diff that it is.
+
+
+_RESET = "\x1b[0m"
+_STYLES = {
+    "bold": "\x1b[1m",
+    "dim": "\x1b[2m",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+    "magenta": "\x1b[35m",
+    "cyan": "\x1b[36m",
+}
+
+_DIFFS = frozenset({"git_diff", "edit_file"})
+_STATUS_LINE = re.compile(r"([ MADRCUT?!.]{2}) ")
+_FOUND_LINE = re.compile(r"(.+?)([:-])(\d+)\2")
+_COMMIT_LINE = re.compile(r"([0-9a-f]{7,40}) (\S+) ")
+_TOOL_LINE = re.compile(r"(\S+)( +)(reads|adds|changes)( )")
+_EFFECT_STYLES = {"reads": "green", "adds": "yellow", "changes": "red"}
+
+
+def coloured(name: str, text: str) -> str:
+    """The text of a command's result; plain where nothing is known of its shape."""
+    if name in _DIFFS:
+        return _by_line(text, _diff_line)
+    if name == "git_status":
+        return _by_line(text, _status_line)
+    if name == "git_log":
+        return _by_line(text, _commit_line)
+    if name == "search_text":
+        return _by_line(text, _found_line)
+    return text
+
+
+def coloured_table(text: str) -> str:
+    """The table of tools."""
+    return _by_line(text, _tool_line)
+
+
+def styled(text: str, *styles: str) -> str:
+    """Text between escapes; nothing around nothing."""
+    return "".join(_STYLES[style] for style in styles) + text + _RESET if text else text
+
+
+def _by_line(text: str, style: Callable[[str], str]) -> str:
+    return "\n".join(map(style, text.split("\n")))
+
+
+def _diff_line(line: str) -> str:
+    if line.startswith(("+++", "---", "diff ", "index ", "new file", "deleted file", "rename ", "similarity ")):
+        return styled(line, "bold")
+    if line.startswith("@@"):
+        return styled(line, "cyan")
+    if line.startswith(("+", "-")):
+        return styled(line, "green" if line[0] == "+" else "red")
+    return _note(line)
+
+
+def _status_line(line: str) -> str:
+    found = _STATUS_LINE.match(line)
+    if found is None:
+        return _note(line)
+    letters = found[1]
+    staged = styled(letters[0], "green") if letters[0] not in " ?" else letters[0]
+    unstaged = styled(letters[1], "red") if letters[1] != " " else " "
+    return f"{staged if letters != '??' else styled('?', 'red')}{unstaged}{line[2:]}"
+
+
+def _commit_line(line: str) -> str:
+    found = _COMMIT_LINE.match(line)
+    return _note(line) if found is None else styled(found[1], "yellow") + line[found.end(1) :]
+
+
+def _found_line(line: str) -> str:
+    found = _FOUND_LINE.match(line)
+    if found is None:
+        return _note(line)
+    number = styled(found[3], "green" if found[2] == ":" else "dim")
+    return f"{styled(found[1], 'magenta')}{found[2]}{number}{line[found.end(3) :]}"
+
+
+def _tool_line(line: str) -> str:
+    found = _TOOL_LINE.match(line)
+    if found is None:
+        return line
+    return f"{styled(found[1], 'bold')}{found[2]}{styled(found[3], _EFFECT_STYLES[found[3]])}{line[found.end(3) :]}"
+
+
+def _note(line: str) -> str:
+    return styled(line, "dim") if line.startswith("[") else line

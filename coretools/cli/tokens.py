@@ -1,0 +1,90 @@
+"""`coretools token`: make, list and revoke the bearer tokens of an HTTP server. Works on the file; asks no server."""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from coretools.cli.terminal import complain, put
+from coretools.config.author import read_author
+from coretools.errors import BadSetting, InputOutput, InvalidArguments
+from coretools.web.auth.hashed_tokens import Entry, create_token, read_tokens, revoke_tokens
+
+FILE_VARIABLE = "CORETOOLS_HTTP_AUTH__TOKENS"
+"""The same as for the server."""
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
+
+
+def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Do what the words say; the exit code.
+
+    Raises:
+        BadSetting: the file is not named, or can't be used; an author is none. InvalidArguments: a name, a role or
+            a duration is none, or the name has another role. NotFound: there is no such token.
+    """
+    path = options.file or environment.get(FILE_VARIABLE)
+    if not path:
+        raise BadSetting(f"no token file is named: --file FILE, or {FILE_VARIABLE}")
+    if options.action == "create":
+        return _create(path, options)
+    if options.action == "revoke":
+        gone = revoke_tokens(path, options.which)
+        complain(f"revoked {', '.join(f'{entry.id} of {entry.name}' for entry in gone)}")
+        return 0
+    entries, _ = read_tokens(path)
+    return put(_json(entries) if options.json else _table(entries)) if entries or options.json else 0
+
+
+def _create(path: str, options: argparse.Namespace) -> int:
+    expires = expiry(options.expires, datetime.now(UTC)) if options.expires else None
+    author = read_author(options.author, "--author") if options.author else None
+    entry, text = create_token(path, name=options.name, role=options.role, expires=expires, author=author)
+    until = f"until {entry.expires:%Y-%m-%d %H:%M} UTC" if entry.expires else "until it is revoked"
+    complain(f"token {entry.id} of {entry.name}, role {entry.role}, {until}; it can't be shown again")
+    code = put(text)
+    if code:
+        revoke_tokens(path, entry.id)
+        complain(f"token {entry.id} is revoked: nobody has seen it")
+        return InputOutput.exit_code
+    return 0
+
+
+def expiry(duration: str, now: datetime) -> datetime:
+    """When a duration such as `90d` is over.
+
+    Raises:
+        InvalidArguments: it is none.
+    """
+    found = _DURATION.fullmatch(duration)
+    if found is None:
+        raise InvalidArguments(f"--expires {duration}: write a number and m, h, d or w, such as 90d")
+    try:
+        return now.replace(microsecond=0) + timedelta(**{_UNITS[found[2]]: int(found[1])})
+    except OverflowError:
+        raise InvalidArguments(f"--expires {duration}: no calendar goes so far; leave it out for ever") from None
+
+
+def _table(entries: Sequence[Entry]) -> str:
+    rows = [("id", "name", "role", "created", "expires", "author")]
+    rows += [(one.id, one.name, one.role, _day(one.created), _expires(one), one.author or "") for one in entries]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _json(entries: Sequence[Entry]) -> str:
+    return json.dumps([entry.model_dump(mode="json", exclude={"sha256"}) for entry in entries], indent=2)
+
+
+def _expires(entry: Entry) -> str:
+    if entry.expires is None:
+        return "never"
+    return _day(entry.expires) + (" (over)" if entry.expires <= datetime.now(UTC) else "")
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"

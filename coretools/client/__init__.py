@@ -1,1 +1,0 @@
-"""The other end: the coretools command."""

@@ -1,0 +1,1 @@
+"""Verdicts about a command line by the operator's policy."""

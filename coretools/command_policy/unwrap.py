@@ -1,0 +1,163 @@
+"""Everything an argv starts, as far as its words tell: wrappers and options are seen through, in depth and in order.
+
+Pure and bounded: what goes deeper or wider than any real command is reported as such, and refused by the policy.
+"""
+
+import posixpath
+from collections import deque
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+
+from coretools.command_policy.flags import FLAGS, read_find, read_flags
+from coretools.command_policy.git import read_git
+from coretools.command_policy.programs import (
+    COMPILER,
+    INTERPRETERS,
+    LOOSE,
+    PROJECT_CODE,
+    SELF_CONTAINED,
+    read_awk,
+    read_interpreter,
+    read_project_code,
+    read_sed,
+)
+from coretools.command_policy.subcommand import UNKNOWN_FILE, UNKNOWN_PROGRAM, Code, Found, Started, Words, names_of
+from coretools.command_policy.wrappers import WRAPPERS, read_loose, read_wrapper
+
+DEEPEST = 12
+"""Programs behind each other. `sudo nice timeout 5 env A=b xargs sh` are six."""
+
+MOST = 100
+"""Programs in one argv, and in the words of one program."""
+
+MOST_WORDS = 10_000
+"""Of an argv. Linux would take more (execve(2)); the time to look grows with them."""
+
+Reader = Callable[[str, Words], Iterator[Found]]
+
+_TABLES: tuple[tuple[Container[str], Reader], ...] = (
+    (("git",), read_git),
+    (("find",), read_find),
+    (("awk", "gawk", "mawk", "nawk", "original-awk"), read_awk),
+    (("sed", "ssed"), read_sed),
+    (WRAPPERS, read_wrapper),
+    (LOOSE, read_loose),
+    (FLAGS, read_flags),
+    (INTERPRETERS, read_interpreter),
+    (PROJECT_CODE, read_project_code),
+)
+
+_CODE_READERS = (read_loose, read_interpreter, read_project_code)
+"""Readers of programs that are code by their name, so that a wide match of the name is the cautious one."""
+
+_SYSTEM = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
+"""Where programs are the machine's own. A program by any other path may be a file that a tool has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A program that is started, and the code that can't be judged in its words."""
+
+    started: Started
+    codes: tuple[Code, ...]
+    chain: tuple[str, ...]
+    """What started it, outermost first; empty for the argv itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All that an argv starts, outermost first."""
+
+    seen: tuple[Seen, ...]
+    is_whole: bool
+    """False when it goes deeper or wider than is looked."""
+
+
+def look(argv: Words) -> Sight:
+    """What `argv` starts, itself first."""
+    if len(argv) > MOST_WORDS:
+        return Sight((Seen(Started(argv, ""), (), ()),), is_whole=False)
+    seen: list[Seen] = []
+    waiting: deque[tuple[Started, tuple[str, ...]]] = deque([(Started(argv, ""), ())])
+    known = {waiting[0][0]}
+    firm = 1
+    is_whole = True
+    while waiting:
+        started, chain = waiting.popleft()
+        codes, inner, is_read = _read(started)
+        is_whole = is_whole and is_read
+        seen.append(Seen(started, codes, chain))
+        new = [item for item in inner if item not in known]
+        firm += sum(not item.is_guess for item in new)
+        if len(chain) >= DEEPEST or firm > MOST:
+            is_whole = is_whole and not new
+            continue
+        known.update(new)
+        waiting.extend((item, (*chain, item.by)) for item in new)
+    return Sight(tuple(seen), is_whole)
+
+
+def readers_of(program: str) -> tuple[tuple[str, Reader], ...]:
+    """How the words of a program are read, and the name that it is read by; empty when it is not known to start any."""
+    return _readers(names_of(program))
+
+
+def is_known(program: str) -> bool:
+    """Whether it is known what a program of this name starts: nothing, what its words say, or code.
+
+    The name counts as it stands. `cat2` is not `cat`, where a rule that refuses `cat` would mean both.
+    """
+    name = posixpath.basename(program)
+    if name in SELF_CONTAINED or COMPILER.fullmatch(name):
+        return True
+    return any(known == name or reader in _CODE_READERS for known, reader in readers_of(program))
+
+
+@lru_cache(maxsize=1024)
+def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
+    # GNU's programs have a g before their name where the system has others of that name (`gxargs` on macOS).
+    names += tuple(name[1:] for name in names if name.startswith("g") and len(name) > 2)
+    # Compilers for one machine: x86_64-linux-gnu-gcc-12.
+    names += tuple(last for name in names if (last := name.rpartition("-")[2]) in FLAGS)
+    for name in names:
+        found = tuple((name, reader) for known, reader in _TABLES if name in known)
+        if found:
+            return found
+    return ((names[0], read_loose),) if names[0].startswith(("ld-", "ld.so", "qemu-", "git-")) else ()
+
+
+def _read(started: Started) -> tuple[tuple[Code, ...], tuple[Started, ...], bool]:
+    """The code in the words of a program, the other programs that it starts, each once, and whether that is all."""
+    found = tuple(_found(started))
+    is_whole = sum(isinstance(item, Code) or not item.is_guess for item in found) <= MOST
+    inner = [
+        # What a guess leads to is a guess as well, and what follows an open end is open.
+        replace(item, is_open=item.is_open or started.is_open, is_guess=item.is_guess or started.is_guess)
+        for item in found
+        if isinstance(item, Started) and item.argv and item.argv[0]
+    ]
+    return tuple(item for item in found if isinstance(item, Code)), tuple(dict.fromkeys(inner)), is_whole
+
+
+def _found(started: Started) -> Iterator[Found]:
+    program, words = started.argv[0], started.argv[1:]
+    readers = readers_of(program)
+    if "/" in program and not _is_of_the_system(program):
+        yield Code(f"{program} is a file by its path, which may be anything", UNKNOWN_FILE)
+    elif not is_known(program):
+        yield Code(f"{program} is not in the list of programs that start no others", UNKNOWN_PROGRAM)
+    for name, reader in readers:
+        if reader is read_wrapper:
+            yield from reader(name, words)
+        elif reader is not read_loose:
+            yield from islice(reader(name, words), MOST + 1)
+        elif not started.is_guess:  # each word of a guess is one itself
+            yield from reader(name, words)
+    if readers and started.is_open:
+        yield Code(f"words that come from elsewhere may make {readers[0][0]} start anything", None)
+
+
+def _is_of_the_system(program: str) -> bool:
+    return f"{posixpath.dirname(program)}/" in _SYSTEM and program == posixpath.normpath(program)

@@ -1,0 +1,1 @@
+"""Settings, flags and the policy file."""

@@ -1,0 +1,237 @@
+"""Flags and environment variables of every entry point, turned into `Settings` once, at start.
+
+A flag wins over its variable, a variable over the default. What can't be used is a `BadSetting` that names it.
+"""
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TypeVar
+
+from coretools.config.author import Author, read_author
+from coretools.config.policy import ACCESSES, CONTAINER_PLACES, TIERS, OperatorPolicy
+from coretools.config.policy_file import policy_path, read_policy, require_out_of_reach
+from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
+from coretools.errors import BadSetting
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"", "0", "false", "no", "off"})
+
+Choice = TypeVar("Choice", bound=str)
+
+MOST_UMASK = 0o077
+"""The owner keeps all rights: without them the server itself could not use what it made."""
+
+LIST_SEPARATOR = ","
+"""Between the items of a variable that holds several; the same in every CORETOOLS_* and CORETOOLS_HTTP_* variable."""
+
+
+def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str) -> None:
+    """Add the flags that decide what is served; `profile` and `log_level` are the defaults."""
+    parser.add_argument(
+        "--profile", type=_profile, metavar=f"{{{','.join(PROFILES)}}}", help=f"which tools are offered [{profile}]"
+    )
+    parser.add_argument("--read-only", action="store_true", default=None, help="offer nothing that changes anything")
+    parser.add_argument(
+        "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB opens (repeatable)"
+    )
+    parser.add_argument("--no-default-deny", action="store_true", default=None, help="hide nothing for what it holds")
+    parser.add_argument("--limit", action="append", metavar="NAME=VALUE", help="change a limit (repeatable)")
+    parser.add_argument("--resolver", choices=RESOLVERS, help="path resolver [the strongest there is]")
+    parser.add_argument(
+        "--pass-env", action="append", metavar="NAME", help="let commands see this environment variable (repeatable)"
+    )
+    parser.add_argument("--author", metavar="'NAME <ADDRESS>'", help="who commits [as the git configuration says]")
+    parser.add_argument("--umask", metavar="MODE", help="umask of tools and commands, such as 002 [as it is]")
+    parser.add_argument(
+        "--redact-output", action="store_true", default=None, help="take credentials out of what commands print"
+    )
+    parser.add_argument("--ask", choices=ASK_MODES, help="how far questions of tools go [elicitation]")
+    add_policy_options(parser)
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"log on stderr from this level on [{log_level}]")
+    parser.set_defaults(default_profile=profile, default_log_level=log_level)
+
+
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the operator's file and change what it says."""
+    parser.add_argument("--policy", metavar="FILE", help="the operator's file [~/.config/coretools/policy.toml]")
+    parser.add_argument(
+        "--own-container",
+        action="store_true",
+        default=None,
+        help="the server has this container to itself: commands get its /tmp, /dev/shm and terminals",
+    )
+    parser.add_argument("--network", choices=ACCESSES, help="whether commands get a network [deny]")
+    parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands run")
+    parser.add_argument(
+        "--allow-unconfined", action="store_true", default=None, help="let commands run where nothing confines them"
+    )
+
+
+def working_directory() -> str:
+    """Where the process was started.
+
+    Raises:
+        BadSetting: that directory was deleted since, or a directory above it can't be read.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise BadSetting(f"the working directory can't be found ({error.strerror}); start it in another one") from error
+
+
+def settings_from(
+    options: argparse.Namespace, roots: Sequence[str], environment: Mapping[str, str], directory: str | None
+) -> Settings:
+    """The settings that flags and environment ask for; without a root named anywhere it is `directory`, if any.
+
+    Raises:
+        BadSetting: a value that can't be used, or a root that nobody means (/, the home directory by default).
+    """
+    limits = dict(_assignment(text) for text in _listed(environment, "CORETOOLS_LIMITS", options.limit))
+    roots = tuple(roots) or _listed(environment, "CORETOOLS_ROOTS")
+    if not roots and directory is not None:
+        roots = (_default_root(directory, environment),)
+    read_only = _switch(options.read_only, environment, "CORETOOLS_READ_ONLY")
+    policy = policy_from(options, environment, () if read_only else roots)
+    return Settings(
+        roots=roots,
+        profile=options.profile or _profile_in(environment) or options.default_profile,
+        read_only=read_only,
+        deny=_listed(environment, "CORETOOLS_DENY", options.deny),
+        default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
+        limits=Limits().replaced(limits),
+        resolver=_one_of(RESOLVERS, options.resolver, environment, "CORETOOLS_RESOLVER"),
+        pass_environment=(*policy.environment_pass, *_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
+        author=_author(options.author, environment),
+        umask=_umask(options.umask, environment),
+        policy=policy,
+        redact_output=policy.redact_output,
+        ask=_one_of(ASK_MODES, options.ask, environment, "CORETOOLS_ASK") or "elicitation",
+        log_level=_one_of(LOG_LEVELS, options.log_level, environment, "CORETOOLS_LOG_LEVEL")
+        or options.default_log_level,
+    )
+
+
+def policy_from(
+    options: argparse.Namespace, environment: Mapping[str, str], roots: Sequence[str] = ()
+) -> OperatorPolicy:
+    """The operator's file, if there is one, with what flags and variables change of it.
+
+    Raises:
+        BadSetting: the file can't be used, or lies where the tools of a server with these roots could change it.
+    """
+    path = policy_path(options.policy, environment)
+    writable = [root.removesuffix(":rw") for root in roots if not root.endswith(":ro")]
+    policy = OperatorPolicy() if path is None else read_policy(path, environment, writable=writable)
+    confinement = policy.confinement
+    network = _one_of(ACCESSES, options.network, environment, "CORETOOLS_NETWORK")
+    tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
+    unconfined, redacted = confinement.allow_unconfined, policy.redact_output
+    own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
+    if own and path is not None:
+        require_out_of_reach(path, CONTAINER_PLACES)
+    return replace(
+        policy,
+        confinement=replace(
+            confinement,
+            network=network or confinement.network,
+            require=tier or confinement.require,
+            allow_unconfined=_switch(
+                options.allow_unconfined, environment, "CORETOOLS_ALLOW_UNCONFINED", default=unconfined
+            ),
+            own_container=own,
+        ),
+        redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),
+    )
+
+
+def _default_root(directory: str, environment: Mapping[str, str]) -> str:
+    """The directory the server was started in, unless that is one nobody means to open to an agent."""
+    if PurePath(directory) == PurePath("/"):
+        raise BadSetting("no root named, and the server was started in /; name a directory, e.g. /home/you/project")
+    if environment.get("HOME") and PurePath(directory) == PurePath(environment["HOME"]):
+        raise BadSetting(
+            "no root named, and the server was started in the home directory; name the project's directory"
+        )
+    return directory
+
+
+def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The items of a variable, and those of the flags.
+
+    Raises:
+        BadSetting: colons stand between them, as versions before this one had it.
+    """
+    items = [item.strip() for item in environment.get(name, "").split(LIST_SEPARATOR) if item.strip()]
+    for item in items:
+        before = _divided_by_colons(name, item)
+        if len(before) > 1:
+            raise BadSetting(f"{name}: items of a list have commas between them: {name}={LIST_SEPARATOR.join(before)}")
+    return (*items, *(flags or ()))
+
+
+def _divided_by_colons(name: str, item: str) -> list[str]:
+    """The items that colons divide one into. `PATH:ro` is one root; elsewhere no item of a variable has a colon."""
+    parts = re.split(r":(?=/)", item) if name == "CORETOOLS_ROOTS" else item.split(":")
+    return [part for part in parts if part]
+
+
+def _author(flag: str | None, environment: Mapping[str, str]) -> Author | None:
+    text = flag or environment.get("CORETOOLS_AUTHOR")
+    return read_author(text, "--author (CORETOOLS_AUTHOR)") if text else None
+
+
+def _umask(flag: str | None, environment: Mapping[str, str]) -> int | None:
+    text = flag or environment.get("CORETOOLS_UMASK")
+    if not text:
+        return None
+    if not re.fullmatch("[0-7]{1,4}", text) or int(text, 8) > MOST_UMASK:
+        raise BadSetting(f"--umask {text} (CORETOOLS_UMASK): write an octal number up to 077, such as 022 or 002")
+    return int(text, 8)
+
+
+def _profile(text: str) -> str:
+    try:
+        return require_profile(text)
+    except BadSetting as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _profile_in(environment: Mapping[str, str]) -> str | None:
+    try:
+        named = environment.get("CORETOOLS_PROFILE")
+        return require_profile(named) if named else None
+    except BadSetting as error:
+        raise BadSetting(f"CORETOOLS_PROFILE: {error}") from error
+
+
+def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[str, str], name: str) -> Choice | None:
+    value = flag or environment.get(name) or None
+    for choice in choices:
+        if value == choice:
+            return choice
+    if value is None:
+        return None
+    raise BadSetting(f"{name}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadSetting(f"limit {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _switch(flag: bool | None, environment: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    if flag is not None:
+        return flag
+    if not environment.get(name):
+        return default
+    text = environment.get(name, "").lower()
+    if text not in TRUE | FALSE:
+        raise BadSetting(f"{name}={text}: write 1 or 0")
+    return text in TRUE

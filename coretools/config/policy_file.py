@@ -1,0 +1,145 @@
+"""Read the operator's configuration file, and refuse one that anybody else could have written.
+
+`coretools.config.policy_schema` reads what is in it. Values that hold without a file are in `coretools.config.policy`.
+"""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+
+from coretools.config.policy import OperatorPolicy, below_home
+from coretools.errors import BadSetting
+
+VARIABLE = "CORETOOLS_POLICY"
+MOST_LINKS = 40
+"""Links followed to the file, as Linux has it (path_resolution(7))."""
+
+
+def policy_path(flag: str | None, environment: Mapping[str, str]) -> str | None:
+    """Where the operator's file is: the flag, the variable, or the usual place if something stands there."""
+    named = flag or environment.get(VARIABLE)
+    if named:
+        return os.path.abspath(below_home(named, environment))
+    home = environment.get("HOME", "")
+    above = environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
+    usual = os.path.join(above, "coretools", "policy.toml") if above else ""
+    # A relative XDG_CONFIG_HOME is to be ignored (XDG Base Directory Specification 0.8).
+    return usual if os.path.isabs(usual) and os.path.lexists(usual) else None
+
+
+def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence[str] = ()) -> OperatorPolicy:
+    """The policy in the file `path`; `writable` are the directories that tools may change.
+
+    Raises:
+        BadSetting: missing, open to others, beneath a directory that tools or commands may write, not TOML, or it
+            has an unknown key or a value that can't be used.
+    """
+    places = _places(path)
+    for directory in writable:
+        _require_apart(path, places, directory, "a writable root")
+    for place in places:
+        _require_own_directory(path, os.path.dirname(place))
+    policy = _parsed(path, places[-1], environment)
+    for directory in policy.confinement.writable:
+        _require_apart(path, places, directory, "[confinement] writable")
+    return policy
+
+
+def require_out_of_reach(path: str, roots: Sequence[str]) -> None:
+    """Refuse a file of the operator's that lies beneath a root, or is reached through one: tools read what is there.
+
+    Raises:
+        BadSetting: it does, or it can't be found.
+    """
+    at = os.path.abspath(path)
+    places = _places(at)
+    for directory in roots:
+        above = os.path.realpath(directory)
+        for place in places:
+            if os.path.commonpath((above, os.path.realpath(os.path.dirname(place)))) == above:
+                raise BadSetting(f"{path}: lies beneath the root {directory}, so tools could reach it; move it out")
+
+
+def _places(path: str) -> list[str]:
+    """Every path that is looked up on the way to a file, links followed one by one; the file itself comes last.
+
+    Raises:
+        BadSetting: something on the way is missing, is no directory, or the links go round.
+    """
+    places: list[str] = []
+    waiting = path.split("/")[::-1]
+    at, links = "/", 0
+    while waiting:
+        name = waiting.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            at = os.path.dirname(at)
+            continue
+        place = os.path.join(at, name)
+        places.append(place)
+        try:
+            is_link = stat.S_ISLNK(os.lstat(place).st_mode)
+            target = os.readlink(place) if is_link else ""
+        except OSError as error:
+            raise BadSetting(f"{path}: can't be read: {error.strerror} ({place})") from error
+        if not is_link:
+            at = place
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise BadSetting(f"{path}: can't be read: its links go round")
+        at = "/" if target.startswith("/") else at
+        waiting += target.split("/")[::-1]
+    return places
+
+
+def _require_apart(path: str, places: Sequence[str], directory: str, what: str) -> None:
+    """Refuse a file that lies beneath a directory which tools or commands may change, or is reached through one."""
+    above = os.path.realpath(directory)
+    for place in places:
+        if os.path.commonpath((above, os.path.realpath(os.path.dirname(place)))) == above:
+            raise BadSetting(
+                f"{path}: the policy file lies beneath {directory}, {what}, so tools could change it; move it out,"
+                " for instance to ~/.config/coretools/policy.toml"
+            )
+
+
+def _require_own_directory(path: str, directory: str) -> None:
+    """Refuse a directory in which another user could put another file in the place of the policy."""
+    found = os.stat(directory)
+    is_sticky = bool(found.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
+    if found.st_mode & 0o022 and not is_sticky:
+        raise BadSetting(f"{path}: others may change its directory {directory}; run chmod go-w {directory}")
+    if found.st_uid not in (0, os.geteuid()):
+        raise BadSetting(f"{path}: its directory {directory} belongs to another user; move the file to one of your own")
+
+
+def _parsed(path: str, place: str, environment: Mapping[str, str]) -> OperatorPolicy:
+    """The policy in the file at `place`, which is no link.
+
+    Raises:
+        BadSetting: it is not a regular file, others may write it, it belongs to another user, or its text
+            can't be used.
+    """
+    # Imported here: most servers have no file, and `coretools --help` does without pydantic.
+    from coretools.config.policy_schema import parse_policy
+    from coretools.config.toml_file import LONGEST
+
+    try:
+        with open(place, "rb", opener=_opened) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise BadSetting(f"{path}: the policy file is not a regular file")
+            if found.st_mode & 0o022:
+                raise BadSetting(f"{path}: others may write the policy file; run chmod go-w {path}")
+            if found.st_uid not in (0, os.geteuid()):
+                raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
+            data = file.read(LONGEST + 1)
+    except OSError as error:
+        raise BadSetting(f"{path}: can't be read: {error.strerror}") from error
+    return parse_policy(data, path, environment)
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO opens at once and is refused after

@@ -1,0 +1,83 @@
+"""The tables of the policy file: the values of `coretools.config.policy` and the names that the file has for them.
+
+pydantic builds the values and refuses unknown keys and wrong types; what a value may be, its dataclass says.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coretools.config.policy import (
+    CommandPolicy,
+    ConfinementPolicy,
+    OfferPolicy,
+    OperatorPolicy,
+    ToolPolicy,
+    below_home,
+)
+from coretools.config.toml_file import key_of, parse_toml, problem_of, problems_of
+from coretools.errors import BadSetting
+
+
+class _Table(BaseModel):
+    # The dataclasses that are fields take this configuration over.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Environment(_Table):
+    passed: tuple[str, ...] = Field(default=(), alias="pass")
+
+
+class _Output(_Table):
+    redact: bool = False
+
+
+class PolicyFile(_Table):
+    """The whole file."""
+
+    commands: CommandPolicy = CommandPolicy()
+    tools: ToolPolicy = ToolPolicy()
+    offer: OfferPolicy = OfferPolicy()
+    confinement: ConfinementPolicy = ConfinementPolicy()
+    environment: _Environment = _Environment()
+    output: _Output = _Output()
+
+
+def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> OperatorPolicy:
+    """The policy in the bytes of a file; `path` names it in errors.
+
+    Raises:
+        BadSetting: not TOML, an unknown key, or a value that can't be used; names each.
+    """
+    found = parse_toml(data, path)
+    try:
+        # From JSON, because strict models take a list for a tuple there only. A date becomes a table: no key takes one.
+        file = PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
+    except ValidationError as error:
+        said = problems_of(error, lambda fault: f"{key_of(fault['loc'])}: {problem_of(fault, PolicyFile)}")
+        raise BadSetting(f"{path}: {said}") from error
+    confinement = replace(
+        file.confinement,
+        readable=_absolute(file.confinement.readable, f"{path}: confinement.readable", environment),
+        writable=_absolute(file.confinement.writable, f"{path}: confinement.writable", environment),
+    )
+    return OperatorPolicy(
+        commands=file.commands,
+        tools=file.tools,
+        offer=file.offer,
+        confinement=confinement,
+        environment_pass=file.environment.passed,
+        redact_output=file.output.redact,
+        source=path,
+    )
+
+
+def _absolute(paths: Sequence[str], key: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    found = [below_home(path, environment) for path in paths]
+    for path in found:
+        if not os.path.isabs(path):
+            raise BadSetting(f"{key}: {path!r}: write absolute paths, or ~/ for the home directory")
+    return tuple(map(os.path.normpath, found))

@@ -1,0 +1,1 @@
+"""Serve a registry of your own: over stdio, or as an ASGI application."""

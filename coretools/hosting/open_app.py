@@ -1,0 +1,59 @@
+"""The ASGI application of a server that asks nobody who he is: for a loopback address, or behind a gate of others."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.lowlevel import Server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Scope
+
+from coretools.web.common.config import LimitsSection
+from coretools.web.common.principals import DEFAULT_ROLE
+from coretools.web.endpoint import Endpoint
+from coretools.web.replicas.memory_stores import MemoryStores
+from coretools.web.sessions.batches import Batches
+from coretools.web.sessions.request_ids import RequestIds
+from coretools.web.sessions.session_manager import Admission, SessionLimits
+from coretools.web.validation.request_body import Bodies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOptions:
+    """How it is served, with the checks of `Host` and `Origin` that the SDK has."""
+
+    path: str
+    limits: SessionLimits
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+
+
+def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
+    """Serve everybody who reaches it, as one principal. Its lifespan must be run."""
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[*options.hosts],
+        allowed_origins=[*options.origins],
+    )
+    stores = MemoryStores()
+    endpoint = Endpoint(server, role=DEFAULT_ROLE, stores=stores, admission=Admission(options.limits))
+    endpoint.manager.security_settings = security
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with stores.running(), endpoint.running():
+            yield
+
+    taken_apart = Batches(RequestIds(endpoint), revision_of=endpoint.revision_of, charge=_free)
+    bodies = Bodies(taken_apart, LimitsSection(body_bytes=options.limits.body_bytes))
+    app = Starlette(routes=[Route(options.path, endpoint=bodies)], lifespan=lifespan)
+    app.state.endpoint = endpoint
+    return app
+
+
+async def _free(_scope: Scope, _count: int) -> Response | None:
+    return None

@@ -1,0 +1,169 @@
+"""The public way to serve any registry: over stdio, over any pair of streams, over HTTP; many connections at once.
+
+`docs/specs/api.md` says what is promised. Our own servers stand on the same parts; what they add is in
+`coretools.app.assembly`.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from mcp.server.extension import Extension
+from mcp.server.lowlevel import Server
+
+from coretools import __version__
+from coretools.config.settings import Asking
+from coretools.errors import BadSetting
+from coretools.operations.call import LOCAL
+from coretools.operations.catalog import EVERYTHING, Selection, Surfaces
+from coretools.operations.completion import require_sources
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Registry
+from coretools.operations.services import Services
+from coretools.protocol.open_requests import OpenRequests
+from coretools.protocol.process_exit import Ending
+from coretools.protocol.server import SERVER_NAME, Identity, build_server
+from coretools.protocol.stdio.streams import Incoming, Outgoing, message_streams
+from coretools.protocol.stdio.transport import run_on_wire, standard_streams_claimed
+from coretools.standard_fds import have_standard_error, require_wire
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How a registry is served."""
+
+    name: str = SERVER_NAME
+    version: str = __version__
+    instructions: str = ""
+    """What the model is told of the server when it connects."""
+    selection: Selection = EVERYTHING
+    """Which commands; all that are for agents by default."""
+    surfaces: Surfaces = field(default_factory=Surfaces)
+    services: Services | None = None
+    """What commands share; None: in the memory of the server."""
+    asking: Asking = field(default_factory=Asking)
+    """Whom a command may ask, and how long it waits."""
+    extensions: tuple[Extension, ...] = ()
+    """Extensions of the protocol, in the SDK's form; `coretools.protocol.apps` has one for pages that show results."""
+    threads: int = 32
+    """Plain `def` commands at once."""
+    line_bytes: int = 16 * 1024 * 1024
+    """Longest message taken from a client on stdio and on streams."""
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "line_bytes"):
+            if getattr(self, name) <= 0:
+                raise BadSetting(f"{name}={getattr(self, name)}: must be above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """How a registry is served over HTTP. There is no authentication here: bind to a loopback address."""
+
+    path: str = "/mcp"
+    hosts: tuple[str, ...] = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    """Names in the Host header; `NAME:*` is any port. Another one is refused (DNS rebinding)."""
+    origins: tuple[str, ...] = ("http://127.0.0.1:*", "http://localhost:*", "http://[::1]:*")
+    """Origins that a browser may say; without the header there is none."""
+    sessions: int = 64
+    """Of the handshake era at once; about 40 KB each."""
+    idle_seconds: float = 300.0
+    """A session without a request for so long is ended."""
+    body_bytes: int = 4 * 1024 * 1024
+
+
+def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any]:
+    """The SDK's server of a registry, not started. It serves any number of connections, on any transports at once.
+
+    They share its commands and services, and see nothing of each other. Changes of the registry are told to them.
+
+    Raises:
+        BadSetting: the commands can't be offered; says why, with both sources of a collision.
+    """
+    options = options or ServeOptions()
+    registry.prove()
+    require_sources(registry)
+    graph = Graph(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
+    graph.offer(LOCAL)  # what can't be offered ends the start
+    dispatcher = Dispatcher(threads=options.threads, services=options.services)
+    identity = Identity(name=options.name, version=options.version, instructions=options.instructions)
+    return build_server(graph, dispatcher, identity, extensions=options.extensions, asking=options.asking)
+
+
+async def serve_streams(
+    served: Registry | Server[Any], read: Incoming, write: Outgoing, *, options: ServeOptions | None = None
+) -> None:
+    """Serve one client on a pair of streams until it closes its end; both are closed then.
+
+    For many clients at once `build` a server and pass that: they share its services. Of the options only `line_bytes`
+    counts then.
+
+    Raises:
+        BadSetting: the commands can't be offered.
+    """
+    options = options or ServeOptions()
+    server = _server(served, options)
+    async with message_streams(read, write, options.line_bytes) as streams:
+        around = OpenRequests(server.server_info_stamp).around(*streams)
+        await server.run(*around, server.create_initialization_options())
+
+
+def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> int:
+    """Serve on the standard streams until the client closes its end, or SIGTERM or SIGINT comes. POSIX only.
+
+    Until then fd 1 is the log: what a command prints does not reach the client. The log itself is yours to configure.
+
+    Returns:
+        The exit code for the process: 0, or 128 and the signal's number.
+
+    Raises:
+        BadSetting: the commands can't be offered, or a standard stream is closed.
+    """
+    have_standard_error()
+    require_wire()
+    ending = Ending()
+    try:
+        anyio.run(_on_stdio, registry, options or ServeOptions(), ending)
+    finally:
+        ending.over()
+    return ending.exit_code
+
+
+def http_app(
+    served: Registry | Server[Any], *, options: ServeOptions | None = None, http: HttpOptions | None = None
+) -> "ASGIApp":
+    """An ASGI application that serves both protocol eras; what runs it must run its lifespan, once.
+
+    A client of the handshake era that was away gets what it missed (Last-Event-ID). With a server that was built
+    before, the options do not count.
+
+    Raises:
+        BadSetting: the commands can't be offered.
+    """
+    # Imported late: a server on stdio needs none of it.
+    from coretools.hosting.open_app import OpenOptions, open_app
+    from coretools.web.sessions.session_manager import SessionLimits
+
+    http = http or HttpOptions()
+    limits = SessionLimits(
+        sessions=http.sessions,
+        per_principal=http.sessions,  # everybody is one
+        idle_seconds=http.idle_seconds,
+        body_bytes=http.body_bytes,
+    )
+    shape = OpenOptions(path=http.path, limits=limits, hosts=http.hosts, origins=http.origins)
+    return open_app(_server(served, options or ServeOptions()), shape)
+
+
+async def _on_stdio(registry: Registry, options: ServeOptions, ending: Ending) -> None:
+    server = build(registry, options)
+    with standard_streams_claimed() as wire:
+        await run_on_wire(server, wire, line_bytes=options.line_bytes, ending=ending)
+
+
+def _server(served: Registry | Server[Any], options: ServeOptions) -> Server[Any]:
+    return build(served, options) if isinstance(served, Registry) else served

@@ -1,0 +1,1 @@
+"""What is declared once and served everywhere: tools, resources, prompts, their schemas and dispatch."""

@@ -1,0 +1,187 @@
+"""An agent as a tool: an async callable with a typed input, and a context of its own for each call.
+
+What it takes are the fields of a model or dataclass, flattened into arguments, or a JSON Schema as it stands. Every
+step that it names is one progress notification; a cancelled call cancels the agent where it waits.
+"""
+
+import dataclasses
+import inspect
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import anyio
+from pydantic import BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from coretools.errors import BadSetting, InvalidArguments
+from coretools.operations.annotations import RETURN, hints_of
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect, raw_schema, tool
+from coretools.operations.services import Services
+from coretools.questions.kinds import Question
+
+T = TypeVar("T")
+
+STEP_SECONDS = 0.06
+"""Between two steps that are told: a surface drops what comes faster than 20 a second, and no step is to be lost."""
+
+
+class AgentContext:
+    """What one call of an agent has. Made anew for each call, and again when a call is repeated with answers."""
+
+    def __init__(self, call: Call, services: Services) -> None:
+        self.call_id = uuid.uuid4().hex
+        self.services = services
+        self._call = call
+        self._steps = 0
+        self._next = 0.0
+
+    @property
+    def principal(self) -> str:
+        """Who calls."""
+        return self._call.principal
+
+    @property
+    def steps(self) -> int:
+        """How many steps were told."""
+        return self._steps
+
+    async def step(self, message: str) -> None:
+        """Tell the client what happens now: one progress notification. Waits a moment when steps come too fast."""
+        await anyio.sleep(max(0.0, self._next - anyio.current_time()))
+        self._steps += 1
+        await self._call.progress(self._steps, None, message)
+        self._next = anyio.current_time() + STEP_SECONDS
+
+    async def ask(self, question: Question[T]) -> T:
+        """Ask the person, the client's model (`AskModel`) or the client itself (`AskRoots`), as `Call.ask` does.
+
+        Name the key with `@asks`. In the stateless era the agent starts anew with the answer: ask before what counts.
+
+        Raises:
+            What `Call.ask` raises.
+        """
+        return await self._call.ask(question)
+
+
+Agent = Callable[[Any, AgentContext], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takes:
+    """What an agent takes: a model or dataclass whose fields are the arguments, or a JSON Schema, sent as it stands."""
+
+    model: type | None = None
+    schema: Mapping[str, Any] | None = None
+
+
+def agent_tool(
+    agent: Agent,
+    effect: Effect,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    takes: Takes | None = None,
+) -> Callable[..., Awaitable[Any]]:
+    """A declared function that runs the agent, for `Registry.add`. Other decorators may follow.
+
+    `name` and `description` are by default the agent's own; the model is the annotation of its first parameter. What it
+    returns is what any command returns: text, a `Result` or content. It counts as long-running and open to the world.
+
+    Raises:
+        BadSetting: no input type, no name, or no description.
+    """
+    name = name or getattr(agent, "__name__", "")
+    description = description or inspect.getdoc(agent)
+    if not name or not description:
+        raise BadSetting(f"agent {name or agent!r}: needs a name and a description, it is what the model reads")
+    if inspect.isroutine(agent) and not inspect.iscoroutinefunction(agent):
+        raise BadSetting(f"agent {name}: must be async; a plain function is a tool (coretools.operations.declare.tool)")
+    takes = takes or Takes(model=_hints(agent).get(_first_parameter(agent)))
+    made = _of_schema(agent, takes.schema) if takes.schema is not None else _of_model(agent, name, takes.model)
+    made.__name__, made.__qualname__ = name, name
+    made.__module__ = getattr(agent, "__module__", __name__)
+    made.__doc__ = description
+    made.__annotations__ = _returning(agent, made.__annotations__)
+    return tool(effect, long_running=True, open_world=True)(made)
+
+
+def _of_schema(agent: Agent, schema: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
+    async def run(given: dict[str, Any], call: Call, services: Services) -> Any:
+        return await agent(given, AgentContext(call, services))
+
+    return raw_schema(schema)(run)
+
+
+def _of_model(agent: Agent, name: str, model: type | None) -> Callable[..., Awaitable[Any]]:
+    fields = _fields(model, name)
+
+    async def _run(*, _call: Call, _services: Services, **given: Any) -> Any:
+        return await agent(_built(model, name, given), AgentContext(_call, _services))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    taken = [
+        inspect.Parameter(field, keyword, default=default, annotation=hint) for field, (hint, default) in fields.items()
+    ]
+    injected = [inspect.Parameter("_call", keyword), inspect.Parameter("_services", keyword)]
+    signature = inspect.Signature([*taken, *injected])
+    _run.__signature__ = signature  # type: ignore[attr-defined]  # read by inspect.signature (PEP 362)
+    hints: dict[str, Any] = {field: hint for field, (hint, _) in fields.items()}
+    _run.__annotations__ = {**hints, "_call": Call, "_services": Services}
+    return _run
+
+
+def _fields(model: type | None, name: str) -> dict[str, tuple[Any, Any]]:
+    """The type of each field and its default, `Parameter.empty` for none."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return {field: _of_pydantic(info) for field, info in model.model_fields.items()}
+    if isinstance(model, type) and dataclasses.is_dataclass(model):
+        hints = get_type_hints(model, include_extras=True)
+        return {field.name: (hints[field.name], _default(field)) for field in dataclasses.fields(model) if field.init}
+    raise BadSetting(
+        f"agent {name}: annotate its first parameter with a pydantic model or a dataclass, or say what it takes"
+    )
+
+
+def _of_pydantic(info: FieldInfo) -> tuple[Any, Any]:
+    said = Field(description=info.description)
+    hint = Annotated[info.annotation, *info.metadata, said]  # type: ignore[name-defined]  # a type made at run time
+    if info.is_required():
+        return hint, inspect.Parameter.empty
+    factory: Any = info.default_factory
+    return hint, Field(default_factory=factory) if factory is not None else info.default
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return Field(default_factory=field.default_factory)
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+
+
+def _built(model: Any, name: str, given: dict[str, Any]) -> Any:
+    try:
+        if issubclass(model, BaseModel):
+            return model.model_validate(given, by_alias=False, by_name=True)
+        return model(**given)
+    except ValidationError as error:
+        said = "; ".join(fault["msg"] for fault in error.errors(include_url=False, include_input=False))
+        raise InvalidArguments(f"{name}: {said}") from None
+    except ValueError as error:
+        raise InvalidArguments(f"{name}: {error}") from None
+
+
+def _first_parameter(agent: Agent) -> str:
+    return next(iter(inspect.signature(agent).parameters), "")
+
+
+def _hints(agent: Agent) -> dict[str, Any]:
+    """The annotations of a function, or of what an object does when it is called."""
+    return hints_of(agent if inspect.isroutine(agent) else type(agent).__call__)
+
+
+def _returning(agent: Agent, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations with the agent's own for the result; none where it has none, and then it is refused."""
+    returned = {name: hint for name, hint in _hints(agent).items() if name == RETURN}
+    return {**{name: hint for name, hint in hints.items() if name != RETURN}, **returned}

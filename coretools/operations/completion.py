@@ -1,0 +1,125 @@
+"""What an argument could be, from what was typed of it: for `completion/complete`, the command line and the REPL.
+
+A parameter says where its values come from with `Annotated[str, Completes(source)]`. Choices (`Literal`, enumerations,
+booleans) complete by themselves. Imports no protocol.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, get_args, get_type_hints
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from coretools.errors import BadSetting
+from coretools.operations.registry import Command
+
+MOST_COUNTED = 10_000
+"""Values that are looked at; whoever has more types another letter."""
+
+Given = Mapping[str, str]
+"""Arguments that are there already, as text."""
+
+Source = Callable[[str, Given], Iterable[str] | Awaitable[Iterable[str]]]
+"""From what was typed and the other arguments to values. A plain function runs in a worker thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completes:
+    """Where the values of a parameter come from: a function, or the name of a method of the same tool set."""
+
+    source: Source | str
+
+
+async def completions(
+    command: Command, parameter: str, text: str, given: Given, *, limiter: CapacityLimiter | None = None
+) -> list[str]:
+    """Values of a parameter that begin with `text`, whatever the case; none for what has no values of its own.
+
+    Raises:
+        What the source raises.
+    """
+    source = _source(command, parameter)
+    found = _choices(command, parameter) if source is None else await _asked(source, text, given, limiter)
+    return beginning_with(text, found)
+
+
+def beginning_with(text: str, values: Iterable[str]) -> list[str]:
+    """The values that begin with a text, whatever the case, each once and in their order."""
+    start = text.casefold()
+    kept: dict[str, None] = {}
+    for value in values:
+        if value.casefold().startswith(start):
+            kept[value] = None
+        if len(kept) == MOST_COUNTED:
+            break
+    return list(kept)
+
+
+async def _asked(source: Source, text: str, given: Given, limiter: CapacityLimiter | None) -> Iterable[str]:
+    if inspect.iscoroutinefunction(source):
+        values: Iterable[str] = await source(text, given)
+        return values
+    found = await anyio.to_thread.run_sync(partial(_listed, source, text, given), limiter=limiter)
+    return await found if isinstance(found, Awaitable) else found
+
+
+def _listed(source: Source, text: str, given: Given) -> list[str] | Awaitable[Iterable[str]]:
+    """What a source gives, read to its end in the thread: a generator does its work there."""
+    found = source(text, given)
+    return found if isinstance(found, Awaitable) else list(found)
+
+
+def require_sources(commands: Iterable[Command]) -> None:
+    """Refuse a source that is not there.
+
+    Raises:
+        BadSetting: says which, with the command.
+    """
+    for command in commands:
+        for parameter in command.arguments.names:
+            _source(command, parameter)
+
+
+def _source(command: Command, parameter: str) -> Source | None:
+    hint = get_type_hints(command.function, include_extras=True).get(parameter)
+    said = next((one for one in _metadata(hint) if isinstance(one, Completes)), None)
+    if said is None:
+        return None
+    if callable(said.source):
+        return said.source
+    source: Source | None = getattr(getattr(command.function, "__self__", None), said.source, None)
+    if source is None:
+        raise BadSetting(f"{command.source}: {parameter} completes by {said.source!r}, which is no method beside it")
+    return source
+
+
+def _metadata(hint: Any) -> Iterator[Any]:
+    """What `Annotated` says anywhere in a type: `Annotated[str, X] | None` too."""
+    yield from getattr(hint, "__metadata__", ())
+    for inner in get_args(hint):
+        yield from _metadata(inner)
+
+
+def _choices(command: Command, parameter: str) -> list[str]:
+    shape = command.arguments.schema().get("properties", {}).get(parameter, {})
+    return [_written(value) for value in _allowed(shape)]
+
+
+def _allowed(shape: Mapping[str, Any]) -> list[Any]:
+    """The values that a schema names; of a list those of its items."""
+    if "const" in shape:
+        return [shape["const"]]
+    if "enum" in shape:
+        return list(shape["enum"])
+    if shape.get("type") == "boolean":
+        return [True, False]
+    if shape.get("type") == "array":
+        return _allowed(shape.get("items", {}))
+    return [value for arm in shape.get("anyOf", ()) for value in _allowed(arm)]
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,379 @@
+"""What there is to know of every command, as data: the source of the reference pages, the table of tools and help.
+
+Built from the declarations and from nothing else, so that no text about a command is written twice. Plain JSON values
+in frozen objects (`as_json`); `coretools.operations.documentation` makes pages of it, `coretools.cli.manual` help.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from coretools.errors import BadSetting
+from coretools.operations.declare import Declaration, Surface
+from coretools.operations.registry import Command, Registry
+from coretools.operations.route import Context
+from coretools.operations.schema import ANSWERS
+
+_BOUNDS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "{} characters or more",
+    "maxLength": "{} characters at most",
+    "minItems": "{} or more",
+    "maxItems": "{} at most",
+    "pattern": "matches {}",
+    "format": "format {}",
+}
+"""Words of JSON Schema that bound a value, as they read in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterPage:
+    """One parameter of a command."""
+
+    name: str
+    type: str
+    """As a reader of JSON calls it: `string`, `integer`, `list of string`, `object`, `integer or string`, `any`."""
+    is_required: bool
+    default: Any
+    """As JSON has it; null too where there is none."""
+    description: str
+    choices: tuple[Any, ...]
+    limits: tuple[str, ...]
+    fields: tuple["ParameterPage", ...]
+    """Of an object, or of the objects of a list."""
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPage:
+    """One command."""
+
+    route: tuple[str, ...]
+    name: str
+    tool_set: str
+    summary: str
+    details: str
+    """What follows the summary: the rest of the docstring and what is said to agents."""
+    effect: str
+    hints: Mapping[str, bool]
+    """The four of the protocol, and whether it may take long."""
+    surfaces: tuple[str, ...]
+    uri: str
+    mime_type: str
+    parameters: tuple[ParameterPage, ...]
+    asks: tuple[str, ...]
+    profiles: tuple[str, ...]
+    for_agents: bool
+    is_hidden: bool
+    is_structured: bool
+    metadata: Mapping[str, Any]
+
+    @property
+    def words(self) -> str:
+        """How it is typed, without arguments."""
+        return " ".join(self.route)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documentation:
+    """All of it, in the order in which the commands were registered."""
+
+    contexts: tuple[Context, ...]
+    commands: tuple[CommandPage, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        plain: dict[str, Any] = to_jsonable_python(asdict(self))
+        return plain
+
+    @property
+    def tool_sets(self) -> dict[str, list[CommandPage]]:
+        """The commands of each set, in their order."""
+        sets: dict[str, list[CommandPage]] = {}
+        for command in self.commands:
+            sets.setdefault(command.tool_set, []).append(command)
+        return sets
+
+
+def documentation_of(commands: Registry | Iterable[Command], contexts: Iterable[Context] = ()) -> Documentation:
+    """What there is to know of a registry, or of some of its commands. Hidden ones are left out."""
+    said = commands.contexts if isinstance(commands, Registry) else contexts
+    return Documentation(
+        contexts=tuple(said),
+        commands=tuple(page_of(command) for command in commands if not command.declaration.is_hidden),
+    )
+
+
+def page_of(command: Command) -> CommandPage:
+    """What there is to know of one command, hidden or not."""
+    declared = command.declaration
+    return CommandPage(
+        route=command.route,
+        name=command.name,
+        tool_set=command.tool_set,
+        summary=command.summary,
+        details=_details(command),
+        effect=declared.effect.value,
+        hints=_hints(declared),
+        surfaces=tuple(surface.value for surface in Surface if command.is_a(surface)),
+        uri=declared.uri,
+        mime_type=command.mime_type if declared.uri else "",
+        parameters=_parameters(command),
+        asks=declared.asks,
+        profiles=tuple(sorted(declared.profiles)),
+        for_agents=declared.for_agents,
+        is_hidden=declared.is_hidden,
+        is_structured=command.output.is_structured,
+        metadata=declared.metadata,
+    )
+
+
+def type_of(schema: Mapping[str, Any]) -> str:
+    """The type that a schema asks for, in words."""
+    arms = schema.get("anyOf") or schema.get("oneOf")
+    if arms:
+        return " or ".join(dict.fromkeys(type_of(arm) for arm in arms))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(kind)
+    if kind == "array":
+        return f"list of {type_of(schema.get('items', {}))}"
+    if kind is None and "enum" in schema:
+        return "string"
+    return str(kind or "any")
+
+
+def choices_of(schema: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values that a schema names; of a list those of its items."""
+    if "const" in schema:
+        return (schema["const"],)
+    if schema.get("type") == "array":
+        return choices_of(schema.get("items", {}))
+    return tuple(schema.get("enum", ()))
+
+
+def _details(command: Command) -> str:
+    rest = (inspect.getdoc(command.function) or "").partition("\n\n")[2]
+    return "\n\n".join(part.strip() for part in (rest, command.declaration.details) if part.strip())
+
+
+def _hints(declared: Declaration) -> dict[str, bool]:
+    return {
+        "read_only": declared.read_only,
+        "destructive": declared.destructive,
+        "idempotent": declared.idempotent,
+        "open_world": declared.open_world,
+        "long_running": declared.long_running,
+    }
+
+
+def _parameters(command: Command) -> tuple[ParameterPage, ...]:
+    found = _fields(command.arguments.schema(), _defaults(command))
+    return tuple(one for one in found if not (one.name == ANSWERS and command.declaration.asks))
+
+
+def _fields(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[ParameterPage, ...]:
+    required = schema.get("required", ())
+    return tuple(
+        ParameterPage(
+            name=name,
+            type=type_of(shape),
+            is_required=name in required,
+            default=defaults.get(name, shape.get("default")),
+            description=shape.get("description", ""),
+            choices=choices_of(shape),
+            limits=tuple(said.format(shape[word]) for word, said in _BOUNDS.items() if word in shape),
+            fields=_fields(shape.get("items", shape), {}),
+            schema=shape,
+        )
+        for name, shape in schema.get("properties", {}).items()
+    )
+
+
+def _defaults(command: Command) -> dict[str, Any]:
+    """Defaults from the signature: the schema leaves out those that say nothing to a model."""
+    if command.declaration.input_schema is not None:
+        return {}
+    found = {}
+    for name, parameter in inspect.signature(command.function).parameters.items():
+        if parameter.default is not parameter.empty:
+            found[name] = _as_json(parameter.default)
+    return found
+
+
+def _as_json(value: object) -> Any:
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        return str(value)
+
+
+# Reference pages in Markdown, and the table of tools, made from the documentation model. Pure.
+#
+# `coretools docs --write DIRECTORY` writes the pages; a test compares what is in the tree with what the declarations
+# say.
+
+
+INDEX = "README.md"
+
+TABLE_START = "<!-- tools: written by `coretools docs`, do not edit -->"
+TABLE_END = "<!-- /tools -->"
+"""Between these two lines of a page stands the table of tools."""
+
+_INTRODUCTION = (
+    "Every command, by its tool set. On a command line the words of the first column stand behind `coretools`;\n"
+    "the second is its name to a client of the protocol. Lower bounds of 0 and 1 go without saying."
+)
+
+_EFFECTS = {"read": "reads", "add": "adds", "change": "changes"}
+WRITTEN_BY = "<!-- Written by `coretools docs --write` from the declarations; edit those. -->"
+
+
+def pages(documentation: Documentation) -> dict[str, str]:
+    """Every page by the name of its file: an index, and one for each tool set."""
+    sets = documentation.tool_sets
+    found = {INDEX: _index(documentation)}
+    for tool_set, commands in sets.items():
+        found[page_name(tool_set)] = _set_page(tool_set, commands)
+    return found
+
+
+def page_name(tool_set: str) -> str:
+    """The file of a tool set."""
+    return f"{re.sub(r'[^a-z0-9_-]+', '-', tool_set.lower()) or 'commands'}.md"
+
+
+def tool_table(documentation: Documentation) -> str:
+    """The tools of each set in a line."""
+    lines = ["| set | tools |", "|---|---|"]
+    for tool_set, commands in documentation.tool_sets.items():
+        names = " ".join(f"`{command.name}`" for command in commands if _is_tool(command))
+        if names:
+            lines.append(f"| {cell(tool_set)} | {names} |")
+    return "\n".join(lines)
+
+
+def with_table(text: str, table: str) -> str:
+    """A page with the table of tools in its place.
+
+    Raises:
+        BadSetting: the page has no such place.
+    """
+    before, start, rest = text.partition(TABLE_START)
+    _, end, after = rest.partition(TABLE_END)
+    if not start or not end:
+        raise BadSetting(f"the page has no place for the table of tools; add the lines {TABLE_START} and {TABLE_END}")
+    return f"{before}{start}\n\n{table}\n\n{end}{after}"
+
+
+def _index(documentation: Documentation) -> str:
+    lines = [WRITTEN_BY, "", "# Reference", "", _INTRODUCTION, ""]
+    lines += ["| command | name | effect | what it does |", "|---|---|---|---|"]
+    for tool_set, commands in documentation.tool_sets.items():
+        page = page_name(tool_set)
+        for command in commands:
+            words = f"[`{cell(command.words)}`]({page}#{command.name})"
+            said = cell(_prose(_sentence(command.summary)))
+            lines.append(f"| {words} | `{command.name}` | {_EFFECTS[command.effect]} | {said} |")
+    for context in documentation.contexts:
+        if context.summary:
+            lines += ["", f"`{' '.join(context.words)}`: {_prose(context.summary)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _set_page(tool_set: str, commands: Iterable[CommandPage]) -> str:
+    lines = [WRITTEN_BY, "", f"# {tool_set or 'commands'}", "", f"[All tool sets]({INDEX})"]
+    for command in commands:
+        lines += ["", *_command(command)]
+    return "\n".join(lines) + "\n"
+
+
+def _command(command: CommandPage) -> list[str]:
+    lines = [f"## {command.name}", "", _prose(command.summary)]
+    lines += ["", _prose(command.details)] if command.details else []
+    lines += ["", f"`coretools {usage(command)}`", "", f"- {_what(command)}"]
+    if command.uri:
+        lines.append(f"- resource: `{command.uri}` ({command.mime_type})")
+    if command.for_agents:
+        lines.append(f"- profiles: {', '.join((*command.profiles, 'all'))}")
+    else:
+        lines.append("- for people only: no agent is offered it")
+    if command.asks:
+        lines.append(f"- asks: {', '.join(f'`{key}`' for key in command.asks)} (`--answer KEY=VALUE`)")
+    if command.metadata:
+        lines.append(f"- metadata: `{json.dumps(command.metadata, ensure_ascii=False, sort_keys=True)}`")
+    return [*lines, "", *_parameter_table(command.parameters)]
+
+
+def usage(command: CommandPage) -> str:
+    """How it is typed: its words, what must be given in order, and that there are options."""
+    in_route = {word[1:-1] for word in command.route if word.startswith("{")}
+    words = [word[1:-1].upper() if word.startswith("{") else word for word in command.route]
+    for parameter in command.parameters:
+        if parameter.is_required and parameter.name not in in_route:
+            many = " ..." if parameter.schema.get("type") == "array" else ""
+            words.append(f"{parameter.name.upper()}{many}")
+    has_options = any(not parameter.is_required for parameter in command.parameters)
+    return " ".join((*words, *(["[options]"] if has_options else [])))
+
+
+def said_of(parameter: ParameterPage) -> str:
+    """Description, choices and limits of a parameter, in one line."""
+    said = [parameter.description.rstrip(".")] if parameter.description else []
+    if parameter.choices:
+        said.append("one of " + ", ".join(str(choice) for choice in parameter.choices))
+    return "; ".join((*said, *parameter.limits))
+
+
+def _what(command: CommandPage) -> str:
+    hints = command.hints
+    said = [", ".join(command.surfaces), _EFFECTS[command.effect]]
+    said += ["idempotent"] if hints["idempotent"] and not hints["read_only"] else []
+    said += ["reaches beyond the roots"] if hints["open_world"] else []
+    said += ["may take long"] if hints["long_running"] else []
+    said += ["structured result"] if command.is_structured else []
+    return "; ".join(said)
+
+
+def _parameter_table(parameters: Iterable[ParameterPage]) -> list[str]:
+    rows = _rows(parameters, "")
+    return ["| parameter | type | default | |", "|---|---|---|---|", *rows] if rows else ["No parameters."]
+
+
+def _rows(parameters: Iterable[ParameterPage], prefix: str) -> list[str]:
+    """A row for each, and for what is in it."""
+    rows = []
+    for one in parameters:
+        default = "required" if one.is_required else f"`{json.dumps(one.default, ensure_ascii=False)}`"
+        rows.append(f"| `{prefix}{one.name}` | {cell(one.type)} | {cell(default)} | {cell(_prose(said_of(one)))} |")
+        rows += _rows(one.fields, f"{prefix}{one.name}{'[]' if one.type.startswith('list') else ''}.")
+    return rows
+
+
+def _is_tool(command: CommandPage) -> bool:
+    return command.for_agents and "tool" in command.surfaces
+
+
+def _sentence(text: str) -> str:
+    """The first sentence."""
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _prose(text: str) -> str:
+    """Text whose stars are stars, but for what stands between backticks."""
+    parts = text.split("`")
+    return "`".join(part if at % 2 else part.replace("*", "\\*") for at, part in enumerate(parts))
+
+
+def cell(text: str) -> str:
+    """A text as one cell of a table."""
+    return " ".join(text.replace("|", "\\|").split())

@@ -1,0 +1,79 @@
+"""Registries that an operator names on a command line: `MODULE:NAME`, or `FILE.py:NAME`.
+
+What is named is code: it runs in the server, with the rights of whoever started it, and nothing confines it.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from coretools.errors import AUTHOR_FAULTS, BadSetting
+from coretools.standard_fds import put_aside
+
+if TYPE_CHECKING:
+    from coretools.operations.registry import Registry
+
+
+def load(text: str) -> "Registry":
+    """The registry that `MODULE:NAME` or `FILE.py:NAME` names.
+
+    Raises:
+        BadSetting: says what is wrong with it.
+    """
+    from coretools.operations.registry import Registry  # imported late: see above
+
+    place, colon, name = text.rpartition(":")
+    if not (colon and place and name):
+        raise BadSetting(f"--with {text}: write MODULE:NAME or FILE.py:NAME, such as mytools.server:registry")
+    try:
+        module = _module(place)
+    except (*AUTHOR_FAULTS, SystemExit) as error:
+        why = f"{place} can't be imported: {type(error).__name__}: {error}{_hint(error, place, name)}"
+        raise BadSetting(f"--with {text}: {why}") from error
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Registry):
+        return _proved(found, text)
+    there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
+    what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}, not a coretools Registry"
+    raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(there) or 'none'}")
+
+
+def _proved(found: "Registry", text: str) -> "Registry":
+    try:
+        found.prove()
+    except BadSetting as error:
+        raise BadSetting(f"--with {text}: {error}") from error
+    return found
+
+
+def _module(place: str) -> ModuleType:
+    # What it prints when it is imported must not reach the wire, and what it reads must not come from there: not by a
+    # child of it either. A stream that it keeps for later is standard error.
+    with put_aside(), contextlib.redirect_stdout(sys.stderr):
+        return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
+
+
+def _hint(error: BaseException, place: str, name: str) -> str:
+    """What would work where the module stands in this directory, in which an installed program does not look."""
+    file = f"./{place.replace('.', '/')}.py"
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]
+    if not (is_missing and Path(file).is_file()):
+        return ""
+    return f"; Python does not look in this directory: write {file}:{name}, or set PYTHONPATH=."
+
+
+def _from_file(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no Python file: {path}")
+    module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and type hints look their module up.
+    sys.modules.setdefault(spec.name, module)
+    spec.loader.exec_module(module)
+    return module

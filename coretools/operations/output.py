@@ -1,0 +1,235 @@
+"""What a command returns: its kind, its JSON Schema, and its value as JSON (docs/specs/declarations.md).
+
+A return annotation is one of three kinds. A `Result` says itself in text. Content is text, bytes, pictures, links and
+messages. Everything else must be a type that JSON can carry, and goes out as structured content beside its text.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from coretools.errors import BadSetting
+from coretools.operations.annotations import RETURN, TYPE_FAULTS, first_sentence, hints_of, shown
+from coretools.operations.content import Audio, Embedded, Image, Link, Message, Result, Text
+from coretools.operations.declare import source_of
+from coretools.operations.json_schema import compact, output_schema
+from coretools.operations.written_schema import may_differ, written_schema
+
+WRAPPER = "result"
+"""Key of a value that is no object: structured content is an object in every revision up to 2025-11-25."""
+
+SHOWN = 200
+"""Characters of the place of a fault."""
+
+TAKEN = (
+    "Return text, a number, a boolean, None, a list, a dict, a dataclass, a TypedDict, a pydantic model, a Result or "
+    "content (coretools.operations.content)"
+)
+
+Kind = Literal["result", "content", "json"]
+
+_CONTENT = (Text, Image, Audio, Embedded, Link)
+_LISTS = (list, tuple, Sequence)
+
+
+class Output:
+    """What one function returns."""
+
+    def __init__(self, function: Callable[..., Any], *, structured: bool | None) -> None:
+        """`structured` is what the declaration says; None leaves it to the type.
+
+        Raises:
+            BadSetting: the annotation is missing, can't be resolved, or means nothing that can be sent.
+        """
+        self._source = source_of(function)
+        hints = hints_of(function)
+        if RETURN not in hints:
+            raise BadSetting(f"{self._source}: has no annotation of what it returns, such as -> str. {TAKEN}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadSetting(f"{self._source}: is a generator; return a list, and tell progress by `Call.progress`")
+        self._hint = hints[RETURN]
+        self.kind: Kind = self._kind(tuple(map(_kind_of, _arms(self._hint))))
+        self.is_structured = self.kind == "json" if structured is None else structured
+        """Whether results go out as structured content."""
+        if structured and self.kind == "content":
+            raise BadSetting(f"{self._source}: content is never structured; leave structured=True out")
+        if structured and self.kind == "result" and not _is_a(self._hint, (Result,)):
+            raise BadSetting(f"{self._source}: a structured tool returns one Result or a JSON value, not {self.shown}")
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON that is more than text."""
+        return self.kind == "json" and str not in _arms(self._hint)
+
+    @cached_property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the structured content; None where there is none."""
+        if not self.is_structured:
+            return None
+        if self.kind == "result":
+            return output_schema(self._hint)
+        if self._is_object:
+            return self._value_schema
+        return {"type": "object", "properties": {WRAPPER: self._value_schema}, "required": [WRAPPER]}
+
+    def prove(self) -> None:
+        """Build everything that a result needs.
+
+        Raises:
+            BadSetting: JSON can't carry what is returned.
+        """
+        if self.kind == "json":
+            _ = self._value_schema
+            if self._may_differ:
+                self._require_schema(self._value_schema)
+        elif self.kind == "result":
+            for arm in _arms(self._hint):
+                if _is_a(arm, (Result,)) and (self.is_structured or arm.text is Result.text):
+                    self._of(arm)
+
+    def value(self, result: object) -> Any:
+        """A result as JSON has it.
+
+        Raises:
+            TypeError: it is not of the annotated type. ValueError: JSON can't carry it.
+        """
+        try:
+            checked = self._adapter.validate_python(result)
+        except ValidationError as error:
+            raise TypeError(f"{self._source} returned {type(result).__name__}, no {self.shown}") from error
+        try:
+            written, is_sure = self._dumped(checked, warnings="error"), not self._may_differ
+        except PydanticSerializationError:  # something in it is not of its type, or a member of a union
+            written, is_sure = self._dumped(checked, warnings="none"), False
+        if self.schema is not None and not is_sure:
+            self._require_described(written)
+        return written
+
+    def data(self, value: Any) -> dict[str, Any]:
+        """A JSON value as structured content."""
+        return value if self._is_object else {WRAPPER: value}
+
+    @property
+    def shown(self) -> str:
+        """The annotation, for messages."""
+        return shown(self._hint)
+
+    def _dumped(self, value: object, *, warnings: Literal["none", "error"]) -> Any:
+        return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=warnings, fallback=str)
+
+    def _require_schema(self, schema: dict[str, Any]) -> None:
+        from jsonschema import Draft202012Validator, SchemaError  # imported late: as below
+
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise self._refused(f"the schema that it gives is none: {error.message[:SHOWN]}") from None
+
+    def _require_described(self, written: Any) -> None:
+        """Refuse a value that its schema does not describe: a client that checks it would fail, after the effect.
+
+        Raises:
+            TypeError: says where.
+        """
+        from jsonschema import Draft202012Validator  # imported late: hardly a result needs it, and it takes 60 ms
+
+        fault = next(Draft202012Validator(self.schema).iter_errors(self.data(written)), None)
+        if fault is not None:
+            where = ".".join(map(str, fault.absolute_path)) or "the whole"
+            raise TypeError(f"{self._source} returned {self.shown} whose schema does not fit, at {where[:SHOWN]}")
+
+    @cached_property
+    def _may_differ(self) -> bool:
+        return may_differ(self._adapter)
+
+    @property
+    def _is_object(self) -> bool:
+        return self._value_schema.get("type") == "object"
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._hint)
+
+    @cached_property
+    def _value_schema(self) -> dict[str, Any]:
+        return self._of(self._hint)
+
+    def _of(self, hint: Any) -> dict[str, Any]:
+        """The schema of a type that JSON can carry."""
+        try:
+            schema = compact(written_schema(TypeAdapter(hint)), keeps_null=True)
+        except TYPE_FAULTS as error:
+            raise self._refused(first_sentence(error)) from error
+        except BadSetting as error:
+            raise self._refused(str(error)) from error
+        if not schema:
+            raise self._refused("it may be anything (a serializer of its own must say what it returns, such as -> str)")
+        if '"format": "binary"' in json.dumps(schema):
+            raise self._refused("bytes are no JSON; return them alone, or set ser_json_bytes='base64' in the model")
+        return schema
+
+    def _refused(self, why: str) -> BadSetting:
+        return BadSetting(f"{self._source}: its result ({self.shown}) can't be sent: {why}. {TAKEN}")
+
+    def _kind(self, kinds: Collection[str]) -> Kind:
+        if "content" in kinds or "mixed" in kinds:
+            if "mixed" in kinds or "json" in kinds:
+                raise self._refused(
+                    "content and other values are mixed; use coretools.operations.content.Text for text"
+                )
+            return "content"
+        if "result" in kinds and not {"json", "none"} & set(kinds):
+            return "result"
+        return "json"
+
+
+def json_text(value: Any) -> str:
+    """A JSON value for a reader: text as it is, the rest as JSON.
+
+    Raises:
+        ValueError: a number that JSON has not (NaN, an infinity).
+    """
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _arms(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, however it is written; of anything else itself."""
+    hint = getattr(hint, "__value__", hint)  # type X = ..., of Python 3.12
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _arms(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        return tuple(arm for member in get_args(hint) for arm in _arms(member))
+    return (hint,)
+
+
+def _kind_of(arm: Any) -> str:
+    if _is_a(arm, (Result,)):
+        return "result"
+    if _is_a(arm, (*_CONTENT, bytes, Message)):
+        return "content"
+    if arm is str:
+        return "text"
+    if arm in (None, NoneType):
+        return "none"
+    if get_origin(arm) in _LISTS:
+        return _kind_of_items(get_args(arm))
+    return "json"
+
+
+def _kind_of_items(items: tuple[Any, ...]) -> str:
+    found = [arm for item in items if item is not ... for arm in _arms(item)]
+    content, messages = (any(_is_a(arm, kinds) for arm in found) for kinds in (_CONTENT, (Message,)))
+    if not (content or messages):
+        return "json"
+    return "content" if all(_is_a(arm, (Message,) if messages else _CONTENT) for arm in found) else "mixed"
+
+
+def _is_a(arm: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(arm, type) and get_origin(arm) is None and issubclass(arm, kinds)

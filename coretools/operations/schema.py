@@ -1,0 +1,389 @@
+"""From a signature to JSON Schema and strict arguments.
+
+The only place that turns Python types into JSON Schema (2020-12) and JSON into arguments. Arguments are taken as they
+are: unknown names are refused by name, and nothing is coerced but a list or an object that came as JSON text.
+"""
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from coretools.errors import BadSetting, InvalidArguments
+from coretools.operations import json_schema
+from coretools.operations.annotations import TYPE_FAULTS, first_sentence, hints_of, place_of, shown
+from coretools.operations.call import Call
+from coretools.operations.declare import DeclaredQuestion, source_of
+from coretools.operations.json_schema import compact, is_native
+from coretools.operations.services import Services
+
+ANSWERS = "answers"
+"""Argument with the answers given beforehand, by the key of the question."""
+
+_SCALARS = ("string", "integer", "number", "boolean")
+
+_INJECTED = (Call, Services)
+"""Types of parameters that no caller gives."""
+
+ANY_ANSWER = MappingProxyType({"type": ["string", "boolean", "array", "object"]})
+"""Shape of an answer to a question of which only the key was declared: all that a question takes."""
+
+_UNNAMED = {
+    inspect.Parameter.VAR_POSITIONAL: "*{}",
+    inspect.Parameter.VAR_KEYWORD: "**{}",
+    inspect.Parameter.POSITIONAL_ONLY: "{}, /",
+}
+"""Parameters that can't be given by one name each."""
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+_NAME_LENGTH = 100
+"""Characters that are shown of where a fault is: the caller chose the name of an unknown argument."""
+
+_OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "old_string": ("old",),
+        "old_str": ("old",),
+        "old_text": ("old",),
+        "new_string": ("new",),
+        "new_str": ("new",),
+        "new_text": ("new",),
+        "replace_all": ("all",),
+        "cwd": ("directory",),
+        "workdir": ("directory",),
+        "working_directory": ("directory",),
+        "file_path": ("path",),
+        "filename": ("path",),
+        "file": ("path", "paths"),
+        "files": ("paths",),
+        "dir": ("directory", "path"),
+        "pattern": ("glob",),
+        "query": ("pattern",),
+        "regex": ("pattern",),
+        "include": ("glob",),
+        "cmd": ("command",),
+        "argv": ("command",),
+        "args": ("command",),
+        "contents": ("content",),
+        "text": ("content",),
+        "timeout": ("timeout_seconds",),
+        "rev": ("revision",),
+        "ref": ("revision",),
+        "repo": ("repository",),
+        "repo_path": ("repository",),
+        "max_count": ("limit",),
+        "start_line": ("offset",),
+    }
+)
+"""What other tools call an argument, and what it may be called here; for the hint in an error."""
+
+_CONTAINERS = ("list_type", "dict_type", "model_type")
+"""pydantic's errors for an argument that should be a list or an object."""
+
+_EXPECTED = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "string_unicode": "must be valid Unicode text (no lone surrogates)",
+}
+"""pydantic's error types in our words; others keep pydantic's own sentence."""
+
+
+class Arguments:
+    """The parameters of one function: their schema, and the check of what a caller sends.
+
+    A parameter annotated `Call` or `Services` is no argument: it is in `injected`, and the dispatcher fills it. A
+    command that `asks` has one argument more, `answers`, which is not the function's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        asks: Sequence[str] = (),
+        unlisted: Sequence[str] = (),
+        questions: Mapping[str, DeclaredQuestion] = MappingProxyType({}),
+        raw: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._name = name
+        self._source = source_of(function)
+        self._asks = asks
+        self._questions = questions
+        self._listed = tuple(key for key in asks if key not in unlisted)
+        self._raw = raw
+        self._schema: dict[str, Any] | None = None
+        hints = hints_of(function)
+        self.injected: dict[str, type] = {}
+        parameters: dict[str, Any] = {}
+        for parameter in inspect.signature(function).parameters.values():
+            hint = hints.get(parameter.name, Any)
+            if hint in _INJECTED:
+                self.injected[parameter.name] = hint
+                continue
+            default = ... if parameter.default is parameter.empty else parameter.default
+            parameters[parameter.name] = (hint, default)
+        self.names: tuple[str, ...] = tuple(parameters)
+        self.required: tuple[str, ...] = tuple(name for name, (_, default) in parameters.items() if default is ...)
+        if ANSWERS in parameters and asks:
+            raise BadSetting(
+                f"{self._source}: {ANSWERS!r} is taken by the answers to its questions; rename the parameter"
+            )
+        self._is_native = all(is_native(hint) for hint, _ in parameters.values())
+        self._model = self._modelled(parameters)
+
+    def _modelled(self, parameters: Mapping[str, Any]) -> type[BaseModel]:
+        """The model of the parameters.
+
+        Raises:
+            BadSetting: pydantic makes none of them; says of which.
+        """
+        try:
+            model: type[BaseModel] = create_model(f"{self._name}_arguments", __config__=_STRICT, **parameters)
+        except TYPE_FAULTS as error:
+            raise self._faulty(parameters, error) from error
+        lost = [name for name in parameters if name not in model.model_fields]
+        if lost:
+            raise BadSetting(
+                f"{self._source}: {place_of(lost[0])} has a name that can't be served; begin it with a letter"
+            )
+        return model
+
+    def _faulty(self, parameters: Mapping[str, Any], error: BaseException) -> BadSetting:
+        """The refusal of the first parameter that has no schema by itself."""
+        for name, parameter in parameters.items():
+            try:
+                create_model("one", __config__=_STRICT, **{name: parameter}).model_json_schema()
+            except TYPE_FAULTS as one:
+                where, reason = f"{place_of(name)} ({shown(parameter[0])})", first_sentence(one)
+                break
+        else:
+            where, reason = "its signature", first_sentence(error)
+        return BadSetting(
+            f"{self._source}: {where} gives no JSON schema: {reason}. Take text, numbers, booleans, lists, dicts, "
+            "dataclasses or pydantic models, or Call and Services without more"
+        )
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model. Not to be changed.
+
+        Raises:
+            BadSetting: a parameter has none; says which.
+        """
+        if self._schema is None:
+            self._schema = self._built() if self._raw is None else dict(self._raw)
+        return self._schema
+
+    def _built(self) -> dict[str, Any]:
+        try:
+            schema = compact(self._model.model_json_schema())
+            answers = self.answers
+        except TYPE_FAULTS as error:
+            fields = self._model.model_fields
+            raise self._faulty({name: (one.annotation, one) for name, one in fields.items()}, error) from error
+        if answers:
+            schema["properties"][ANSWERS] = {
+                "type": "object",
+                "description": "Answers given beforehand to what it may ask",
+                "properties": answers,
+            }
+        return schema
+
+    @cached_property
+    def answers(self) -> dict[str, dict[str, Any]]:
+        """The schema of each answer that may be given beforehand and is listed."""
+        return {key: self._answer(key) for key in self._listed}
+
+    def _answer(self, key: str) -> dict[str, Any]:
+        question = self._questions.get(key)
+        return dict(ANY_ANSWER) if question is None else compact(question.answer_schema())
+
+    @property
+    def is_addressable(self) -> bool:
+        """Whether every argument can stand in an address: text, a number, a boolean, or what is written as text."""
+        properties = self.schema().get("properties", {})
+        return all(shape.get("type") in _SCALARS for shape in properties.values())
+
+    def written(self, given: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
+        """Arguments that were written as text (an address, the arguments of a prompt), as JSON has them.
+
+        Text stays text; a number, true or false is read where the schema says so. What does not fit stays as it is,
+        and `accept` refuses it.
+        """
+        properties = self.schema().get("properties", {})
+        return {name: _read(value, properties.get(name, {})) for name, value in given.items()}
+
+    def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of the function, and the answers given beforehand.
+
+        Raises:
+            InvalidArguments: answers that are no object, or to what it never asks.
+        """
+        arguments = dict(given)
+        if not self._asks:
+            return arguments, {}
+        answers = arguments.pop(ANSWERS, None) or {}
+        answers = _parsed_object(answers) if isinstance(answers, str) else answers
+        if not isinstance(answers, dict):
+            raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {_shown(answers)}")
+        unknown = [key for key in answers if key not in self._asks]
+        if unknown:
+            asked = ", ".join(self._asks)
+            raise InvalidArguments(f"{self._name}: {ANSWERS}.{unknown[0][:_NAME_LENGTH]}: it asks for {asked}")
+        return arguments, answers
+
+    def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them.
+
+        Raises:
+            InvalidArguments: says the first faults by the name of their argument, what would be accepted, and how many
+                more there are.
+        """
+        if self._raw is not None:
+            return {self.names[0]: json_schema.accepted(self._name, self._raw, given)}
+        try:
+            model = self._validated(given)
+        except ValidationError as error:
+            parsed = _parsed(given, error)
+            if parsed is None:
+                raise self._refusal(error) from None
+            try:
+                model = self._validated(parsed)
+            except ValidationError as second:
+                raise self._refusal(second) from None
+        return {name: getattr(model, name) for name in self.names}
+
+    def _validated(self, given: Mapping[str, Any]) -> BaseModel:
+        if self._is_native:
+            return self._model.model_validate(dict(given), strict=True)
+        # Dates, identifiers and the like are text in JSON: only pydantic's JSON mode takes them strictly.
+        return self._model.model_validate_json(_json(self._name, given), strict=True)
+
+    def _refusal(self, error: ValidationError) -> InvalidArguments:
+        faults = error.errors(include_url=False, include_context=True)
+        said = [self._fault(fault) for fault in faults[: json_schema.MOST_FAULTS]]
+        if len(faults) > json_schema.MOST_FAULTS:
+            said.append(f"and {len(faults) - json_schema.MOST_FAULTS} more")
+        return InvalidArguments(f"{self._name}: " + "; ".join(said))
+
+    def _fault(self, fault: Any) -> str:
+        where = ".".join(str(part) for part in fault["loc"])[:_NAME_LENGTH] or "arguments"
+        kind: str = fault["type"]
+        if kind == "missing":
+            return f"{where}: is required"
+        if kind == "extra_forbidden":
+            names = _names_beside(self.schema(), fault["loc"][:-1])
+            what = "argument" if len(fault["loc"]) == 1 else "name"
+            return f"{where}: unknown {what}{_meant(str(fault['loc'][-1]), names)} (takes {', '.join(names) or 'none'})"
+        said = _EXPECTED.get(kind)
+        if said is None:
+            message: str = fault["msg"]
+            return f"{where}: {message[:1].lower()}{message[1:]}"
+        return f"{where}: {said}, got {_shown(fault['input'])}"
+
+
+def _parsed(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
+    """The arguments with lists and objects that came as JSON text, as models often send them; None without any."""
+    wrong = [fault["loc"][0] for fault in error.errors() if fault["type"] in _CONTAINERS and len(fault["loc"]) == 1]
+    found: dict[str, Any] = {}
+    for name in wrong:
+        value = given.get(str(name))
+        with suppress(ValueError, RecursionError):
+            read = json.loads(value) if isinstance(value, str) else None
+            if isinstance(read, list | dict):
+                found[str(name)] = read
+    return {**given, **found} if found else None
+
+
+def _names_beside(schema: Mapping[str, Any], way: Sequence[str | int]) -> tuple[str, ...]:
+    """The names that the schema has at a place in the arguments."""
+    node: Any = schema
+    for step in way:
+        node = node.get("items", {}) if isinstance(step, int) else node.get("properties", {}).get(step, {})
+    return tuple(node.get("properties", {}))
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    """The name that an unknown one probably stands for."""
+    close = [other for other in _OTHER_WORDS.get(name.lower(), ()) if other in names]
+    close = close or difflib.get_close_matches(name, names, n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the parameters that a caller gives, and of those that he must give; without building a model.
+
+    Raises:
+        BadSetting: an annotation can't be resolved.
+    """
+    hints = hints_of(function)
+    given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) not in _INJECTED]
+    return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
+
+
+def require_named(function: Callable[..., Any]) -> None:
+    """Refuse parameters that can't be given by name: a call gives each argument by its own.
+
+    Raises:
+        BadSetting: says which.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except NameError:  # Python 3.14 reads annotations here; a name may be defined below the function
+        return
+    for parameter in parameters:
+        if parameter.kind in _UNNAMED:
+            written = _UNNAMED[parameter.kind].format(parameter.name)
+            raise BadSetting(
+                f"{source_of(function)}: parameter {written} can't be given by name; name each parameter, "
+                "or take one list or dict"
+            )
+
+
+def _read(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
+    kind = shape.get("type")
+    if kind == "array":
+        if isinstance(value, str) and isinstance(_loaded(value), list):
+            return value  # `accept` reads it
+        items = [value] if isinstance(value, str) else list(value)
+        return [_read(item, shape.get("items", {})) for item in items]
+    return _loaded(value) if kind in ("integer", "number", "boolean") and isinstance(value, str) else value
+
+
+def _loaded(text: str) -> Any:
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return text
+
+
+def _parsed_object(text: str) -> Any:
+    found = _loaded(text)
+    return found if isinstance(found, dict) else text
+
+
+def _json(name: str, given: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidArguments(f"{name}: the arguments are no JSON: {error}") from None
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it: its JSON kind, and itself when it is short."""
+    kinds = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    kind = kinds.get(type(value), "null" if value is None else type(value).__name__)
+    if isinstance(value, str | int | float) and len(repr(value)) <= 40:
+        return f"{kind} {value!r}"
+    return kind

@@ -1,0 +1,156 @@
+"""A started program: its exit, its process group, and our ends of its pipes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import anyio
+
+from coretools.process.children import reaper
+
+HAS_PIDFD = sys.platform == "linux" and hasattr(os, "pidfd_open")
+"""Whether the exit of a child is told by a handle (Linux 5.3); elsewhere a thread waits for each child."""
+
+_STATUS_LOST = 256
+"""Stands for an exit code that nobody can tell any more; the real ones end at 255."""
+
+
+def exit_handle(pid: int) -> int:
+    """A descriptor that becomes readable when the child ends. The child is not reaped by it."""
+    if HAS_PIDFD:
+        try:
+            return os.pidfd_open(pid)
+        except OSError:  # refused by a seccomp filter, or no descriptor left
+            pass
+    return exit_handle_by_thread(pid)
+
+
+def exit_handle_by_thread(pid: int) -> int:
+    """What `exit_handle` gives where there is no pidfd: a pipe whose other end a thread closes."""
+    reading, writing = os.pipe()
+
+    def wait() -> None:
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:  # reaped meanwhile
+            pass
+        finally:
+            os.close(writing)
+
+    threading.Thread(target=wait, name=f"exit of {pid}", daemon=True).start()
+    return reading
+
+
+class Child:
+    """One child. Everything here is quick; what waits is `exited`. `close` must be called, on the event loop."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        exit_handle: int,
+        pipes: tuple[int | None, int, int],
+        started: float,
+        peak_floor: int,
+    ) -> None:
+        self.pid = process.pid
+        self.stdin, self.stdout, self.stderr = pipes
+        self._process = process
+        self._exit_handle = exit_handle
+        self._started = started
+        self._peak_floor = peak_floor
+        self._seen_exit = False
+        self.duration_seconds = 0.0
+        self.peak_memory_bytes = 0
+        self.stopped_for = ""
+        """Nobody ends this one but the runner (see `supervised`)."""
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether `exited` or `reap` saw the end of the program."""
+        return self._seen_exit
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code; None while it runs, when a signal ended it, or when the status is lost."""
+        code = self._process.returncode
+        return code if code is not None and 0 <= code < _STATUS_LOST else None
+
+    @property
+    def signal_name(self) -> str | None:
+        """The signal that ended it ("SIGKILL"), None when there was none."""
+        code = self._process.returncode
+        if code is None or code >= 0:
+            return None
+        try:
+            return signal.Signals(-code).name
+        except ValueError:  # a real-time signal between SIGRTMIN and SIGRTMAX has no name
+            return f"SIG{-code}"
+
+    async def exited(self) -> None:
+        """Wait for the end of the program itself, whoever else holds its pipes."""
+        if not self._seen_exit:
+            await anyio.wait_readable(self._exit_handle)
+            self._note_exit()
+
+    def reap(self) -> bool:
+        """Take the exit status of a program that has ended; False while it has not."""
+        if self._process.returncode is not None:
+            return True
+        try:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+        except ChildProcessError:  # the server was started with SIGCHLD ignored: the kernel kept no status
+            self._note_exit()
+            self._process.returncode = _STATUS_LOST
+            return True
+        if pid == 0:
+            return False
+        self._note_exit()
+        # Popen must not wait for it again, nor warn of a child that nobody waited for.
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        if usage.ru_maxrss > self._peak_floor:
+            self.peak_memory_bytes = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return True
+
+    def group_exists(self) -> bool:
+        """Whether the process group has members. Only after `reap`: until then the child itself is one.
+
+        The number can't be another's: it is not given away while the group has a member.
+        """
+        try:
+            # Orphans come to a server that is process 1 of a container; as zombies they would count as members.
+            while os.waitpid(-self.pid, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            pass
+        return reaper.group_exists(self.pid)
+
+    def signal_group(self, number: int) -> None:
+        """Signal the whole process group."""
+        reaper.signal_group(self.pid, number)
+
+    def end_now(self) -> None:
+        """KILL and reap, blocking: for a child whose start nobody waits for any more."""
+        self.signal_group(signal.SIGKILL)
+        self._process.wait()
+        self.close()
+
+    def close_stdin(self) -> None:
+        """End the input of the child."""
+        if self.stdin is not None:
+            os.close(self.stdin)
+            self.stdin = None
+
+    def close(self) -> None:
+        """Close our ends."""
+        self.close_stdin()
+        for descriptor in (self._exit_handle, self.stdout, self.stderr):
+            os.close(descriptor)
+
+    def _note_exit(self) -> None:
+        if not self._seen_exit:
+            self._seen_exit = True
+            self.duration_seconds = time.monotonic() - self._started

@@ -1,0 +1,320 @@
+"""git's configuration for commands: a copy without credentials in each view, and the way back of their changes.
+
+A copy lies in a directory of the server's own and is reached by a link that is mounted over the repository's file, so
+git locks and renames beside the copy. When a command has ended its changes are taken from the copy, key by key: what
+starts no program goes to the file itself, all else stays with commands for as long as the server runs. The file is
+written only while no command runs: one that is replaced loses its cover for a moment in views that are there.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from coretools.confinement import git_keys
+from coretools.confinement.control_files import ControlFiles, state_of
+from coretools.confinement.git_copies import DIRECTORY, Copies, changes_in, content, replace_file
+from coretools.confinement.hidden import Hidden
+from coretools.confinement.masks import CONFIGURATIONS, Masks, Repository
+from coretools.errors import GitRefused
+from coretools.process.fork_server import git_lock
+from coretools.process.fork_server.client import Cell, CellFailed
+from coretools.process.fork_server.git_includes import MOST_INCLUDED, Includes, named_by
+from coretools.roots.git_config import NotWritable, Setting, Values, changed, edited, parse, values_of, written
+from coretools.roots.hidden_inodes import inode_of
+from coretools.roots.path_text import printable
+from coretools.roots.root_set import Place, Roots, identity_of
+
+UNCLEAN = "it is no configuration from which credentials can be taken"
+MOST_NAMED = 10
+"""Keys that a result names."""
+
+UNKEPT = (
+    "git's configuration: these keys hold for commands while this server runs and are not carried over to the"
+    " repository's own file, since git may start a program for them"
+)
+SPOILED = "the command left no configuration of a repository here; nothing of it is carried over"
+
+LOCKED = "git's lock on it is there; if no git runs in this repository any more, remove that file"
+
+_FILES = frozenset(CONFIGURATIONS)
+_KEY_CHARACTERS = 120
+_NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
+
+
+class _Read(NamedTuple):
+    """A file as it was when it was read, and what commands see of it."""
+
+    data: bytes
+    settings: Sequence[Setting]
+    """What commands see."""
+    text: bytes | None
+    """None for what is no configuration."""
+    has_credential: bool
+    includes: tuple[str, ...]
+    gives_away: bool = False
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What commands changed in one file."""
+
+    directory: tuple[int, int]
+    kept: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """To be written to the file."""
+    own: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """For commands only."""
+    generation: int = 0
+
+
+class GitConfigs:
+    """All of a server. Used by one thread at a time."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._read: dict[str, _Read] = {}
+        self._changes: dict[str, _Changes] = {}
+        self._copies: list[Copies] = []
+        self._includes = Includes(roots)
+        self._own: dict[str, tuple[int, ...]] = {}
+        """Files as they were when they were written here."""
+        self._running = 0
+        self._doubtful: list[Cell] = []
+
+    def begun(self) -> None:
+        """A command is about to be started."""
+        self._running += 1
+
+    def ended(self, doubtful: Sequence[Cell]) -> list[str]:
+        """One has ended, or could not be started; something of it may be left in these cells.
+
+        What is to be said of what it changed, in sentences.
+        """
+        self._running -= 1
+        self._doubtful = [cell for cell in {*self._doubtful, *doubtful} if not cell.is_gone]
+        return self._collect()
+
+    @property
+    def may_write(self) -> bool:
+        """Whether there is something to be written, and no command that could see the file uncovered."""
+        return not self._running and not self._doubtful and any(one.kept for one in self._changes.values())
+
+    def close(self) -> None:
+        """After the end of all commands: write what waits."""
+        self._collect()
+        self.write()
+
+    def found(self, masks: Masks) -> Masks:
+        """The same with what commands see of each configuration; one that can't be cleaned is hidden."""
+        read: dict[str, _Read] = {}
+        own = [path for path in masks.fixed if path.rpartition("/")[2] in _FILES]
+        found = {path: self._one(path, read, is_own=True) for path in own}
+        waiting = [*masks.configs, *self._included(read)]
+        while waiting:
+            path = waiting.pop()
+            if path not in found and len(found) < len(own) + len(masks.configs) + MOST_INCLUDED:
+                found[path] = self._one(path, read, is_own=False)
+                waiting += self._included({path: read[path]} if path in read else {})
+        self._read = read
+        hidden = {one for one in found.values() if isinstance(one, Hidden)}
+        return masks._replace(
+            fixed=tuple(path for path in masks.fixed if found.get(path) is None),
+            hidden=tuple(sorted({*masks.hidden, *hidden})),
+            repositories=tuple(one for one in found.values() if isinstance(one, Repository)),
+        )
+
+    def _one(self, path: str, read: dict[str, _Read], *, is_own: bool) -> Repository | Hidden | None:
+        """What is to be done about a file; None for nothing. `is_own`: it is a repository's own by its name."""
+        place = self._roots.split(path)
+        if place is None:
+            return None
+        try:
+            directory, data, inode = self._opened(place, is_new=path not in self._read)
+        except OSError as error:
+            return None if error.errno in _NO_FILE and not is_own else _hidden(path)
+        known = self._read.get(path)
+        if known is None or known.data != data:
+            known = _read(data)
+        read[path] = known
+        if not is_own and not known.has_credential:
+            return None
+        if known.text is None:
+            return _hidden(path)
+        text, generation = self._seen(path, directory, known)
+        return Repository(path, directory, place.root.writable, text, inode, generation)
+
+    def _seen(self, path: str, directory: tuple[int, int], known: _Read) -> tuple[bytes, int]:
+        """What commands see of a configuration with what they changed, and how often it was spoiled."""
+        changes = self._changes.get(path)
+        if changes is not None and changes.directory == directory:
+            return written(changed(known.settings, {**changes.kept, **changes.own})), changes.generation
+        self._changes.pop(path, None)  # of a repository that was here before
+        return known.text or b"", 0
+
+    def _opened(self, place: Place, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
+        """Identity of the directory of a file, the file's bytes, and which file it is. `is_new`: to this server."""
+        above, _, name = place.relative.rpartition("/")
+        handle = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            if is_new and place.root.writable:
+                git_lock.clear(handle, name)
+            data, found = content(name, handle)
+            return identity_of(os.fstat(handle)), data, (found.st_ino, found.st_ctime_ns)
+        finally:
+            os.close(handle)
+
+    def _included(self, read: Mapping[str, _Read]) -> list[str]:
+        """Files beneath the roots that these include (git-config(1), Includes)."""
+        paths = [one for path, known in read.items() for one in named_by(path, known.includes)]
+        return [path for path in paths if self._roots.split(path) is not None]
+
+    def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
+        """Make files of links to copies that a command has put elsewhere (`cp -a`): outside they lead nowhere."""
+        texts = {target: one.text for copies in self._copies for target, one in copies.texts.items()}
+        for path, target in links:
+            place = self._roots.split(path)
+            if place is not None and target in texts:
+                with suppress(OSError):
+                    self._replace_link(place, target, texts[target])
+
+    def _replace_link(self, place: Place, target: str, text: bytes) -> None:
+        above, _, name = place.relative.rpartition("/")
+        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            if os.readlink(name, dir_fd=directory) == target:
+                replace_file(directory, name, text)
+        finally:
+            os.close(directory)
+
+    def without_own(self, found: ControlFiles) -> ControlFiles:
+        """Control files and what configurations include, but for files that are as they were written here.
+
+        No command made those what they are.
+        """
+        whole = {**found, **self._includes.states(found)}
+        return {path: state for path, state in whole.items() if self._own.get(path) != state} if self._own else whole
+
+    def lay_out(self, path: str, masks: Masks) -> Copies:
+        """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
+
+        Raises:
+            CellFailed: no place for them.
+        """
+        try:
+            copies = Copies(path, masks)
+        except OSError as error:
+            raise CellFailed(f"no place for copies of git's configuration: {error}", error.errno or 0) from error
+        self._copies.append(copies)
+        return copies
+
+    def drop(self, copies: Copies | None) -> None:
+        """Forget the copies of a view that is gone, if it had any."""
+        if copies is not None:
+            self._copies.remove(copies)
+            shutil.rmtree(copies.path, ignore_errors=True)
+
+    def _collect(self) -> list[str]:
+        """Take what commands have changed since the last time; what is to be said of it, in sentences."""
+        said: list[str] = []
+        unkept: list[str] = []
+        for copies in self._copies:
+            for copy in tuple(copies.files):
+                shown = self._shown(copy.repository.path)
+                try:
+                    changes = changes_in(copies.path, copy)
+                except (GitRefused, OSError):
+                    said.append(f"{shown}: {SPOILED}")
+                    self._changes_of(copy.repository).generation += 1
+                    copies.files.remove(copy)
+                    continue
+                unkept += [f"{_short(key)} ({shown})" for key in self._note(copy.repository, changes)]
+        if unkept:
+            more = f" and {len(unkept) - MOST_NAMED} more" if len(unkept) > MOST_NAMED else ""
+            said.append(f"{UNKEPT}: {', '.join(unkept[:MOST_NAMED])}{more}")
+        return said
+
+    def _changes_of(self, repository: Repository) -> _Changes:
+        return self._changes.setdefault(repository.path, _Changes(repository.directory))
+
+    def _note(self, repository: Repository, changes: Values) -> list[str]:
+        """Note changes of a command; the keys of those that are not carried over."""
+        if not changes:
+            return []
+        found = self._changes_of(repository)
+        if found.directory != repository.directory:  # another repository has its place by now
+            return sorted(changes)
+        before = self._read.get(repository.path)
+        values = values_of(() if before is None else before.settings)
+        wanted = {**found.kept, **found.own, **changes}
+        found.kept = git_keys.allowed(wanted, values, is_bound=before is not None and before.gives_away)
+        found.own = {
+            key: value for key, value in wanted.items() if key not in found.kept and value != values.get(key, ())
+        }
+        return sorted(key for key in changes if key in found.own)
+
+    def write(self) -> list[str]:
+        """Write what waits to the files, each with git's own lock; what could not be written, and why.
+
+        Blocks. No command may run.
+        """
+        failed: list[str] = []
+        for path, changes in list(self._changes.items()):
+            place = self._roots.split(path)
+            if not changes.kept or place is None:
+                continue
+            try:
+                self._own[path] = self._write(place, changes)
+            except FileExistsError:
+                shown = self._shown(path)
+                failed.append(f"{shown} is not changed yet: {LOCKED}: {shown}.lock")
+            except OSError as error:
+                failed.append(f"{self._shown(path)} is not changed: {error.strerror}")
+                changes.kept = {}
+            except (GitRefused, NotWritable) as error:
+                failed.append(f"{self._shown(path)} is not changed: {error}")
+                changes.kept = {}
+        return failed
+
+    def _write(self, place: Place, changes: _Changes) -> tuple[int, ...]:
+        above, _, name = place.relative.rpartition("/")
+        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            if identity_of(os.fstat(directory)) != changes.directory:
+                raise OSError(errno.ESTALE, "another repository has its place")
+            git_lock.replace(directory, name, partial(_with_changes, changes=changes.kept))
+            changes.kept = {}
+            return state_of(os.stat(name, dir_fd=directory, follow_symlinks=False))
+        finally:
+            os.close(directory)
+
+    def _shown(self, path: str) -> str:
+        place = self._roots.split(path)
+        return path if place is None else self._roots.shown(place)
+
+
+def _short(key: str) -> str:
+    return printable(key if len(key) <= _KEY_CHARACTERS else f"{key[:_KEY_CHARACTERS]}...")
+
+
+def _hidden(path: str) -> Hidden:
+    return Hidden(path, UNCLEAN, inode_of(path) or (0, 0, 0))
+
+
+def _read(data: bytes) -> _Read:
+    try:
+        settings = parse(data, "config")
+        seen = git_keys.without_credentials(settings)
+        has_credential = seen != settings or git_keys.has_credential(data)
+        return _Read(
+            data, seen, written(seen), has_credential, git_keys.included(settings), git_keys.gives_away(settings)
+        )
+    except (GitRefused, NotWritable):
+        return _Read(data, (), None, git_keys.has_credential(data), ())
+
+
+def _with_changes(data: bytes, *, changes: Values) -> bytes:
+    return edited(data, git_keys.restored(parse(data, "config"), changes))

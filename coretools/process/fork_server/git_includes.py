@@ -1,0 +1,108 @@
+"""Files that git reads beside the configurations of repositories: what those include, and the user's own.
+
+git acts on them as on a configuration, so they count as control files where commands could change them. They are found
+by reading the configurations at each look, which costs about 20 us for each; a text is parsed again when it differs.
+"""
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+
+from coretools.confinement import git_keys
+from coretools.confinement.control_files import ControlFiles, look
+from coretools.confinement.git_copies import DIRECTORY, MOST_BYTES, content
+from coretools.confinement.masks import CONFIGURATIONS
+from coretools.errors import GitRefused
+from coretools.roots.git_config import parse
+from coretools.roots.root_set import Place, Roots
+
+MOST_INCLUDED = 100
+"""Files that configurations include, and that are looked into."""
+
+_OUTSIDE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Includes:
+    """Those that matter for the commands of one server. Used by one thread at a time."""
+
+    def __init__(self, roots: Roots, environment: Mapping[str, str] = os.environ) -> None:
+        """`environment` says where the user's own configuration is."""
+        self._roots = roots
+        self._own = _configurations_of_user(environment)
+        self._known: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+
+    def states(self, control_files: Iterable[str]) -> ControlFiles:
+        """What stands beneath the writable roots of what these, and the user's own configuration, include."""
+        configurations = [path for path in control_files if path.rpartition("/")[2] in CONFIGURATIONS]
+        found: dict[str, tuple[int, ...]] = {}
+        for path in (*self._all_included([*configurations, *self._own]), *map(os.path.realpath, self._own)):
+            place = self._roots.split(path)
+            if place is not None and place.root.writable:
+                look(path, found)
+        return found
+
+    def _all_included(self, waiting: list[str]) -> list[str]:
+        """What these configurations include, and what that includes."""
+        known: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+        included: dict[str, None] = {}
+        while waiting:
+            path = waiting.pop()
+            for one in named_by(path, self._included(path, known)):
+                # What a file beneath the roots names is followed there only: a command may have written it.
+                may_read = self._roots.split(path) is None or self._roots.split(one) is not None
+                if may_read and one not in included and len(included) < MOST_INCLUDED:
+                    included[one] = None
+                    waiting.append(one)
+        self._known = known
+        return list(included)
+
+    def _included(self, path: str, known: dict[str, tuple[bytes, tuple[str, ...]]]) -> tuple[str, ...]:
+        """What a configuration includes, as it says it."""
+        place = self._roots.split(path)
+        try:
+            data = _outside(path) if place is None else self._beneath(place)
+            before = self._known.get(path)
+            if before is None or before[0] != data:
+                before = (data, git_keys.included(parse(data, path)))
+        except (OSError, GitRefused):  # git reads none of it
+            return ()
+        known[path] = before
+        return before[1]
+
+    def _beneath(self, place: Place) -> bytes:
+        above, _, name = place.relative.rpartition("/")
+        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            return content(name, directory)[0]
+        finally:
+            os.close(directory)
+
+
+def named_by(path: str, included: Sequence[str]) -> list[str]:
+    """The absolute paths of what a configuration includes (git-config(1), Includes)."""
+    above = posixpath.dirname(path)
+    return [posixpath.normpath(posixpath.join(above, os.path.expanduser(one))) for one in included]
+
+
+def _configurations_of_user(environment: Mapping[str, str]) -> list[str]:
+    """Where git looks for the configuration of the user and of the system (git-config(1), FILES)."""
+    home = os.path.expanduser("~")
+    usual = [
+        f"{environment.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
+        f"{home}/.gitconfig",
+    ]
+    own = environment.get("GIT_CONFIG_GLOBAL")
+    paths = [*([own] if own else usual), environment.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig"]
+    return [path for path in paths if os.path.isabs(path)]
+
+
+def _outside(path: str) -> bytes:
+    """A file of the user's, through links; nothing else is opened, since opening some devices has an effect."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return b""
+    handle = os.open(path, _OUTSIDE)
+    try:
+        return os.read(handle, MOST_BYTES)
+    finally:
+        os.close(handle)

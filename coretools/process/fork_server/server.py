@@ -1,0 +1,288 @@
+"""The spawner: a process without threads that makes, ahead of need, commands that only wait for their argv.
+
+The server starts it with a plan and a socket (`client.py`); it moves into the plan's namespaces, builds the view, and
+from then on forks a supervisor with a waiting command for every pair of sockets that it is sent. The end of its socket
+is its own end and, as process 1 of its namespace, that of everything in it. Standard library only.
+"""
+
+import fcntl
+import gc
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from coretools.confinement import landlock, namespaces, seccomp, syscalls
+from coretools.confinement.covers import Covers
+from coretools.process.children import reaper
+from coretools.process.fork_server import descendants, supervisor
+from coretools.process.fork_server.listeners import Listeners
+from coretools.process.fork_server.sockets import Watch
+
+READY = b"ready"
+
+COMMAND, RETIRE, SETTLE = b"C", b"R", b"S"
+"""What the server asks for: one more command; an end when the last one has ended; a word when nothing is left of
+commands whose supervisors have ended."""
+
+LAID_AGAIN, LOST = b"A", b"L"
+"""What the server is told of a cover, with its path: it was lost and laid again, or can't be laid again."""
+
+PAIR = 2
+"""Sockets that come with a request for a command: of its supervisor, and of itself."""
+
+
+class Orders(NamedTuple):
+    """What a spawner is told at its start; sent through `marshal`."""
+
+    view: namespaces.Plan | None
+    """None for no namespaces."""
+    rules: Sequence[landlock.Rule | landlock.Entries] | None
+    """Landlock; None for none. Handles in it are inherited."""
+    tcp: bool
+    families: Sequence[int] | None
+    """Families of sockets that the filter lets through; None for no filter."""
+    watch: Watch | None
+    """What sockets may reach where their supervisor makes them; None where the command does."""
+    limits: Sequence[tuple[int, int]]
+    processes: int
+
+
+def main() -> None:
+    """Be the spawner. Standard input is the socket; the orders are in the file whose descriptor is the last word."""
+    orders = _orders(int(sys.argv[-1]))
+    control = _control()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        hold, covers = _entered(orders, control)
+    except OSError as error:
+        with suppress(OSError):
+            control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
+        os._exit(1)
+    # What is there now stays for good: without a collection no page of it is written to, and copied, in a child.
+    gc.disable()
+    gc.freeze()
+    # The kernel tells of the end of a process 1 when nothing is left in its namespace (pid_namespaces(7)).
+    handle = os.pidfd_open(os.getpid())
+    socket.send_fds(control, [READY], [handle])
+    os.close(handle)
+    _Spawner(control, hold, covers).serve()
+
+
+def _control() -> socket.socket:
+    """The socket, away from the numbers that a command's own input and output will have."""
+    control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10))
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    return control
+
+
+def _orders(handle: int) -> Orders:
+    with open(handle, "rb") as file:
+        file.seek(0)
+        orders = Orders(*marshal.load(file))  # noqa: S302  # the server's own file
+    orders = orders._replace(
+        watch=None if orders.watch is None else Watch(*orders.watch),
+        rules=None if orders.rules is None else [_rule(rule) for rule in orders.rules],
+    )
+    if orders.view is None:
+        return orders
+    plan = namespaces.Plan(*orders.view)
+    return orders._replace(view=plan._replace(binds=[namespaces.Bind(*bind) for bind in plan.binds]))
+
+
+def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.Entries:
+    return (rule[0], rule[1]) if len(rule) == 2 else landlock.Entries(*rule)
+
+
+def _entered(orders: Orders, control: socket.socket) -> tuple[supervisor.Hold, Covers | None]:
+    covers = None if orders.view is None else _enter_view(orders.view, control)
+    watch = orders.watch if _can_watch(orders) else None
+    is_watched = watch is not None
+    hold = supervisor.Hold(
+        ruleset=-1 if orders.rules is None else landlock.ruleset(orders.rules, tcp=orders.tcp, binds=is_watched),
+        filter=b""
+        if orders.families is None
+        else seccomp.command_filter(_families(orders, watched=is_watched), watched=is_watched),
+        limits=orders.limits,
+        processes=orders.processes,
+        by_path=orders.view is not None,
+        last_resort=None if orders.view is None else _end_everything,
+        sockets=None if watch is None else (watch, Listeners()),
+    )
+    return hold, covers
+
+
+def _families(orders: Orders, *, watched: bool) -> frozenset[int]:
+    """Families of sockets for the filter: without a supervisor that makes them, none that it would have to keep in."""
+    families = frozenset(orders.families or ())
+    if watched or orders.watch is None:
+        return families
+    return frozenset() if orders.watch.loopback else families - {seccomp.UNIX}
+
+
+def _can_watch(orders: Orders) -> bool:
+    """Whether a filter may leave calls to somebody here: tried by a child, since there is no way back."""
+    if orders.watch is None:
+        return False
+    pid = os.fork()
+    if pid == 0:
+        try:
+            syscalls.gain_no_privileges()
+            seccomp.install_watched(seccomp.command_filter(frozenset(), watched=True))
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def _enter_view(plan: namespaces.Plan, control: socket.socket) -> Covers:
+    """Go on as process 1 of a namespace with the view; the process that was here before waits for its end."""
+    namespaces.leave_namespaces(network=plan.network)
+    pid = os.fork()
+    if pid:
+        control.close()
+        with suppress(OSError):
+            os.waitpid(pid, 0)
+        os._exit(0)
+    syscalls.die_with_parent(signal.SIGKILL)
+    return namespaces.build(plan)
+
+
+def _end_everything() -> None:
+    """Have process 1 of the namespace end, and the kernel end all others in it at once."""
+    os.kill(1, signal.SIGUSR1)
+
+
+class _Spawner:
+    """The loop: requests for commands on one side, ends of supervisors on the other, and lost covers."""
+
+    def __init__(self, control: socket.socket, hold: supervisor.Hold, covers: Covers | None) -> None:
+        self._control = control
+        self._hold = hold
+        self._covers = covers
+        # As process 1 of a namespace it ends everything by its own end.
+        self._is_held = hold.last_resort is None and landlock.hold_signals(os.getppid())
+        self._supervisors = set[int]()
+        self._retires = False
+        self._woken, waker = os.pipe()
+        for handle in (self._woken, waker):
+            os.set_blocking(handle, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGUSR1, lambda *_: os._exit(1))
+        syscalls.become_subreaper()
+
+    def serve(self) -> None:
+        """Until the server closes its end; then everything beneath is ended."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        if self._covers is not None and self._covers.fileno() >= 0:
+            poll.register(self._covers, select.POLLIN)
+        pause = self._lay_again()  # what was replaced before it was watched
+        while self._supervisors or not self._retires:
+            ready = {handle for handle, _ in poll.poll(pause)}
+            pause = self._lay_again(ready)
+            if self._woken in ready:
+                with suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+                self._reap()
+            if self._control.fileno() in ready and not self._obeyed():
+                break
+        self._end()
+
+    def _lay_again(self, ready: Collection[int] = ()) -> float | None:
+        """Have covers that were lost laid again if it is time, and tell the server; milliseconds to the next time."""
+        covers = self._covers
+        if covers is None:
+            return None
+        if not ready or covers.pause is not None or covers.fileno() in ready:
+            for path, error in covers.lay_again():
+                word = LAID_AGAIN if error is None else LOST
+                with suppress(OSError):  # it has not listened for hundreds of them
+                    self._control.send(word + os.fsencode(path), socket.MSG_DONTWAIT)
+        return covers.pause and covers.pause * 1000
+
+    def _end(self) -> None:
+        """End with everything beneath."""
+        while self._hold.last_resort is None and not descendants.is_alone():
+            descendants.end_descendants(is_held=self._is_held)
+        os._exit(0)
+
+    def _obeyed(self) -> bool:
+        """Do what the server asks for; False when it is gone."""
+        try:
+            message, handles, _, _ = socket.recv_fds(self._control, 16, PAIR)
+        except OSError:
+            return False
+        self._retires = self._retires or message == RETIRE
+        if message == COMMAND and len(handles) == PAIR:
+            self._fork(handles)
+        elif message == SETTLE:
+            self._settle(handles)
+        return bool(message)
+
+    def _fork(self, handles: Sequence[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError:  # no process to be had: the server sees both sockets closed
+            pid = -1
+        if pid == 0:
+            code = 1
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+                self._control.close()
+                if self._covers is not None:
+                    self._covers.leave()
+                supervisor.supervise(socket.socket(fileno=handles[0]), socket.socket(fileno=handles[1]), self._hold)
+                code = 0
+            finally:
+                os._exit(code)
+        for handle in handles:
+            os.close(handle)
+        if pid > 0:
+            self._supervisors.add(pid)
+
+    def _reap(self) -> None:
+        """Take the ends of supervisors; what one left that did not end by itself is ended here."""
+        with suppress(ChildProcessError):
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                self._supervisors.discard(pid)
+        # A supervisor waits for all of its tree. Children that are none of ours have lost theirs.
+        if self._strangers():
+            descendants.end(self._strangers)
+            if self._strangers() and (self._is_held or self._hold.last_resort is not None):
+                self._end()  # they multiply faster than they can be ended by themselves
+
+    def _strangers(self) -> list[int]:
+        return [pid for pid in descendants.own_children() if pid not in self._supervisors]
+
+    def _settle(self, handles: Sequence[int]) -> None:
+        """Say so when nothing is left of commands whose supervisors have ended, or are about to."""
+        for pid in filter(reaper.is_exiting, self._supervisors.copy()):
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            self._supervisors.discard(pid)
+        self._reap()
+        for handle in handles:
+            if not self._strangers():
+                with suppress(OSError):  # nobody waits any more
+                    os.write(handle, b".")
+            os.close(handle)
+
+
+if __name__ == "__main__":
+    main()

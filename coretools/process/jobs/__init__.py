@@ -1,0 +1,1 @@
+"""Commands that outlive a call: job table, stored output, screen."""

@@ -1,0 +1,75 @@
+"""What a terminal shows: the output of a program, drawn by a terminal emulator (pyte, docs/adr/0013).
+
+Drawn when somebody looks and not as output comes: pyte takes about 300 KB a second, and a flood must not hold up the
+server. Blocking: for a worker thread.
+"""
+
+import re
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from coretools.process.children.streams import TerminalSize
+
+if TYPE_CHECKING:
+    import pyte
+
+BEHIND_BYTES = 64 * 1024
+"""Output that is drawn at once. What came before it is skipped: it has scrolled away, or is drawn again."""
+
+_SEQUENCES = re.compile(rb"(?=\x1b)")
+FAULTS = (TypeError, ValueError, LookupError, NameError)
+"""What pyte 0.8.2 raises for sequences that are none, such as CSI ? 1 A, or a number of 5,000 digits."""
+
+
+class Screen:
+    """The picture of one terminal."""
+
+    def __init__(self, size: TerminalSize) -> None:
+        self._size = size
+        self._lock = Lock()
+        self._screen: pyte.Screen | None = None
+        self._stream: pyte.ByteStream | None = None
+        self.drawn = 0
+        """Offset behind the output that is drawn."""
+
+    def draw(self, data: bytes, end: int) -> str:
+        """Draw what was printed before offset `end`, which `data` ends at, and return the picture.
+
+        Lines are without blanks at their ends, and empty ones at the bottom are left out.
+        """
+        with self._lock:
+            fresh = data[len(data) - (end - self.drawn) :] if 0 <= end - self.drawn <= len(data) else None
+            if fresh is None or self._screen is None:
+                fresh = data
+                self._clear()
+            for part in _SEQUENCES.split(fresh):
+                self._feed(part)
+            self.drawn = end
+            return self._picture()
+
+    def _clear(self) -> None:
+        # Late: pyte takes 50 ms to import, and only who opens a terminal needs it.
+        import pyte
+
+        self._screen = pyte.Screen(self._size.columns, self._size.rows)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def _feed(self, data: bytes) -> None:
+        import pyte
+
+        if self._screen is None or self._stream is None:
+            return
+        try:
+            self._stream.feed(data)
+        except FAULTS:
+            # Its parser is a generator, which such an error ends: what is drawn stays, a new one goes on from here.
+            self._stream = pyte.ByteStream(self._screen)
+
+    def _picture(self) -> str:
+        if self._screen is None:
+            return ""
+        # The cell behind a wide character is empty text, so that joining is right. Not `display`: it fails where a
+        # combining character stands alone (pyte 0.8.2).
+        rows = (self._screen.buffer[y] for y in range(self._screen.lines))
+        lines = ["".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in rows]
+        return "\n".join(lines).rstrip("\n")

@@ -1,0 +1,1 @@
+"""MCP in both eras: server, listing, notifications, questions, tasks."""

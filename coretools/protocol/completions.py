@@ -1,0 +1,84 @@
+"""`completion/complete`: values for the arguments of prompts and the variables of resource templates."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+
+from coretools.errors import UnknownTool
+from coretools.operations.completion import MOST_COUNTED
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Command
+from coretools.operations.route import variables
+from coretools.protocol.call_adapter import principal_of
+from coretools.protocol.resources import SHOWN, TEMPLATE, RunResources, no_resource
+
+MOST_VALUES = 100
+"""In one answer, as the protocol has it."""
+
+
+class Completer:
+    """Answers what an argument could be."""
+
+    def __init__(self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None) -> None:
+        self._graph = graph
+        self._dispatcher = dispatcher
+        self._runs = runs
+
+    async def complete(
+        self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """The first values, and how many there are.
+
+        Raises:
+            MCPError: no such prompt or template, or no such argument of it.
+        """
+        principal = principal_of(context)
+        name, typed = params.argument.name, params.argument.value
+        given = (params.context.arguments if params.context else None) or {}
+        if isinstance(params.ref, types.PromptReference):
+            command = self._prompt(params.ref.name, principal)
+            values = await self._values(command, name, typed, given, known=command.arguments.names)
+        elif self._runs is not None and params.ref.uri == TEMPLATE:
+            _require(name, variables(TEMPLATE))
+            values = self._runs.completed(name, typed, principal)
+        else:
+            uri = params.ref.uri
+            command = self._template(uri, principal)
+            values = await self._values(command, name, typed, given, known=variables(uri))
+        return _shown(values)
+
+    async def _values(
+        self, command: Command, name: str, typed: str, given: Mapping[str, str], *, known: tuple[str, ...]
+    ) -> list[str]:
+        _require(name, known)
+        return await self._dispatcher.complete(command, name, typed, given)
+
+    def _prompt(self, name: str, principal: str) -> Command:
+        try:
+            return self._graph.present(self._graph.offer(principal).prompt(name))
+        except UnknownTool as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
+
+    def _template(self, uri: str, principal: str) -> Command:
+        resource = self._graph.offer(principal).resources.get(uri)
+        if resource is None or not self._graph.registry.holds(resource.command):
+            raise no_resource(uri)
+        return resource.command
+
+
+def _require(name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        said = f"no argument {name[:SHOWN]!r}; there are {', '.join(known) or 'none'}"
+        raise MCPError(code=types.INVALID_PARAMS, message=said)
+
+
+def _shown(values: list[str]) -> types.CompleteResult:
+    shown = values[:MOST_VALUES]
+    # More than that were not looked at, so how many there are is not known.
+    total = len(values) if len(values) < MOST_COUNTED else None
+    completion = types.Completion(values=shown, total=total, has_more=len(shown) < len(values))
+    return types.CompleteResult(completion=completion)

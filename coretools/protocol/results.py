@@ -1,0 +1,99 @@
+"""What commands return, as blocks of the protocol: text once, the structured form only where a command declares one."""
+
+import base64
+import json
+from typing import Any
+
+import mcp_types as types
+
+from coretools.operations.content import Audio, Content, Embedded, Image, Link, Message, Text, on_the_wire
+from coretools.operations.dispatch import Outcome
+
+Contents = types.TextResourceContents | types.BlobResourceContents
+
+STRUCTURED_SINCE = "2025-06-18"
+"""Revision that brought structured content, output schemas and titles."""
+
+ERROR_KEY = "coretools/error"
+"""Key in `_meta` of a failed result: the kind of the error, for programs."""
+
+FACTS_KEY = "coretools/facts"
+"""Key in `_meta` of a result: small values for programs, such as an exit code."""
+
+FAILED_KEY = "coretools/failed"
+"""Key in `_meta`, true when the call worked and the thing that was run failed (a test, a command)."""
+
+
+def as_result(outcome: Outcome, revision: str = STRUCTURED_SINCE) -> types.CallToolResult:
+    """An outcome as the result of a tool, in a revision of the protocol."""
+    meta: dict[str, Any] = {}
+    if outcome.facts:
+        meta[FACTS_KEY] = on_the_wire(outcome.facts)
+    if outcome.failed:
+        meta[FAILED_KEY] = True
+    if outcome.error is not None:
+        meta[ERROR_KEY] = outcome.error.kind
+    return types.CallToolResult(
+        content=[as_block(part) for part in _parts(outcome)],
+        structured_content=on_the_wire(outcome.data) if revision >= STRUCTURED_SINCE else None,
+        is_error=outcome.error is not None,
+        _meta=meta or None,
+    )
+
+
+def _parts(outcome: Outcome) -> tuple[Content, ...]:
+    """What a result shows: there is text with every structured form, for clients that read nothing else."""
+    parts = outcome.content or (Text(outcome.text),)
+    if outcome.data is None or any(isinstance(part, Text) and part.text.strip() for part in parts):
+        return parts
+    if outcome.data.get("result") == outcome.text:  # an empty string is the result itself
+        return parts
+    return (*outcome.content, Text(json.dumps(outcome.data, ensure_ascii=False)))
+
+
+def as_contents(outcome: Outcome, uri: str, mime_type: str) -> list[Contents]:
+    """An outcome as what a resource holds: its text, or the bytes that the command returned."""
+    if not outcome.content:
+        return [types.TextResourceContents(uri=uri, mime_type=mime_type, text=on_the_wire(outcome.text))]
+    return [_contents(part, uri, mime_type) for part in outcome.content]
+
+
+def as_messages(outcome: Outcome) -> list[types.PromptMessage]:
+    """An outcome as the messages of a prompt: what the command returned, or its text from the user."""
+    messages = outcome.messages or tuple(map(Message, outcome.content)) or (Message(Text(outcome.text)),)
+    return [types.PromptMessage(role=message.role, content=as_block(message.content)) for message in messages]
+
+
+def as_block(content: Content) -> types.ContentBlock:
+    """One piece of content."""
+    match content:
+        case Text(text):
+            return types.TextContent(type="text", text=on_the_wire(text))
+        case Image(data, mime_type):
+            return types.ImageContent(type="image", data=_encoded(data), mime_type=mime_type)
+        case Audio(data, mime_type):
+            return types.AudioContent(type="audio", data=_encoded(data), mime_type=mime_type)
+        case Embedded(uri, _, mime_type):
+            return types.EmbeddedResource(type="resource", resource=_contents(content, uri, mime_type))
+        case Link(uri, name, description, mime_type):
+            return types.ResourceLink(
+                type="resource_link", uri=uri, name=name, description=description or None, mime_type=mime_type
+            )
+
+
+def _contents(content: Content, uri: str, mime_type: str) -> Contents:
+    match content:
+        case Embedded(own, data, own_type):
+            if isinstance(data, bytes):
+                return types.BlobResourceContents(uri=own or uri, mime_type=own_type, blob=_encoded(data))
+            return types.TextResourceContents(uri=own or uri, mime_type=own_type, text=on_the_wire(data))
+        case Image(data, own_type) | Audio(data, own_type):
+            return types.BlobResourceContents(uri=uri, mime_type=own_type, blob=_encoded(data))
+        case Link(target):
+            return types.TextResourceContents(uri=uri, mime_type=mime_type, text=on_the_wire(target))
+        case Text(text):
+            return types.TextResourceContents(uri=uri, mime_type=mime_type, text=on_the_wire(text))
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

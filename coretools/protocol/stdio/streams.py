@@ -1,0 +1,140 @@
+"""MCP over any pair of streams: a Unix socket, a WebSocket, a channel of SSH, the two ends of a pipe.
+
+Byte streams carry one line of JSON for each message, as on stdio and with its limits; object streams one message as
+text in each item. Bad lines are answered, memory is bounded, no message is torn.
+"""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import AsyncResource, ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from coretools.protocol.stdio.lines import LAST_WRITE_SECONDS, UNSENT_BYTES, MessageLines, as_line
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 64 * 1024
+
+Incoming = ByteReceiveStream | ObjectReceiveStream[str] | ObjectReceiveStream[bytes]
+Outgoing = ByteSendStream | ObjectSendStream[str]
+
+_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+"""How a stream says that the other end, or ours, is closed."""
+
+
+class QueueWriter(AsyncResource):
+    """Takes whole messages, and sends them in order from a task of its own.
+
+    So a sender that is cancelled tears no message apart. Senders wait while the client reads too slowly.
+    """
+
+    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._send = send
+        self._unsent: deque[bytes] = deque()
+        self._bytes = 0
+        self._broken = False
+        self._changed = anyio.Event()
+        # What is written leaves also when the connection is cancelled: `aclose` ends it, in bounded time.
+        self._pumping = anyio.CancelScope(shield=True)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write one message.
+
+        Raises:
+            BrokenResourceError: the client has closed its end.
+        """
+        await self.send_line(as_line(item))
+
+    async def send_line(self, line: bytes) -> None:
+        """Write one line; `line` has no line end."""
+        while self._bytes > UNSENT_BYTES and not self._broken:
+            await self._changed.wait()
+        if self._broken:
+            raise anyio.BrokenResourceError
+        self._unsent.append(line)
+        self._bytes += len(line)
+        self._tell()
+
+    async def pump(self) -> None:
+        """Send what is written; runs until the writer is closed or nobody reads any more."""
+        with self._pumping:
+            while not self._broken:
+                while self._unsent and not self._broken:
+                    await self._send_first()
+                if not self._broken:
+                    await self._changed.wait()
+
+    async def aclose(self) -> None:
+        """Let what is written leave, for a bounded time."""
+        with anyio.move_on_after(LAST_WRITE_SECONDS, shield=True):
+            while self._unsent and not self._broken:
+                await self._changed.wait()
+        self._break()
+        self._pumping.cancel()
+
+    async def _send_first(self) -> None:
+        try:
+            await self._send(self._unsent[0])
+        except _GONE as error:
+            logger.debug("the client has closed its end: %s", error)
+            self._break()
+        if not self._broken:
+            self._bytes -= len(self._unsent.popleft())
+            self._tell()
+
+    def _break(self) -> None:
+        self._broken = True
+        self._unsent.clear()
+        self._bytes = 0
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+@asynccontextmanager
+async def message_streams(
+    read: Incoming, write: Outgoing, line_bytes: int
+) -> AsyncIterator[tuple[MessageLines, QueueWriter]]:
+    """The two ends that `Server.run` takes. Both streams are closed at the end."""
+    async with read, write, anyio.create_task_group() as tasks, QueueWriter(_sending(write)) as writer:
+        tasks.start_soon(writer.pump)
+        yield MessageLines(_reading(read), writer, line_bytes=line_bytes), writer
+
+
+def _reading(stream: Incoming) -> Callable[[], Awaitable[bytes]]:
+    async def bytes_read() -> bytes:
+        assert isinstance(stream, ByteReceiveStream)
+        try:
+            return await stream.receive(READ_BYTES)
+        except _GONE:
+            return b""
+
+    async def item_read() -> bytes:
+        assert not isinstance(stream, ByteReceiveStream)
+        try:
+            item = await stream.receive()
+        except _GONE:
+            return b""
+        data = item.encode("utf-8", "surrogatepass") if isinstance(item, str) else bytes(item)
+        # Between the parts of JSON a line end is white space, and within them it can't stand (RFC 8259, 2 and 7).
+        return data.replace(b"\n", b" ") + b"\n"
+
+    return bytes_read if isinstance(stream, ByteReceiveStream) else item_read
+
+
+def _sending(stream: Outgoing) -> Callable[[bytes], Awaitable[None]]:
+    async def line_sent(line: bytes) -> None:
+        assert isinstance(stream, ByteSendStream)
+        await stream.send(line + b"\n")
+
+    async def item_sent(line: bytes) -> None:
+        assert not isinstance(stream, ByteSendStream)
+        await stream.send(line.decode("utf-8"))
+
+    return line_sent if isinstance(stream, ByteSendStream) else item_sent

@@ -1,0 +1,1 @@
+"""The tasks extension: calls that a client collects later."""

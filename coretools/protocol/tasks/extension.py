@@ -1,0 +1,332 @@
+"""Long-running tools as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663) of the revision 2026-07-28.
+
+A client that declares it gets a handle for a call that is not through in a moment, asks for it with `tasks/get`,
+answers its questions with `tasks/update` and ends it with `tasks/cancel`. What is asked before the handle goes out is
+asked as of any call, by its result. Every other client is answered as ever.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.extension import Extension, MethodBinding
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from coretools.config.author import Author
+from coretools.config.settings import Limits
+from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestRefused, UnknownTool
+from coretools.operations.call import Capability, Level
+from coretools.operations.content import on_the_wire
+from coretools.operations.dispatch import NO_DEFAULTS, Dispatcher
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Command
+from coretools.protocol.call_adapter import address_of, author_in, principal_of
+from coretools.protocol.extensions import declared, offered, require
+from coretools.protocol.live_questions import MOST_ATTEMPTS, answer_in, request_of
+from coretools.protocol.results import as_result
+from coretools.protocol.round_trip_questions import Interviews, Known, RoundInterview, as_questions
+from coretools.protocol.tasks.store import Answer, Asked, Task, Tasks
+from coretools.questions.kinds import Question
+from coretools.questions.resolution import Settled, Way
+
+# A call that may go on as a task, as its command sees it: progress is the task's message.
+#
+# Its questions are the answer to the request as long as the client has no task, and wait in the task from then on
+# (SEP-2663, "Task Creation").
+
+
+T = TypeVar("T")
+
+
+@cache
+def _responses() -> TypeAdapter[types.InputResponse]:
+    """Built when a response comes: a start does not wait for it."""
+    return TypeAdapter(types.InputResponse)
+
+
+class Asker:
+    """What is known of the client that started a task, after its request is over."""
+
+    def __init__(self, context: ServerRequestContext[Any], interview: RoundInterview) -> None:
+        """`interview` has the answers that came with the request."""
+        self.revision = context.protocol_version
+        self.capabilities = context.session.client_capabilities
+        self.author = author_in(context)
+        self.address = address_of(context)
+        self.interview = interview
+
+
+class TaskCall:
+    """One task's call. The client that started it is never asked on a stream."""
+
+    def __init__(self, task: Task, asker: Asker) -> None:
+        self._task = task
+        self._asker = asker
+
+    @property
+    def principal(self) -> str:
+        """Who calls."""
+        return self._task.principal
+
+    @property
+    def address(self) -> str:
+        """Where the request came from that started the task."""
+        return self._asker.address
+
+    @property
+    def author(self) -> Author | None:
+        """As whom whoever started the task commits."""
+        return self._asker.author
+
+    @property
+    def session(self) -> str:
+        """None."""
+        return ""
+
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
+        """Kept for the questions."""
+        self._asker.interview.prefill(answers, asks)
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """The task says it when it is asked for."""
+        self._task.tell(message or (f"{done:g}" if total is None else f"{done:g} of {total:g}"))
+
+    async def log(self, level: Level, text: str) -> None:
+        """As progress; the protocol has no log messages of tasks."""
+        if level != "debug":
+            self._task.tell(text)
+
+    def offers(self, capability: Capability) -> bool:
+        """As the client declared with the request."""
+        return offered(self._asker.capabilities, capability)
+
+    async def close_stream(self) -> None:
+        """There is none."""
+
+    async def ask(self, question: Question[T]) -> T:
+        """What was given beforehand, or what the client answers to the task."""
+        answer: T
+        (answer,) = await self.ask_all(question)
+        return answer
+
+    async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
+        """All at once; a task goes on when each has its answer.
+
+        Raises:
+            InputNeeded: the client has no task yet; the call is made again with the answers.
+        """
+        known = await self._asker.interview.known(*questions)
+        if all(isinstance(found, Settled) for found, _ in known):
+            return tuple(found.answer for found, _ in known if isinstance(found, Settled))
+        if self._task.ask_in_result():
+            raise self._asker.interview.needed(questions, known)
+        return await self._asked_in_task(questions, known)
+
+    async def _asked_in_task(self, questions: Sequence[Question[Any]], known: Sequence[Known]) -> tuple[Any, ...]:
+        asked: list[Asked | None] = []
+        try:
+            for question, (way, said) in zip(questions, known, strict=True):
+                asked.append(None if isinstance(way, Settled) else self._asked(question, way, said))
+            return tuple(
+                [
+                    way.answer if isinstance(way, Settled) else await self._answer(question, way, first)
+                    for question, (way, _), first in zip(questions, known, asked, strict=True)
+                ]
+            )
+        finally:
+            for one in asked:
+                if one is not None:
+                    self._task.withdraw(one)
+
+    async def _answer(self, question: Question[Any], way: Way, first: Asked | None) -> Any:
+        """The answer to a question that was asked; asked again where it is none."""
+        asked, said = first, ""
+        for _ in range(MOST_ATTEMPTS):
+            asked = asked or self._asked(question, way, said)
+            try:
+                return question.accept(answer_in(question, way, await asked.answered()))
+            except InvalidArguments as error:
+                said = str(error)
+            finally:
+                self._task.withdraw(asked)
+            asked = None
+        raise question.fault(f"no answer in {MOST_ATTEMPTS} attempts; the last: {said}")
+
+    def _asked(self, question: Question[Any], way: Way, said: str = "") -> Asked:
+        request = request_of(question, way, said=said, revision=self._asker.revision)
+        wire = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return self._task.ask(question.key, wire, lambda response: _read(question, response))
+
+
+def _read(question: Question[Any], response: Any) -> types.InputResponse:
+    try:
+        return _responses().validate_python(response, by_name=False)
+    except ValidationError as error:
+        raise InvalidArguments(f"inputResponses.{question.key}: no response to this request") from error
+
+
+IDENTIFIER = "io.modelcontextprotocol/tasks"
+
+NAME_HEADER = "mcp-name"
+"""Where a request comes by HTTP, it names the task there too, for what stands between (SEP-2663, "Routing Headers")."""
+
+RUN_SHARE = 0.99
+"""Part of the longest wait that a command gets as its deadline: so that it has ended when the wait is over."""
+
+
+class TaskParams(types.RequestParams):
+    """Of `tasks/get` and `tasks/cancel`."""
+
+    model_config = ConfigDict(defer_build=True)  # a start does not wait for it
+
+    task_id: str
+
+
+class UpdateParams(TaskParams):
+    """Of `tasks/update`."""
+
+    input_responses: dict[str, Any] = Field(default_factory=dict)
+
+
+class TaskExtension(Extension):
+    """Tasks, for the clients that know them."""
+
+    identifier = IDENTIFIER
+
+    def __init__(
+        self,
+        graph: Graph,
+        dispatcher: Dispatcher,
+        tasks: Tasks,
+        *,
+        limits: Limits,
+        interviews: Interviews,
+    ) -> None:
+        """`interviews` are those of the server itself: a confirmation counts once, whether it makes a task or not."""
+        self._graph = graph
+        self._dispatcher = dispatcher
+        self._tasks = tasks
+        self._limits = limits
+        self._interviews = interviews
+
+    def methods(self) -> Sequence[MethodBinding]:
+        """What is asked of a task."""
+        versions = frozenset(MODERN_PROTOCOL_VERSIONS)
+        return (
+            MethodBinding("tasks/get", TaskParams, self._get, versions),
+            MethodBinding("tasks/update", UpdateParams, self._update, versions),
+            MethodBinding("tasks/cancel", TaskParams, self._cancel, versions),
+        )
+
+    async def intercept_tool_call(
+        self, params: types.CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Answer a long-running tool with a task, unless it is through, or has a question, in a moment."""
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or declared(ctx, IDENTIFIER) is None:
+            return await call_next(ctx)
+        principal = principal_of(ctx)
+        command = self._as_task(params.name, principal)
+        if command is None:
+            return await call_next(ctx)
+        asker = Asker(ctx, self._interviews.in_rounds(ctx, params))
+        task = self._tasks.start(principal, partial(self._carried, command, params.arguments or {}, asker))
+        try:
+            with anyio.move_on_after(self._tasks.limits.answer_seconds):
+                await task.ended.wait()
+            if not task.ended.is_set() and not task.give_out():
+                await task.ended.wait()
+        except anyio.get_cancelled_exc_class():
+            self._tasks.forget(task)  # nobody knows its id
+            raise
+        if task.answer is None:
+            return {"resultType": "task", **on_the_wire(self._standing(task))}
+        self._tasks.forget(task)
+        return _answered(task.answer)
+
+    def _as_task(self, name: str, principal: str) -> Command | None:
+        """The command, if a call of it may become a task."""
+        try:
+            command = self._graph.command(principal, name)
+        except UnknownTool:
+            return None
+        return command if command.declaration.long_running and self._tasks.has_room(principal) else None
+
+    async def _carried(self, command: Command, arguments: Mapping[str, Any], asker: Asker, task: Task) -> Answer:
+        defaults = run_defaults(command, arguments, self._limits)
+        outcome = await self._dispatcher.dispatch(command, arguments, TaskCall(task, asker), defaults=defaults)
+        if isinstance(outcome.error, InputNeeded):
+            return Answer(result=as_questions(outcome.error).model_dump(by_alias=True, mode="json", exclude_none=True))
+        if isinstance(outcome.error, RequestRefused):
+            refused = outcome.error
+            said: dict[str, Any] = {"code": refused.code, "message": str(refused)}
+            return Answer(error=said if refused.data is None else said | {"data": refused.data})
+        return Answer(result=as_result(outcome).model_dump(by_alias=True, mode="json", exclude_none=True))
+
+    async def _get(self, context: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
+        task = self._found(context, params)
+        standing = self._standing(task)
+        if task.status == "input_required":
+            standing["inputRequests"] = task.requests
+        elif task.answer is not None:
+            standing |= {"error": task.answer.error} if task.answer.result is None else {"result": task.answer.result}
+        return dict(on_the_wire(standing))
+
+    async def _update(self, context: ServerRequestContext[Any], params: UpdateParams) -> dict[str, Any]:
+        task = self._found(context, params)
+        try:
+            task.respond(params.input_responses)
+        except CoreError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
+        return {}
+
+    async def _cancel(self, context: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
+        self._tasks.cancel(self._found(context, params))
+        return {}
+
+    def _found(self, context: ServerRequestContext[Any], params: TaskParams) -> Task:
+        require(context, IDENTIFIER)
+        header = context.request.headers.get(NAME_HEADER) if context.request is not None else None
+        if header is not None and header.strip() != params.task_id:
+            raise MCPError(code=types.HEADER_MISMATCH, message=f"{NAME_HEADER}: names another task than the request")
+        try:
+            return self._tasks.get(params.task_id, principal_of(context))
+        except CoreError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
+
+    def _standing(self, task: Task) -> dict[str, Any]:
+        limits = self._tasks.limits
+        said = {"statusMessage": task.message} if task.message else {}
+        return {
+            "taskId": task.id,
+            "status": task.status,
+            **said,
+            "createdAt": task.created,
+            "lastUpdatedAt": task.updated,
+            "ttlMs": math.ceil(limits.ttl_seconds * 1000),
+            "pollIntervalMs": math.ceil(limits.poll_seconds * 1000),
+        }
+
+
+def run_defaults(command: Command, arguments: Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+    """Values for what the caller left out, with which a command of `run_command` is a run while its task works.
+
+    Its output is then in the store of runs, where every call can read it, and nowhere else. A command with an input
+    stays as it is, for the input of a run would stay open.
+    """
+    is_plain = (command.tool_set, command.name) == ("commands", "run_command")
+    if not is_plain or any(arguments.get(name) for name in ("stdin", "terminal")) or "wait_seconds" in arguments:
+        return NO_DEFAULTS
+    seconds = max(1, math.floor(limits.run_seconds_most * RUN_SHARE))
+    return {"timeout_seconds": seconds, "wait_seconds": limits.run_seconds_most}
+
+
+def _answered(answer: Answer) -> dict[str, Any]:
+    if answer.error is not None:
+        raise MCPError(**answer.error)
+    return dict(answer.result or {})

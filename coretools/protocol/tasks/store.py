@@ -1,0 +1,310 @@
+"""Calls that go on without their request: each with an id, of one principal, bounded, and gone with the server.
+
+What a task does is the caller's (`coretools.protocol.tasks.extension`); here is how it is held: counted, ended when its
+time is over, cancelled, and its answer kept until then. Knows nothing of the protocol but the words for a status.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+
+from coretools.errors import NotFound, TooLarge
+from coretools.replica_ids import HERE, Handles
+
+logger = logging.getLogger(__name__)
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+SHOWN = 80
+"""Characters of an id that is of no task, in what is said of it."""
+
+INTERNAL_ERROR = -32603
+"""JSON-RPC 2.0, section 5.1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLimits:
+    """What tasks may use. Sizes in bytes, times in seconds."""
+
+    alive: int = 32
+    """Tasks of one principal that may be at work; a further call is answered without one."""
+    kept: int = 256
+    """All tasks of one principal, ended ones too."""
+    result_bytes: int = 16 * 1024 * 1024
+    """Results kept for one principal, as JSON."""
+    ttl_seconds: float = 7_200.0
+    """From its creation a task can be asked for so long, whatever becomes of it: twice a run's longest deadline."""
+    poll_seconds: float = 1.0
+    """How often a client is told to ask."""
+    answer_seconds: float = 0.5
+    """A call that is through by then is answered as ever: most commands are, and a poll would double their time."""
+    end_seconds: float = 5.0
+    """Waited for tasks at the end of the server; their children are the runner's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How the request would have been answered: one of the two, as JSON."""
+
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    """A JSON-RPC error."""
+
+
+class Asked:
+    """A request that the client is to answer."""
+
+    def __init__(self, key: str, request: Mapping[str, Any], read: Callable[[Any], Any]) -> None:
+        """`read` makes of a response what the work is to have, and raises `InvalidArguments` when it is none."""
+        self.key = key
+        self.request = request
+        self._read = read
+        self._response: Any = None
+        self._came = anyio.Event()
+
+    def take(self, response: Any) -> None:
+        """Take the client's response.
+
+        Raises:
+            InvalidArguments: it is none.
+        """
+        self._response = self._read(response)
+        self._came.set()
+
+    async def answered(self) -> Any:
+        """The response, once it is there."""
+        await self._came.wait()
+        return self._response
+
+
+class Task:
+    """One task. Only `Tasks` makes and ends it."""
+
+    def __init__(self, principal: str, handles: Handles = HERE) -> None:
+        # 128 bits: whoever knows the id of a principal's task and may speak for him can have its result.
+        self.id = handles.draw("task", 16)
+        self.principal = principal
+        self.scope = anyio.CancelScope()
+        self.created = self.updated = _now()
+        self.message = ""
+        self.answer: Answer | None = None
+        self.kept_bytes = 0
+        self.ended = anyio.Event()
+        self._is_given_out = False
+        self._asks_in_result = False
+        self._open: dict[str, Asked] = {}
+        self._used: set[str] = set()
+
+    @property
+    def status(self) -> Status:
+        """How it stands, in the protocol's words."""
+        if not self.ended.is_set():
+            return "input_required" if self._open else "working"
+        if self.answer is None:
+            return "cancelled"
+        return "completed" if self.answer.result is not None else "failed"
+
+    @property
+    def requests(self) -> dict[str, Mapping[str, Any]]:
+        """What the client is asked and has not answered."""
+        return {key: asked.request for key, asked in self._open.items()}
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether it goes on without the call that began it."""
+        return self._is_given_out and not self.ended.is_set()
+
+    def give_out(self) -> bool:
+        """Whether its id may go to the client; from then on its questions wait in it.
+
+        False: it is about to end, with a question that is the answer to the request itself.
+        """
+        self._is_given_out = not self._asks_in_result
+        return self._is_given_out
+
+    def ask_in_result(self) -> bool:
+        """Whether a question can still be the answer to the request: nobody has the id of this task, nor gets it."""
+        self._asks_in_result = not self._is_given_out
+        return self._asks_in_result
+
+    def tell(self, message: str) -> None:
+        """Say how the work goes; the last word counts."""
+        if not self.ended.is_set():
+            self.message = message
+            self.updated = _now()
+
+    def ask(self, key: str, request: Mapping[str, Any], read: Callable[[Any], Any]) -> Asked:
+        """Ask the client. It goes out under a key that was never used in this task, because clients tell by that."""
+        asked = Asked(next(name for name in _numbered(key) if name not in self._used), request, read)
+        self._used.add(asked.key)
+        self._open[asked.key] = asked
+        self.updated = _now()
+        return asked
+
+    def withdraw(self, asked: Asked) -> None:
+        """Ask this no more."""
+        if self._open.pop(asked.key, None) is not None:
+            self.updated = _now()
+
+    def respond(self, responses: Mapping[str, Any]) -> None:
+        """Take what the client answers. What was not asked, or was answered, is ignored.
+
+        Raises:
+            InvalidArguments: a response is none; the question stays.
+        """
+        for key, response in responses.items():
+            asked = self._open.get(key)
+            if asked is not None:
+                asked.take(response)
+                self.withdraw(asked)
+
+    def end(self, answer: Answer | None) -> None:
+        """It is over; without an answer it was cancelled."""
+        self._open.clear()
+        self.answer = answer
+        self.message = _last_word(answer)
+        self.updated = _now()
+        self.ended.set()
+
+
+Work = Callable[[Task], Awaitable[Answer]]
+
+
+class Tasks:
+    """All tasks of a server. An asynchronous context; what starts children must be closed after it."""
+
+    def __init__(self, limits: TaskLimits | None = None, handles: Handles = HERE) -> None:
+        self.limits = limits or TaskLimits()
+        self._handles = handles
+        self._tasks: dict[str, Task] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
+        self._working: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop and forget all of them."""
+        for task in tuple(self._tasks.values()):
+            self.forget(task)
+        with anyio.CancelScope(shield=True):
+            if self._working:
+                await asyncio.wait(self._working, timeout=self.limits.end_seconds)
+        for working in self._working:
+            working.cancel()
+
+    @property
+    def count(self) -> int:
+        """Tasks that can be asked for."""
+        return len(self._tasks)
+
+    @property
+    def principals(self) -> set[str]:
+        """Whose tasks are at work without a call."""
+        return {task.principal for task in self._tasks.values() if task.is_detached}
+
+    def end_of_principal(self, principal: str) -> int:
+        """Stop and forget what is at work for a principal who is let in no more; says how many tasks."""
+        detached = [task for task in self._of(principal) if task.is_detached]
+        for task in detached:
+            self.forget(task)
+        return len(detached)
+
+    def has_room(self, principal: str) -> bool:
+        """Whether the principal may have one more."""
+        mine = self._of(principal)
+        alive = sum(not task.ended.is_set() for task in mine)
+        return alive < self.limits.alive and len(mine) < self.limits.kept
+
+    def start(self, principal: str, work: Work) -> Task:
+        """Begin one. It can be asked for from now on."""
+        task = Task(principal, self._handles)
+        self._tasks[task.id] = task
+        loop = asyncio.get_running_loop()
+        self._timers[task.id] = loop.call_later(self.limits.ttl_seconds, self.forget, task)
+        working = loop.create_task(self._carry(task, work))
+        self._working.add(working)
+        working.add_done_callback(lambda done: self._note_end(task, done))
+        return task
+
+    def get(self, task_id: str, principal: str) -> Task:
+        """A task of this principal.
+
+        Raises:
+            NotFound: no such task, or no more, or another's, which is not told apart.
+        """
+        task = self._tasks.get(task_id)
+        if task is None or task.principal != principal:
+            said = self._handles.elsewhere(task_id) or "no such task, or its time is over"
+            raise NotFound(f"{task_id[:SHOWN]!r}: {said}")
+        return task
+
+    def cancel(self, task: Task) -> None:
+        """Have its work stopped, with all that it started."""
+        task.scope.cancel()
+
+    def forget(self, task: Task) -> None:
+        """No request asks for it again; its work is stopped."""
+        self.cancel(task)
+        self._tasks.pop(task.id, None)
+        timer = self._timers.pop(task.id, None)
+        if timer is not None:
+            timer.cancel()
+
+    async def _carry(self, task: Task, work: Work) -> None:
+        answer = None
+        try:
+            with task.scope:
+                answer = self._bounded(task, await work(task))
+        finally:
+            task.end(answer)
+
+    def _bounded(self, task: Task, answer: Answer) -> Answer:
+        size = len(json.dumps(answer.result)) if answer.result is not None else 0
+        room = self.limits.result_bytes - sum(other.kept_bytes for other in self._of(task.principal))
+        if size > room:
+            said = TooLarge(f"the result has {size} bytes, and tasks may keep {room} more; ask for less of it")
+            return Answer(error={"code": INTERNAL_ERROR, "message": str(said)})
+        task.kept_bytes = size
+        return answer
+
+    def _note_end(self, task: Task, working: "asyncio.Task[None]") -> None:
+        self._working.discard(working)
+        if not working.cancelled() and (failure := working.exception()) is not None:
+            said = f"{task.id} failed inside the server; its log has the reason"
+            task.end(Answer(error={"code": INTERNAL_ERROR, "message": said}))
+            logger.error("%s failed inside", task.id, exc_info=failure)
+
+    def _of(self, principal: str) -> list[Task]:
+        return [task for task in self._tasks.values() if task.principal == principal]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _last_word(answer: Answer | None) -> str:
+    if answer is None:
+        return "cancelled"
+    return str(answer.error.get("message", "")) if answer.error is not None else ""
+
+
+def _numbered(key: str) -> Iterator[str]:
+    yield key
+    number = 2
+    while True:
+        yield f"{key}-{number}"
+        number += 1

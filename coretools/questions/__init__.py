@@ -1,0 +1,1 @@
+"""Questions to the person behind a call: kinds, and how an answer is found."""

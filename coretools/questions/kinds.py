@@ -1,0 +1,331 @@
+"""Questions that a command may ask, and what counts as an answer. Strict, and the same on every surface.
+
+A command names its keys with `@asks(...)` and calls `await call.ask(...)`; how the question reaches somebody is the
+surface's (`coretools.questions.resolution` has the order of the ways). No effect before the last question: in the
+stateless era a command is run again from its start with the answers that came.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from coretools.errors import BadSetting, InvalidArguments
+
+T_co = TypeVar("T_co", covariant=True)
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+YES = ("yes", "y", "true")
+NO = ("no", "n", "false")
+
+
+class Missing:
+    """There is no default."""
+
+
+MISSING = Missing()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(ABC, Generic[T_co]):
+    """One question. `key` is its name in `answers`, in the protocol's requests and on the command line."""
+
+    key: str
+    message: str
+    default: T_co | Missing = MISSING
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the answer must not pass through a form or a model."""
+        return False
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Whether a model may answer. Never a confirmation: a person is asked for those."""
+        return True
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the answer as forms know it: one property named `answer`, or those of a model."""
+
+    def answer_schema(self) -> dict[str, Any]:
+        """JSON Schema of an answer that is given beforehand, for the argument `answers`."""
+        shape: dict[str, Any] = self.schema()["properties"]["answer"]
+        return {**shape, "description": self.message}
+
+    @abstractmethod
+    def accept(self, raw: Any) -> T_co:
+        """The answer, from what was prefilled, typed or sent back by a form.
+
+        Raises:
+            InvalidArguments: no answer to this question; says what would be one.
+        """
+
+    def fault(self, said: str) -> InvalidArguments:
+        """The error for an answer that is none."""
+        return InvalidArguments(f"answers.{self.key}: {said}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskText(Question[str]):
+    """A line of text."""
+
+    most_characters: int = 10_000
+
+    def schema(self) -> dict[str, Any]:
+        """A string."""
+        return _form({"type": "string", "maxLength": self.most_characters})
+
+    def accept(self, raw: Any) -> str:
+        """Text that is not too long."""
+        raw = _answer(raw)
+        if not isinstance(raw, str):
+            raise self.fault(f"must be text, got {type(raw).__name__}")
+        if len(raw) > self.most_characters:
+            raise self.fault(f"at most {self.most_characters} characters, got {len(raw)}")
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskSecret(Question[str]):
+    """A secret: prefilled, or typed at a terminal without echo. Never by a form, never by a model."""
+
+    @property
+    def is_secret(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Never."""
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """A string."""
+        return _form({"type": "string"})
+
+    def accept(self, raw: Any) -> str:
+        """Text; it is not shown in the error."""
+        if not isinstance(raw, str) or not raw:
+            raise self.fault("must be text that is not empty")
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskChoice(Question[str]):
+    """One of several."""
+
+    choices: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise BadSetting(f"AskChoice {self.key!r}: there is nothing to choose from; give choices=(...)")
+        if not isinstance(self.default, Missing) and self.default not in self.choices:
+            raise BadSetting(f"AskChoice {self.key!r}: its default {self.default!r} is none of its choices")
+
+    def schema(self) -> dict[str, Any]:
+        """An enumeration."""
+        return _form({"type": "string", "enum": list(self.choices)})
+
+    def accept(self, raw: Any) -> str:
+        """The choice itself, or an unambiguous beginning of it, whatever the case."""
+        return _chosen(self, _answer(raw), self.choices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskChoices(Question[tuple[str, ...]]):
+    """Some of several, in the order in which they were offered."""
+
+    choices: tuple[str, ...]
+    at_least: int = 0
+    at_most: int | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """An array of an enumeration."""
+        bounds = {"minItems": self.at_least, "maxItems": len(self.choices) if self.at_most is None else self.at_most}
+        return _form({"type": "array", "items": {"type": "string", "enum": list(self.choices)}, **bounds})
+
+    def accept(self, raw: Any) -> tuple[str, ...]:
+        """A list, or text with commas between; each as in `AskChoice`."""
+        raw = _answer(raw)
+        parts = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
+        if not isinstance(parts, list | tuple):
+            raise self.fault("must be a list of choices")
+        picked = {_chosen(self, part, self.choices) for part in parts}
+        most = len(self.choices) if self.at_most is None else self.at_most
+        if not self.at_least <= len(picked) <= most:
+            raise self.fault(f"choose {self.at_least} to {most} of {', '.join(self.choices)}; got {len(picked)}")
+        return tuple(choice for choice in self.choices if choice in picked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskConfirmation(Question[bool]):
+    """A yes for one act. Good for the call that asks, and once."""
+
+    is_for_operator: bool = False
+    """The operator wants a person's yes here. One that came beforehand from an agent is none, unless he says so."""
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Never: it is a person's."""
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """A boolean."""
+        return _form({"type": "boolean"})
+
+    def accept(self, raw: Any) -> bool:
+        """True or false, or yes, y, no, n, in whatever case; nothing else."""
+        raw = _answer(raw)
+        if isinstance(raw, bool):
+            return raw
+        word = raw.strip().lower() if isinstance(raw, str) else ""
+        if word in YES or word in NO:
+            return word in YES
+        raise self.fault("must be true or false, or yes or no")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskForm(Question[ModelT]):
+    """Several values at once: a flat model of text, numbers, booleans and choices."""
+
+    model: type[ModelT]
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.model, type) and issubclass(self.model, BaseModel)):
+            raise BadSetting(
+                f"AskForm {self.key!r}: model must be a pydantic model (class ...(BaseModel)), not {self.model!r:.80}"
+            )
+
+    def schema(self) -> dict[str, Any]:
+        """The model's schema."""
+        return self.model.model_json_schema()
+
+    def answer_schema(self) -> dict[str, Any]:
+        """The same: a form is answered by an object.
+
+        Raises:
+            BadSetting: a field that no form of the protocol can have.
+        """
+        schema = self.schema()
+        for name, field in schema.get("properties", {}).items():
+            if not _fits_a_form(field):
+                raise BadSetting(
+                    f"AskForm {self.key!r}: field {name!r} does not fit a form; take text, numbers, booleans, dates, "
+                    "Literal[...] or list[Literal[...]]"
+                )
+        return {**schema, "description": self.message}
+
+    def accept(self, raw: Any) -> ModelT:
+        """The model."""
+        try:
+            return self.model.model_validate(raw)
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            if not fault["loc"]:
+                raise self.fault(f"must be an object with {', '.join(self.model.model_fields)}") from None
+            raise self.fault(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskModel(Question[str]):
+    """What only a model is asked: the client's, by sampling."""
+
+    most_tokens: int = 1_000
+    system_prompt: str | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """Text."""
+        return _form({"type": "string"})
+
+    def accept(self, raw: Any) -> str:
+        """Text."""
+        raw = _answer(raw)
+        if not isinstance(raw, str):
+            raise self.fault("must be text")
+        return raw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskRoots(Question[tuple[str, ...]]):
+    """The directories that the client names, as file URIs. Advice: they never widen what the operator gave."""
+
+    message: str = "which directories are worked on"
+
+    @property
+    def can_be_sampled(self) -> bool:
+        """Never: the client's own list."""
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """A list of text."""
+        return _form({"type": "array", "items": {"type": "string"}})
+
+    def accept(self, raw: Any) -> tuple[str, ...]:
+        """A list of URIs."""
+        raw = _answer(raw)
+        if not isinstance(raw, list) or not all(isinstance(uri, str) for uri in raw):
+            raise self.fault("must be a list of URIs")
+        return tuple(raw)
+
+
+def _fits_a_form(field: dict[str, Any]) -> bool:
+    """Whether it is flat: no model, no `Enum` (which is a reference), no union and no list of anything at all."""
+    arms = [arm for arm in field.get("anyOf", [field]) if arm.get("type") != "null"]
+    if len(arms) != 1:
+        return False
+    if arms[0].get("type") == "array":
+        return bool({"enum", "anyOf", "oneOf"} & set(arms[0].get("items", {})))
+    return arms[0].get("type") in ("string", "integer", "number", "boolean")
+
+
+def _form(answer: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+
+
+def _answer(raw: Any) -> Any:
+    """The value of a form of one property, or the value itself."""
+    return raw["answer"] if isinstance(raw, dict) and set(raw) == {"answer"} else raw
+
+
+def _chosen(question: Question[Any], raw: Any, choices: Sequence[str]) -> str:
+    if raw in choices:
+        return str(raw)
+    meant = [choice for choice in choices if isinstance(raw, str) and raw and choice.lower().startswith(raw.lower())]
+    if len(meant) == 1:
+        return meant[0]
+    problem = f"{raw!r:.60} fits {', '.join(meant)}" if meant else f"{raw!r:.60} is none of them"
+    raise question.fault(f"choose one of {', '.join(choices)}; {problem}")
+
+
+# The question that stands before a call of which the operator wants a person to know. Pure.
+
+
+CONFIRM = "confirm"
+"""Key of every such question."""
+
+SHOWN_CHARACTERS = 4_096
+"""Of one argument; a longer one is shown by its start, its end and its length. No path is longer (PATH_MAX)."""
+
+
+def before_call(name: str, arguments: Mapping[str, Any]) -> AskConfirmation:
+    """Whether a call with these arguments may go on."""
+    lines = [f"{_name(argument)}: {_shown(value)}" for argument, value in arguments.items()]
+    return AskConfirmation(key=CONFIRM, message="\n".join([f"Run {name}?", *lines]), is_for_operator=True)
+
+
+def _name(argument: str) -> str:
+    """A name as it is, or quoted: where a command takes any name, the caller chose it."""
+    return argument if argument.isascii() and argument.isidentifier() else _shown(argument)
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON in printable ASCII, so that no character hides another."""
+    text = json.dumps(value, default=str)
+    if len(value if isinstance(value, str) else text) <= SHOWN_CHARACTERS:
+        return text
+    half = SHOWN_CHARACTERS // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters more] {text[-half:]}"

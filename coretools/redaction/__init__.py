@@ -1,0 +1,1 @@
+"""Secrets in text: patterns, names and the redactor."""

@@ -1,0 +1,162 @@
+"""A command as one line for the log: words quoted as a shell takes them, without the credentials in them.
+
+Here every word's role is known, so more is hidden than in free text: whatever follows `--password`, the value of every
+telling `NAME=value`, and the short options of programs that take a password by one.
+"""
+
+from collections.abc import Callable, Sequence
+
+from coretools.redaction.names import is_telling, kind_of
+from coretools.redaction.redactor import Redactor
+from coretools.shell_words import join
+
+MOST_WORDS = 100
+"""Words that are shown."""
+
+MOST_OF_WORD = 300
+"""Characters of one word that are shown."""
+
+MOST_OF_LINE = 2_000
+"""Characters of the line that are shown."""
+
+_LOOKED_AT = 16 * 1024
+"""Characters of a word that are looked at; what is shown of it is far less."""
+
+_MYSQL = ("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlshow", "mariadb", "mariadb-dump", "mariadb-admin")
+_ATTACHED = dict.fromkeys((*_MYSQL, "sshpass", "7z", "7za"), "-p") | {"plink": "-pw"}
+"""Options with the password in the same word (`-pSECRET`)."""
+_SEPARATE = {
+    **dict.fromkeys(("sshpass", "docker", "podman", "nerdctl", "helm", "az", "oc", "argocd", "vsql"), ("-p",)),
+    **dict.fromkeys(("redis-cli", "valkey-cli"), ("-a",)),
+    **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldappasswd"), ("-w", "-s")),
+    **dict.fromkeys(("zip", "unzip", "sqlcmd", "bcp"), ("-P",)),
+    **dict.fromkeys(("openssl",), ("-k", "-K", "-pass", "-passin", "-passout")),
+    **dict.fromkeys(("mongo", "mongosh", "mongodump", "cqlsh"), ("-p",)),
+    **dict.fromkeys(("plink", "pscp"), ("-pw",)),
+}
+"""Options whose next word is the password. What is no password elsewhere (`docker run -p 80:80`) has no letters."""
+_PAIRS = {
+    **dict.fromkeys(("curl", "curlie", "xh"), ("-u", "--user", "-U", "--proxy-user")),
+    **dict.fromkeys(("http", "https"), ("-a", "--auth")),
+    **dict.fromkeys(("ab", "wrk"), ("-A", "-P")),
+    **dict.fromkeys(("smbclient", "rpcclient", "net"), ("-U", "--user")),
+}
+"""Options whose next word is `user:password` or `user%password`."""
+_HEADERS = frozenset({"-H", "--header", "--proxy-header"})
+_SECRET_FIELDS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
+_NAME_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+_PROGRAMS = frozenset({*_ATTACHED, *_SEPARATE, *_PAIRS})
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
+
+
+def command_line(argv: Sequence[str], redactor: Redactor | None = None) -> str:
+    """The command as one printable line of at most `MOST_OF_LINE` characters; what is cut is counted."""
+    redactor = redactor or Redactor()
+    words = _Words(redactor).redacted([word[:_LOOKED_AT] for word in argv[:MOST_WORDS]])
+    shown = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
+    line = one_line(join([word.replace("\0", "\\x00") for word in shown]))
+    if len(argv) > MOST_WORDS:
+        line += f" [... {len(argv) - MOST_WORDS} more words ...]"
+    if len(line) > MOST_OF_LINE:
+        line = f"{line[:MOST_OF_LINE]} [... {len(line) - MOST_OF_LINE} more characters ...]"
+    return line
+
+
+class _Words:
+    """One pass over the words of a command; what a word means depends on those before it."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._program = ""
+        """The last word that named a program with options of its own, wherever `env` or `sudo` put it."""
+        self._is_shell = False
+        self._next: Callable[[str], str] | None = None
+        """What is done to the next word, because of the option before it."""
+
+    def redacted(self, argv: Sequence[str]) -> list[str]:
+        return [self._word(word) for word in argv]
+
+    def _word(self, word: str) -> str:
+        treat, self._next = self._next, None
+        if treat is not None:
+            return treat(word)
+        name = word.rpartition("/")[2]
+        if name in _PROGRAMS or name in _SHELLS:
+            self._program, self._is_shell = name, name in _SHELLS
+        elif word.startswith("-"):
+            return self._option(word)
+        return self._assigned(word)
+
+    def _option(self, word: str) -> str:
+        name, equals, rest = word.partition("=")
+        attached = _ATTACHED.get(self._program)
+        if attached and word.startswith(attached) and len(word) > len(attached):
+            return f"{attached}[redacted:password]"
+        treat = self._treatment(name)
+        if treat is None:
+            return self._assigned(word)
+        if equals:
+            return f"{name}={treat(rest)}"
+        self._next = treat
+        return word
+
+    def _treatment(self, name: str) -> Callable[[str], str] | None:
+        """What is done to the value of an option; None when nothing is known of it."""
+        if self._is_shell and not name.startswith("--") and name.endswith("c"):
+            return self._script
+        if name in _SEPARATE.get(self._program, ()):
+            return _secret_unless_number
+        if name in _PAIRS.get(self._program, ()):
+            return self._pair
+        if name in _HEADERS:
+            return self._header
+        return _hidden(kind_of(name)) if is_telling(name) else None
+
+    def _assigned(self, word: str) -> str:
+        """`NAME=value`, `//host/:_authToken=value`; anything else as free text."""
+        name, equals, value = word.partition("=")
+        tail = name[len(name.rstrip(_NAME_LETTERS)) :]
+        if equals and value and "?" not in name and is_telling(tail):
+            return f"{self._redactor.text(name)}={_hidden(kind_of(tail))(value)}"
+        return self._redactor.text(word)
+
+    def _header(self, word: str) -> str:
+        """`Name: value`; the scheme of an authorization stays."""
+        name, colon, value = word.partition(":")
+        small = name.strip().lower()
+        if not colon or not (small in _SECRET_FIELDS or is_telling(small)):
+            return self._redactor.text(word)
+        scheme, blank, _ = value.strip().partition(" ")
+        return f"{name}: {scheme if blank and small.endswith('authorization') else ''}{blank}[redacted:header]"
+
+    def _pair(self, word: str) -> str:
+        """`user:password`, or `user%password` as Samba has it."""
+        user, sign, password = word.partition(":" if ":" in word else "%")
+        if not password:
+            return self._redactor.text(word)
+        return f"{self._redactor.text(user)}{sign}[redacted:password]"
+
+    def _script(self, text: str) -> str:
+        """The text of a shell: its words, and what its lines say in free text."""
+        lines = [" ".join(_Words(self._redactor).redacted(line.split(" "))) for line in text.split("\n")]
+        return self._redactor.text("\n".join(lines))
+
+
+def _hidden(kind: str) -> Callable[[str], str]:
+    return lambda word: word if word.startswith(("--", "[redacted:")) else f"[redacted:{kind}]"
+
+
+def _secret_unless_number(word: str) -> str:
+    """The password, but not a port or a list of them: `docker run -p 8080:80`."""
+    return word if word and not word.strip("0123456789.:-/tcpud") else "[redacted:password]"
+
+
+def _cut(word: str, whole: int) -> str:
+    if len(word) <= MOST_OF_WORD:
+        return word
+    return f"{word[:MOST_OF_WORD]}[... {max(whole, len(word)) - MOST_OF_WORD} more characters ...]"
+
+
+def one_line(line: str) -> str:
+    """The text with everything that is no printable character, a line feed too, as its escape in Python."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)

@@ -1,0 +1,236 @@
+"""Credentials that are known by the name before them: `DB_PASSWORD=x`, `"api_key": "x"`, `--token x`.
+
+A name proves little: code is full of `token = parser.next()` and `password: str`. So the value decides too, and what
+reads like code, a type, a path, a number or a reference stays. In a command line every word's role is known, so there
+the name alone decides (`is_telling`). The work grows with the length of the text only: of a name at most 48
+characters are looked at, of a value 80 unless it is taken.
+"""
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+from coretools.redaction.patterns import Span
+
+_KEYWORDS = (
+    r"(?P<strong>pass(?:word|wd|phrase|code)|sshpass|pwd)"
+    r"|(?P<weak>secret|token|credential|api[_-]?key|(?<![a-z])(?:pass|auth)(?![a-z])"
+    r"|(?:access|private|secret|signing|encryption|auth|master|account|shared|service|subscription|storage|session)"
+    r"[_-]?(?:access[_-]?)?key)"
+)
+_HINTS = ("pass", "pwd", "secret", "token", "credential", "key", "auth")
+"""One of these, in small letters, stands in every telling name."""
+_REST = r"(?P<rest>[\w.-]{0,48}+)"
+_ASSIGNMENT = (
+    rf"(?i:{_KEYWORDS}){_REST}"
+    r"(?:(?P<before>\\?[\"'`]?\]?[ \t]*+)(?P<sign>:=|=>|=(?!=)|:(?!:))(?P<after>[ \t]*+)|(?P<blank>[ \t]++))"
+    r"(?P<quote>\\?[\"'`])?"
+)
+_QUOTED = {
+    '"': r"(?>(?:[^\"\\\n\r\x00]++|\\[^\n\r])*)",
+    "'": r"(?>(?:[^'\\\n\r\x00]++|\\[^\n\r])*)",
+    "`": r"[^`\n\r\x00]*+",
+    "\\": r"[^\\\"\n\r\x00]*+",
+}
+"""What stands between quotes, by the first character of the opening one."""
+_RUN = r"[^\s\"'`\x00]"
+_PLAIN = r"[^\s\"'`\x00,;&<>(){}|\\]"
+
+_LAST_WORDS = """
+    file path dir directory folder url uri name type count id ids length len limit endpoint expiry expires expiration
+    ttl at size hint policy prompt field label regex pattern budget index kind class header version var cmd command
+    helper store manager provider required enabled disabled min max usage source scope scopes status error errors
+    message stdin fd format age rate cost costs host port user username login agent socket sock mode method service sid
+    validator generator parser reset expired timeout strength
+"""
+_NOT_THE_SECRET = frozenset(_LAST_WORDS.split())
+"""Last words of names that tell of a secret without holding one: `token_file`, `password-stdin`, `secret_name`."""
+
+_NO_VALUES = """
+    none null nil true false undefined void any str string bytes bytearray int integer bool boolean float object self
+    required optional hidden masked redacted changeme example placeholder uint8array secretstr
+"""
+_WORDS = frozenset(_NO_VALUES.split())
+_REFERENCE = r"\$\w+|\$[({].*|\$\{\{.*|%\w+%|%\w|%\(\w+\)s|@\w+@"
+_CODE = r"[A-Za-z_&*][\w.]*[\[(?!]|&|\*(?!\w{6})"
+_CHAIN = r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+"
+_IDENTIFIER = r"[A-Za-z_]\w*"
+_LETTERS = r"[A-Za-z_./: -]*"
+_NUMBER = r"[0-9][0-9._,]*[a-zA-Z%]{0,3}"
+_DIGIT = r"[0-9]"
+_PATH = r"(?:~|\.{1,2})?/[\w.@/+-]*|[A-Za-z]:\\.*"
+_PARTS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
+_OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+_LOOKED_AT = 80
+"""Characters of a value by which it is judged."""
+
+_AWS_SECRET_LENGTH = 40
+"""An AWS secret key is as long, in base64, and may begin with a slash: it is no path."""
+
+
+class _Found(NamedTuple):
+    """A value behind a telling name, and what stands around it."""
+
+    value: str
+    strong: str
+    """The keyword of the name, when it can only mean a password."""
+    is_quoted: bool
+    is_tight: bool
+    """`NAME=value`, without blanks around the sign."""
+    is_upper: bool
+    """The name is written as those of environment variables."""
+    behind: str
+    """The character after the value."""
+
+
+@cache
+def _pattern(expression: str) -> re.Pattern[str]:
+    """Compiled at first use: a start should not pay for it."""
+    return re.compile(expression, re.ASCII)
+
+
+def is_telling(name: str) -> bool:
+    """Whether a variable, an option or a field of this name holds a credential."""
+    # The directories of a shell; `DB_PWD` and the `Pwd` of a connection string are passwords.
+    if name in ("PWD", "OLDPWD") or not any(hint in name.lower() for hint in _HINTS):
+        return False
+    return any(map(_names_the_secret, _pattern(rf"(?i:{_KEYWORDS}){_REST}").finditer(name[:200])))
+
+
+def kind_of(name: str) -> str:
+    """The kind that stands in the mark for a value of this name."""
+    small = name.lower()
+    if "pass" in small or "pwd" in small:
+        return "password"
+    return next((kind for kind in ("token", "secret") if kind in small), "key")
+
+
+def _names_the_secret(match: re.Match[str]) -> bool:
+    """Whether the name goes on so that it still means the secret itself: `token2` and `apiKeys`, no `tokenizer`."""
+    rest, keyword = match["rest"], match["strong"] or match["weak"]
+    if not rest:
+        return True
+    # A letter of the same case goes on with the same word; a plural is the same word still.
+    same_case = str.isupper if keyword[-1].isupper() else str.islower
+    follows = rest[1:2] if rest[0] in "sS" and same_case(rest[0]) else rest[0]
+    if same_case(follows):
+        return False
+    return not any(part.lower() in _NOT_THE_SECRET for part in _pattern(_PARTS).findall(rest)[-1:])
+
+
+def assignments(text: str) -> list[Span]:
+    """Every value in the text that stands behind a telling name and looks like a credential; sorted."""
+    small = text.lower()
+    if not any(hint in small for hint in _HINTS):
+        return []
+    found, at, pattern = [], 0, _pattern(_ASSIGNMENT)
+    while match := pattern.search(text, at):
+        at = match.end()
+        is_assigned = match["sign"] or _is_option(text, match)
+        span = _value(text, match) if is_assigned and _names_the_secret(match) else None
+        if span is not None:
+            found.append(span)
+            at = span.end
+    return found
+
+
+def _is_option(text: str, match: re.Match[str]) -> bool:
+    """Whether the word of the name is an option of a command with a value: only those have one after a blank."""
+    at = match.start()
+    if text.startswith("-", match.end()):
+        return False
+    before = text[max(0, at - 48) : at]
+    rest = before.rstrip(_OPTION_LETTERS)
+    return before.startswith("-", len(rest)) and (not rest or rest[-1] in " \t\n\r\"'`=")
+
+
+def _value(text: str, match: re.Match[str]) -> Span | None:
+    start, quote = match.end(), match["quote"]
+    name = match["strong"] or match["weak"]
+    is_upper = (name + match["rest"]).isupper()
+    is_tight = _is_tight(match)
+    whole = _RUN if is_upper and is_tight else _PLAIN
+    end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_LOOKED_AT}}}+", text, start)
+    value = text[start : min(end, start + _LOOKED_AT)]
+    found = _Found(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
+    if not _is_secret(found):
+        return None
+    return Span(start, end if quote else _end(f"{whole}*+", text, start), kind_of(name))
+
+
+def _is_tight(match: re.Match[str]) -> bool:
+    return match["sign"] == "=" and not match["before"].strip("\"'`\\") and not match["after"]
+
+
+def _end(expression: str, text: str, start: int) -> int:
+    match = _pattern(expression).match(text, start)
+    return match.end() if match else start
+
+
+def _is_secret(found: _Found) -> bool:
+    value = found.value
+    if not value or value[0] in "<{[(%" or set(value) <= set("*xX.-_#\u2022"):
+        return False
+    if value.lower() in _WORDS or _pattern(_REFERENCE).fullmatch(value):
+        return False
+    if found.strong.lower() == "pwd" and _pattern(_PATH).fullmatch(value):
+        return False
+    if found.is_quoted:
+        return _is_quoted_secret(found, value)
+    return _is_bare_secret(found, value)
+
+
+def _is_quoted_secret(found: _Found, value: str) -> bool:
+    if found.strong:
+        return True
+    if " " in value or len(value) < 8 or _is_path(value) or _pattern(_NUMBER).fullmatch(value):
+        return False
+    return not (_pattern(_LETTERS).fullmatch(value) and len(value) < 20)
+
+
+def _is_bare_secret(found: _Found, value: str) -> bool:
+    if found.is_upper and found.is_tight:
+        return _is_variable_secret(found, value)
+    if found.behind in ("(", "{", "<") or _is_code(value):
+        return False
+    is_argument = found.behind in (",", ")")
+    if found.strong:
+        return len(value) >= 4 and not _is_word(value, is_argument=is_argument, is_tight=found.is_tight)
+    return _is_bare_token(found, value, is_argument=is_argument)
+
+
+def _is_bare_token(found: _Found, value: str, *, is_argument: bool) -> bool:
+    if _pattern(_NUMBER).fullmatch(value) or _is_path(value) or _pattern(_LETTERS).fullmatch(value):
+        return False
+    if found.is_tight:
+        return len(value) >= 6 and not (is_argument and _pattern(_IDENTIFIER).fullmatch(value) and len(value) < 16)
+    return len(value) >= 10
+
+
+def _is_code(value: str) -> bool:
+    is_chain = _pattern(_CHAIN).fullmatch(value) is not None and len(value) < 32
+    return is_chain or _pattern(_CODE).match(value) is not None or _speaks_of_itself(value)
+
+
+def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
+    """Whether a value behind a password's name reads like a variable: `password = prompt`, `f(password=given2)`."""
+    if is_argument:
+        return _pattern(_IDENTIFIER).fullmatch(value) is not None
+    return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
+
+
+def _is_variable_secret(found: _Found, value: str) -> bool:
+    """`NAME=value`: what `env` prints, a line of a `.env` file, an assignment of a shell."""
+    if found.strong:
+        return len(value) >= 3 and not (_speaks_of_itself(value) and value.isupper())
+    return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _speaks_of_itself(value))
+
+
+def _speaks_of_itself(value: str) -> bool:
+    """`args.token`, `your-api-key`: a variable or a place for the value, as long as no digit stands in it."""
+    return _pattern(f"(?i:{_KEYWORDS})").search(value) is not None and not _pattern(_DIGIT).search(value)
+
+
+def _is_path(value: str) -> bool:
+    return _pattern(_PATH).fullmatch(value) is not None and len(value) != _AWS_SECRET_LENGTH

@@ -1,0 +1,1 @@
+"""Files beneath the roots: path resolution, deny rules, secrets, reads and writes."""

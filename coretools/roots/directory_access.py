@@ -1,0 +1,204 @@
+"""Look around behind the handle of a directory, one name at a time, links never followed.
+
+For decisions of our own ("what is this repository made of?"), not for answers: deny globs don't hold here, so nothing
+that is read through this module may be shown to a caller. Whoever has the handle got it beneath a root; a single name
+without links can't lead out from there.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from coretools.errors import (
+    AlreadyExists,
+    Busy,
+    CoreError,
+    InputOutput,
+    InvalidPath,
+    NotFound,
+    OutsideRoot,
+    PermissionRefused,
+    ReadOnly,
+    TooLarge,
+    WrongType,
+)
+from coretools.roots.file_version import Version, version_of
+
+# What the operating system refuses, as an error that a caller understands. The one place that reads errno for that.
+
+
+_MEANINGS: dict[int, tuple[type[CoreError], str]] = {
+    errno.ENOENT: (NotFound, "there is nothing at this path"),
+    errno.EACCES: (PermissionRefused, "the operating system refused: permission denied"),
+    errno.EPERM: (PermissionRefused, "the operating system refused: operation not permitted"),
+    errno.EROFS: (ReadOnly, "the file system is mounted read-only"),
+    errno.EEXIST: (AlreadyExists, "something stands at this path already"),
+    errno.ENOTEMPTY: (AlreadyExists, "a directory that is not empty stands at this path already"),
+    errno.ENOTDIR: (WrongType, "a part of the path that must be a directory is none"),
+    errno.EISDIR: (WrongType, "it is a directory"),
+    errno.ENXIO: (WrongType, "it is a device or socket that nothing answers on"),
+    errno.ELOOP: (OutsideRoot, "a link in the path can't be followed"),
+    errno.EXDEV: (OutsideRoot, "the path leads to another file system"),
+    errno.ENAMETOOLONG: (InvalidPath, "the path, or a name in it, is too long for the file system"),
+    errno.EILSEQ: (InvalidPath, "the file system can't hold a name like this"),
+    errno.EBUSY: (Busy, "the operating system uses it just now"),
+    errno.ETXTBSY: (Busy, "a program runs from it just now"),
+    errno.ENOSPC: (InputOutput, "the disk is full"),
+    errno.EDQUOT: (InputOutput, "the disk quota is used up"),
+    errno.EFBIG: (InputOutput, "larger than the file system or a resource limit allows"),
+    errno.EMFILE: (InputOutput, "too many files are open in this server"),
+    errno.ENFILE: (InputOutput, "too many files are open on this machine"),
+    errno.ESTALE: (NotFound, "it went away on its file server"),
+}
+
+
+class translated:  # noqa: N801 - used like a function: `with translated(shown):`
+    """Turn an OSError of the block into the CoreError that goes with it, named for the path as the caller writes it."""
+
+    __slots__ = ("_shown",)
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            raise failure(error, self._shown) from error
+
+
+def failure(error: OSError, shown: str) -> CoreError:
+    """The CoreError for an OSError. Anything unforeseen is an InputOutput with the system's own words."""
+    number = error.errno or errno.EIO
+    meaning, sentence = _MEANINGS.get(number, (InputOutput, os.strerror(number)))
+    return meaning(f"{shown}: {sentence}", path=shown)
+
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a directory is opened that is to be listed."""
+_PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def kinds(directory: int) -> dict[str, str]:
+    """Name and kind ("file", "directory", "link", "socket", "other") of everything in a directory.
+
+    Moves the handle's position and puts it back (CPython, scandir): one look at a time through one handle.
+    """
+    with translated("directory"), os.scandir(directory) as entries:
+        return {entry.name: _kind(entry) for entry in entries}
+
+
+def odd(directory: int, name: str) -> dict[str, str] | None:
+    """What is neither a regular file nor a directory in the directory of this name: mostly nothing.
+
+    None when nothing has the name. 40 us where 256 directories lie, as among a repository's objects.
+    """
+    with translated(name):
+        try:
+            handle = os.open(name, DIRECTORY, dir_fd=directory)
+        except FileNotFoundError:
+            return None
+        try:
+            with os.scandir(handle) as entries:
+                return {
+                    entry.name: _kind(entry)
+                    for entry in entries
+                    if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False))
+                }
+        finally:
+            os.close(handle)
+
+
+def kind(directory: int, name: str) -> str | None:
+    """Kind of what has this name, None when nothing has."""
+    mode = _mode(directory, name)
+    if mode is None:
+        return None
+    tests = (("file", stat.S_ISREG), ("directory", stat.S_ISDIR), ("link", stat.S_ISLNK), ("socket", stat.S_ISSOCK))
+    return next((word for word, test in tests if test(mode)), "other")
+
+
+def version(directory: int, name: str) -> Version | None:
+    """Version of what has this name, None when nothing has."""
+    with translated(name):
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+    return version_of(found)
+
+
+def read(directory: int, name: str, *, limit_bytes: int) -> bytes:
+    """Content of a regular file; never blocks on anything else.
+
+    Raises:
+        NotFound, OutsideRoot (a link), WrongType (a FIFO, a directory), TooLarge, PermissionRefused.
+    """
+    with translated(name):
+        file = os.open(name, _FILE, dir_fd=directory)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise WrongType(f"{name}: not a regular file")
+            with open(file, "rb", closefd=False) as stream:
+                data = stream.read(limit_bytes + 1)
+        finally:
+            os.close(file)
+    if len(data) > limit_bytes:
+        raise TooLarge(f"{name}: more than {limit_bytes} bytes")
+    return data
+
+
+@contextmanager
+def opened(directory: int, name: str) -> Iterator[int]:
+    """Handle of the directory of this name.
+
+    Raises:
+        NotFound, WrongType (a link, a file), PermissionRefused.
+    """
+    with translated(name):
+        handle = os.open(name, DIRECTORY, dir_fd=directory)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def pinned(directory: int, name: str) -> Iterator[int]:
+    """Handle of whatever has this name, a link too: it says which file is meant, and can't be read.
+
+    Raises:
+        NotFound, PermissionRefused.
+    """
+    with translated(name):
+        handle = os.open(name, _PIN, dir_fd=directory)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _mode(directory: int, name: str) -> int | None:
+    with translated(name):
+        try:
+            return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+
+
+def _kind(entry: "os.DirEntry[str]") -> str:
+    # The kind comes with the listing; only file systems that leave it out cost a call each.
+    if entry.is_file(follow_symlinks=False):
+        return "file"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    if entry.is_symlink():
+        return "link"
+    return "socket" if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else "other"

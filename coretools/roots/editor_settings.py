@@ -1,0 +1,53 @@
+"""Settings at the top of a root that an editor or an agent acts on when it opens it: the same for tools and commands.
+
+Such a file can start programs outside the sandbox (`tasks.json` on opening a folder, servers of `.mcp.json`, hooks).
+Existing files are not changed; new ones can be created, and the result names them. For commands the view enforces this.
+"""
+
+import os
+
+from coretools.errors import DeniedPath
+from coretools.roots.path_text import printable
+from coretools.roots.resolve import Spot, locate
+from coretools.roots.root_set import Roots
+
+NAMES = frozenset(
+    (
+        *(".vscode", ".idea", ".cursor", ".claude", ".codex", ".gemini", ".zed", ".windsurf", ".kiro", ".mcp.json"),
+        ".devcontainer",
+    )
+)
+
+
+def is_setting(relative: str) -> bool:
+    """Whether a path beneath a root is one of them or lies in one; in any case, as some file systems take it."""
+    return relative.partition("/")[0].casefold() in NAMES
+
+
+def require_unset(spot: Spot) -> None:
+    """Refuse to change settings that are there.
+
+    Raises:
+        DeniedPath.
+    """
+    top = spot.place.relative.partition("/")[0]
+    if not is_setting(top):
+        return
+    try:
+        os.stat(top, dir_fd=spot.root.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    raise DeniedPath(
+        f"{spot.shown}: editors and agents act on {printable(top)} when they open the root, and file tools "
+        "change nothing that is there; ask the user to change it, or to delete it if it may be replaced",
+        path=spot.shown,
+    )
+
+
+def note(roots: Roots, path: str) -> str:
+    """What the answer to a change adds when it made such settings; empty for nearly all."""
+    with locate(roots, path, follow=False) as spot:
+        relative = spot.place.relative
+    if not is_setting(relative):
+        return ""
+    return f"; editors and agents act on {printable(relative.partition('/')[0])} when they open the root: tell the user"

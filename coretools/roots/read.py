@@ -1,0 +1,258 @@
+"""Look at what lies beneath the roots: open, read, status. Nothing here changes anything. Listings are in `listing`.
+
+Content comes from regular files only; a FIFO, a socket or a device is refused by what it is, before it is opened.
+"""
+
+import errno
+import os
+import stat
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from coretools.cancellation import check_cancelled
+from coretools.errors import Conflict, DeniedPath, NotFound, TooLarge, WrongType
+from coretools.roots.directory_access import translated
+from coretools.roots.file_version import Kind, Version, kind_of, version_of
+from coretools.roots.git_directories import require_not_stored, require_served
+from coretools.roots.resolve import Spot, locate, refuse_secret, reopened
+from coretools.roots.resolver import HANDLE
+from coretools.roots.root_set import Place, Roots, joined
+
+# O_NONBLOCK and O_NOCTTY for the moment in which a file is exchanged for a FIFO or a terminal.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+"""How content is opened."""
+_BLOCK_BYTES = 1024 * 1024
+"""Read between two looks whether the call was cancelled."""
+_REST_BYTES = 64 * 1024
+"""Read at once beyond the size that the file had when it was opened."""
+
+_MOST_TRIES = 16
+"""A path that turns into a link between look and open is looked up again this often."""
+
+
+@dataclass(slots=True)
+class Directory:
+    """An open directory. Use as a context manager, or close it."""
+
+    fd: int
+    """A handle to start from (`dir_fd`, working directory); it may not be readable itself."""
+    place: Place
+    """Where it really is: links followed."""
+    shown: str
+
+    @property
+    def path(self) -> str:
+        """Absolute path, for words; it may mean something else by now."""
+        return joined(self.place.root.path, self.place.relative)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the handle back; again is harmless."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A regular file that is open for reading. Use as a context manager, or close it."""
+
+    fd: int
+    shown: str
+    version: Version
+    """As it was when it was opened."""
+    mode: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, when it was opened."""
+        return self.version.size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back; again is harmless."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def read(self, limit_bytes: int) -> bytes:
+        """The rest of the file.
+
+        Raises:
+            TooLarge: it has more than `limit_bytes`; a sparse file is refused by its size, unread.
+        """
+        if self.size > limit_bytes:
+            raise self._too_large(limit_bytes, self.size)
+        blocks = []
+        total = 0
+        with translated(self.shown):
+            while total <= limit_bytes:
+                expected = self.size - total
+                # One byte more than it should have: a file that grew meanwhile shows at once.
+                block = os.read(self.fd, min(_BLOCK_BYTES, expected + 1 if expected > 0 else _REST_BYTES))
+                if not block:
+                    break
+                blocks.append(block)
+                total += len(block)
+                if total > _BLOCK_BYTES:
+                    check_cancelled()
+        if total > limit_bytes:
+            raise self._too_large(limit_bytes, total)
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+    def read_at(self, position: int, count: int) -> bytes:
+        """At most so many bytes from there; fewer only where the file ends by now."""
+        data = b""
+        with translated(self.shown):
+            while len(data) < count and (block := os.pread(self.fd, count - len(data), position + len(data))):
+                data = data + block if data else block
+        return data
+
+    def _too_large(self, limit_bytes: int, size: int) -> TooLarge:
+        return TooLarge(
+            f"{self.shown}: {size} bytes; the most that is read at once is {limit_bytes}",
+            path=self.shown,
+            size=size,
+            limit=limit_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file that was read whole."""
+
+    data: bytes
+    shown: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What stands at a path."""
+
+    kind: Kind
+    size: int
+    mode: int
+    """Permission bits."""
+    modified: float
+    """Seconds since 1970."""
+    version: Version
+
+
+def open_directory(roots: Roots, path: str) -> Directory:
+    """Open a directory, links followed.
+
+    Raises:
+        WrongType: not a directory. And what `locate` raises.
+    """
+    with locate(roots, path) as spot:
+        found = spot.require_found()
+        if not stat.S_ISDIR(found.st_mode):
+            raise WrongType(f"{spot.shown}: a {kind_of(found.st_mode)}, not a directory", path=spot.shown)
+        with translated(spot.shown):
+            return Directory(reopened(spot, HANDLE), spot.place, spot.shown)
+
+
+def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
+    """Open a regular file for reading, links followed; never blocks. `is_served`: for somebody who reads by address.
+
+    Raises:
+        WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `locate` raises.
+    """
+    for _ in range(_MOST_TRIES):
+        with locate(roots, path) as spot, translated(spot.shown):
+            require_file(roots, spot)
+            require_not_stored(spot)
+            if is_served:
+                require_served(spot)
+            try:
+                fd = reopened(spot, READ)
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    continue
+                raise
+            with ExitStack() as undo:
+                undo.callback(os.close, fd)
+                # Again, of what was really opened.
+                spot.found = os.fstat(fd)
+                found = require_file(roots, spot)
+                refuse_secret(roots, spot, fd)
+                undo.pop_all()
+            return OpenFile(fd, spot.shown, version_of(found), stat.S_IMODE(found.st_mode))
+    raise Conflict(f"{path}: turns into a link again and again; try later", path=path)
+
+
+def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> Content:
+    """The content of a regular file.
+
+    Raises:
+        TooLarge, and what `open_file` raises.
+    """
+    with open_file(roots, path) as file:
+        return Content(file.read(limit_bytes), file.shown, file.version)
+
+
+def status(roots: Roots, path: str) -> Status:
+    """What stands at a path, links followed; a link that leads nowhere is itself what stands there.
+
+    Raises:
+        NotFound: nothing does. And what `locate` raises.
+    """
+    with _seen(roots, path) as spot:
+        found = spot.require_found()
+    mode = stat.S_IMODE(found.st_mode)
+    return Status(kind_of(found.st_mode), found.st_size, mode, found.st_mtime, version_of(found))
+
+
+def exists(roots: Roots, path: str) -> Kind | None:
+    """The kind of what stands at a path, None when nothing does. A path outside, or closed, is still an error."""
+    try:
+        with _seen(roots, path) as spot:
+            return None if spot.found is None else kind_of(spot.found.st_mode)
+    except (NotFound, WrongType):
+        # A directory on the way is missing, or is a file.
+        return None
+
+
+def _seen(roots: Roots, path: str) -> Spot:
+    try:
+        spot = locate(roots, path)
+    except NotFound:
+        return locate(roots, path, follow=False)
+    if spot.found is not None:
+        return spot
+    spot.close()
+    return locate(roots, path, follow=False)
+
+
+def require_file(roots: Roots, spot: Spot) -> os.stat_result:
+    """The status of a regular file that may be used.
+
+    Raises:
+        NotFound, WrongType, DeniedPath (more than one link, and the operator refuses that).
+    """
+    found = spot.require_found()
+    if not stat.S_ISREG(found.st_mode):
+        raise WrongType(f"{spot.shown}: a {kind_of(found.st_mode)}, not a regular file", path=spot.shown)
+    if roots.refuse_hard_links and found.st_nlink > 1:
+        raise DeniedPath(
+            f"{spot.shown}: the file has {found.st_nlink} names (hard links), and the operator refuses such files",
+            path=spot.shown,
+        )
+    return found

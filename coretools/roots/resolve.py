@@ -1,0 +1,341 @@
+"""From a path to the handle of the directory it ends in and the last name there, without ever leaving the roots.
+
+The common case is one act of the resolver, which takes no link and no `..`: then the text of the path is the place it
+reaches. Anything else goes component by component: a link is read and expanded here, `..` drops a name, and what is
+opened is one name in a directory that is held. Links to another root go on from that root's own handle.
+
+Every link on the way and the end of it are held against the deny globs; what a suspect file at the end holds decides
+about it. Who opens a file looks again, at what was opened.
+"""
+
+import difflib
+import errno
+import os
+import posixpath
+import stat
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from coretools.errors import NotFound
+from coretools.roots.directory_access import translated
+from coretools.roots.path_text import printable
+from coretools.roots.resolver import HANDLE
+from coretools.roots.root_set import Place, Root, Roots, hidden_error, identity_of, joined
+
+MOST_LINKS = 40
+"""Links followed for one path, as Linux does (path_resolution(7))."""
+
+NEAR_NAMES = 3
+"""Names like the one that is missing which an error offers."""
+_NAMES_COMPARED = 2_000
+"""Entries of a directory that are compared with a missing name: some 20 ms."""
+
+_MAY_BE_LINK = (errno.ELOOP, errno.ENOTDIR)
+_TAKE_THE_LONG_WAY = (*_MAY_BE_LINK, errno.ENOENT)
+
+
+@dataclass(slots=True)
+class Spot:
+    """Where a path ends. Use as a context manager: it may hold a handle."""
+
+    root: Root
+    shown: str
+    """The path as the caller writes it."""
+    fd: int
+    """Handle of the last directory on the way that exists."""
+    above: str
+    """That directory, relative to the root; `.` for the root."""
+    name: str
+    """The last name of the path; `.` when the path ends in the directory itself."""
+    missing: tuple[str, ...] = ()
+    """Directories between `fd` and `name` that don't exist."""
+    found: os.stat_result | None = None
+    """What has that name, links not followed; None when nothing does."""
+
+    @property
+    def place(self) -> Place:
+        """The place reached: free of links and `..`."""
+        return Place(self.root, "/".join(part for part in (self.above, *self.missing, self.name) if part != ".") or ".")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the handle back, unless it is the root's own."""
+        if self.fd != self.root.fd:
+            os.close(self.fd)
+            self.fd = self.root.fd
+
+    def go_down(self, name: str) -> None:
+        """Hold the directory of this name, the first of `missing`, which is there by now."""
+        below = os.open(name, HANDLE, dir_fd=self.fd)
+        self.close()
+        self.fd = below
+        self.above = joined(self.above, name)
+        self.missing = self.missing[1:]
+
+    def require_found(self) -> os.stat_result:
+        """What stands at the path.
+
+        Raises:
+            NotFound: nothing does.
+        """
+        if self.found is None:
+            near = self._near()
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            what = "there is nothing at this path"
+            if self._is_behind_link():
+                what = f"a link leads to {printable(self.place.relative)}, where there is nothing"
+            raise NotFound(f"{self.shown}: {what}{hint}", path=self.shown)
+        return self.found
+
+    def _is_behind_link(self) -> bool:
+        """Whether the path as it is written is not where it led."""
+        written = posixpath.normpath(self.shown).removeprefix("/")
+        return not posixpath.join(self.root.path, self.place.relative).endswith(f"/{written}")
+
+    def _near(self) -> list[str]:
+        """Paths that are there and differ a little in the first name that is missing."""
+        wanted = (*self.missing, self.name)[0]
+        parts = self.shown.split("/")
+        above = "/".join(parts[: -1 - len(self.missing)])
+        with suppress(OSError):
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+            try:
+                with os.scandir(fd) as scan:
+                    names = [printable(entry.name) for entry in islice(scan, _NAMES_COMPARED)]
+            finally:
+                os.close(fd)
+            same = [name for name in names if name.casefold() == wanted.casefold()]
+            near = same or difflib.get_close_matches(wanted, names, n=NEAR_NAMES, cutoff=0.7)
+            return [joined(above, name) if above else name for name in near[:NEAR_NAMES]]
+        return []
+
+
+def locate(roots: Roots, path: str, *, follow: bool = True) -> Spot:
+    """Find where a path ends. `follow` says whether a link with the last name is followed.
+
+    A path with a slash or `/.` at its end means what a link there leads to, whatever `follow` says.
+
+    Raises:
+        InvalidPath, OutsideRoot, DeniedPath, RootGone, NotFound (a link that leads nowhere), PermissionRefused.
+    """
+    place = roots.place(path)
+    spot = _located(roots, place, follow=follow or path.endswith(("/", "/.")))
+    with ExitStack() as undo:
+        undo.callback(spot.close)
+        refuse_secret(roots, spot)
+        undo.pop_all()
+    return spot
+
+
+def refuse_secret(roots: Roots, spot: Spot, fd: int | None = None) -> None:
+    """Refuse a file whose name is suspect and that holds a secret; `fd` when it is open already.
+
+    Raises:
+        DeniedPath.
+    """
+    found = spot.found
+    if found is None or stat.S_ISLNK(found.st_mode):
+        return
+    if roots.suspicion(spot.place) or roots.may_be_renamed(found.st_ino):
+        reason = roots.hidden(spot.place, fd)
+        if reason:
+            raise hidden_error(spot.shown, reason)
+
+
+def _located(roots: Roots, place: Place, *, follow: bool) -> Spot:
+    shown = roots.shown(place)
+    with translated(shown):
+        roots.require_present(place.root)
+        # A root in a root must be noticed by what it is, not by its name: a mount may ignore case.
+        spot = None if roots.are_nested or ".." in place.relative else _at_once(roots, place, shown)
+        if spot is not None:
+            if not _needs_care(roots, spot, follow=follow):
+                return spot
+            spot.close()
+        way = _Way(roots, place, shown)
+        with ExitStack() as undo:
+            undo.callback(way.close)
+            found = way.end(follow=follow)
+            undo.pop_all()
+        return found
+
+
+def _at_once(roots: Roots, place: Place, shown: str) -> Spot | None:
+    """The spot when nothing on the way is a link or missing, else None."""
+    roots.require_open(place, shown)
+    root = place.root
+    above, _, name = place.relative.rpartition("/")
+    if not above:
+        return Spot(root, shown, root.fd, ".", name, (), _status(name, root.fd))
+    try:
+        fd = roots.engine.open(root.fd, above, HANDLE)
+    except OSError as error:
+        if error.errno in _TAKE_THE_LONG_WAY:
+            return None
+        raise
+    spot = Spot(root, shown, fd, above, name)
+    try:
+        spot.found = _status(name, fd)
+    except OSError:
+        os.close(fd)
+        raise
+    return spot
+
+
+def _needs_care(roots: Roots, spot: Spot, *, follow: bool) -> bool:
+    """Whether the last name is a link to follow, or a root of its own."""
+    found = spot.found
+    if found is None or spot.name == ".":
+        return False
+    if stat.S_ISLNK(found.st_mode):
+        return follow
+    return stat.S_ISDIR(found.st_mode) and roots.root_with(identity_of(found)) is not None
+
+
+def _status(name: str, fd: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+class _Way:
+    """The long way: one held directory, the names from the root to it, and what is still to go."""
+
+    def __init__(self, roots: Roots, place: Place, shown: str) -> None:
+        self._roots = roots
+        self._shown = shown
+        self._links = 0
+        self._pending: list[str] = []
+        self._start(place)
+
+    def _start(self, place: Place) -> None:
+        self._root = place.root
+        self._fd = place.root.fd
+        self._names: list[str] = []
+        # Reversed: the next component is at the end.
+        self._pending = [part for part in reversed(place.relative.split("/")) if part != "."]
+
+    def close(self) -> None:
+        """Give the held directory back, unless it is a root."""
+        if self._fd != self._root.fd:
+            os.close(self._fd)
+            self._fd = self._root.fd
+
+    def end(self, *, follow: bool) -> Spot:
+        """Go to the end of the path. The handle then belongs to the spot."""
+        while self._pending:
+            name = self._pending.pop()
+            if name == "..":
+                self._go_up()
+            elif self._pending:
+                if not self._go_down(name):
+                    return self._spot(self._pending[0], missing=(name, *reversed(self._pending[1:])))
+            else:
+                spot = self._last(name, follow=follow)
+                if spot is not None:
+                    return spot
+        return self._spot(".", found=os.stat(".", dir_fd=self._fd))
+
+    def _last(self, name: str, *, follow: bool) -> Spot | None:
+        """The spot of the last name, or None when there is more to go: it was a link, or a root."""
+        found = _status(name, self._fd)
+        if found is None:
+            return self._spot(name)
+        if stat.S_ISLNK(found.st_mode) and follow:
+            self._expand(name)
+            return None
+        if stat.S_ISDIR(found.st_mode):
+            root = self._roots.root_with(identity_of(found))
+            if root is not None:
+                self._restart(Place(root, "."))
+                return None
+        return self._spot(name, found=found)
+
+    def _spot(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> Spot:
+        if ".." in missing or name == "..":
+            raise NotFound(f"{self._shown}: a directory on the way does not exist", path=self._shown)
+        spot = Spot(self._root, self._shown, self._fd, "/".join(self._names) or ".", name, missing, found)
+        self._roots.require_open(spot.place, self._shown)
+        return spot
+
+    def _go_down(self, name: str) -> bool:
+        """Enter a directory, or put a link's target before the rest of the way. False when there is nothing."""
+        try:
+            below = os.open(name, HANDLE, dir_fd=self._fd)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno not in _MAY_BE_LINK:
+                raise
+            self._expand(name)
+            return True
+        self._hold(below)
+        self._names.append(name)
+        if self._roots.are_nested:
+            root = self._roots.root_with(identity_of(os.fstat(below)))
+            if root is not None:
+                self._restart(Place(root, "/".join(reversed(self._pending)) or "."))
+        return True
+
+    def _go_up(self) -> None:
+        if not self._names:
+            # Above a root there is only text: it must lead into a root again before anything is opened.
+            self._leave(posixpath.dirname(self._root.path), self._pending)
+            return
+        self._names.pop()
+        # Opened anew from the root, link-free: `..` of a directory that was moved away would lead out.
+        above = "/".join(self._names)
+        self._hold(self._roots.engine.open(self._root.fd, above, HANDLE) if above else self._root.fd)
+
+    def _expand(self, name: str) -> None:
+        """Put the target of a link before the rest of the way."""
+        try:
+            target = os.readlink(name, dir_fd=self._fd)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name) from error
+            raise
+        self._links += 1
+        if self._links > MOST_LINKS:
+            raise NotFound(f"{self._shown}: a loop of links, or more than {MOST_LINKS} of them", path=self._shown)
+        self._roots.require_open(Place(self._root, "/".join((*self._names, name))), self._shown)
+        if target.startswith("/"):
+            self._leave(target, self._pending)
+        else:
+            self._pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+
+    def _leave(self, absolute: str, pending: list[str]) -> None:
+        """Go on at an absolute path, by text, in whichever root it lies."""
+        rest = list(reversed(pending))
+        while rest and rest[0] == ".." and self._roots.split(absolute) is None:
+            absolute = posixpath.dirname(absolute.rstrip("/")) or "/"
+            rest = rest[1:]
+        place = self._roots.split("/".join((absolute, *rest)))
+        if place is None:
+            raise self._roots.outside(self._shown)
+        self._restart(place)
+
+    def _restart(self, place: Place) -> None:
+        self.close()
+        self._roots.require_present(place.root)
+        self._start(place)
+
+    def _hold(self, fd: int) -> None:
+        self.close()
+        self._fd = fd
+
+
+def reopened(spot: Spot, flags: int) -> int:
+    """Open what the spot found, by its name in the held directory; a link there is an OSError (ELOOP, ENOTDIR)."""
+    return os.open(spot.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spot.fd)

@@ -1,0 +1,255 @@
+"""The one interface of the two resolvers, and which of them this machine gets."""
+
+import ctypes
+import errno
+import os
+import sys
+from functools import lru_cache
+from struct import Struct
+from typing import Protocol
+
+from coretools.errors import BadSetting
+
+# System calls that the `os` module lacks, by ctypes: openat2, renameat2, statx and fstatfs. Linux only.
+#
+# `CDLL`, not `PyDLL`: the interpreter's lock is released meanwhile, so a slow file system stops nobody else.
+
+
+NO_REPLACE = 1
+"""RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
+EXCHANGE = 2
+"""RENAME_EXCHANGE: swap two names."""
+
+_NUMBER = 437
+"""openat2 has one number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""
+
+_NO_SYMLINKS = 0x04
+_BENEATH = 0x08
+_RESOLVE = _BENEATH | _NO_SYMLINKS
+"""NO_SYMLINKS implies NO_MAGICLINKS (openat2(2))."""
+
+_NO_XDEV = 0x01
+_CACHED = 0x20
+_IN_MEMORY = _RESOLVE | _CACHED | _NO_XDEV
+
+_HERE = -100
+"""AT_FDCWD."""
+
+_SYMLINK_NOFOLLOW = 0x100
+_EMPTY_PATH = 0x1000
+_DONT_SYNC = 0x4000
+"""Flags of statx(2)."""
+_INODE_MASK = 0x100
+_BIRTH_MASK = 0x800
+"""STATX_INO, STATX_BTIME."""
+_STATUS = Struct("=I28xQ40xqI44xII")
+"""What is known, inode, birth time, device: the beginning of `struct statx`."""
+
+_ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
+"""`f_type` of ext4, XFS, Btrfs and F2FS (statfs(2)), which no other machine and no program serves. Not tmpfs, where
+RWF_NOWAIT is refused."""
+
+_ASK_AGAIN = (errno.EINTR, errno.EAGAIN)
+_MOST_TRIES = 64
+
+
+class _How(ctypes.Structure):
+    """`struct open_how`."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_SIZE = ctypes.sizeof(_How)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_syscall.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_renameat2 = getattr(_libc, "renameat2", None)
+if _renameat2 is not None:
+    _renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_statx = getattr(_libc, "statx", None)
+if _statx is not None:
+    _statx.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
+
+
+@lru_cache(64)
+def _how(flags: int) -> object:
+    """A reference to the structure for these flags. The kernel only reads it, so threads may share it."""
+    return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, _RESOLVE))
+
+
+@lru_cache(8)
+def _how_cached(flags: int, resolve: int) -> object:
+    return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, resolve))
+
+
+def open_cached(beneath: int | None, path: str, flags: int) -> int:
+    """Open a path that holds no link, if the kernel has all of the way to it in memory, on one file system.
+
+    A name is left on which something is mounted in whatever namespace, as the views of commands do it with `.git`
+    (Linux: `__follow_mount_rcu`). Without `beneath` the path is absolute, and on any file system.
+
+    Raises:
+        OSError: EAGAIN where it would have to wait, EXDEV where another file system lies on the way, EINVAL before
+            Linux 5.12; else as open(2).
+    """
+    resolve = _NO_SYMLINKS | _CACHED if beneath is None else _IN_MEMORY
+    how = _how_cached(flags, resolve)
+    fd: int = _syscall(_NUMBER, _HERE if beneath is None else beneath, os.fsencode(path), how, _SIZE)
+    if fd < 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure), path)
+    return fd
+
+
+def identity_of(fd: int) -> tuple[int, int]:
+    """Device and inode of an open file, without asking who serves it: fstat(2) may wait for that on FUSE or NFS.
+
+    Raises:
+        OSError: ENOSYS where this libc lacks statx.
+    """
+    _, inode, _, _, major, minor = _statx_of(fd, b"", _EMPTY_PATH | _DONT_SYNC, _INODE_MASK)
+    return os.makedev(major, minor), inode
+
+
+def birth_of(path: str, top: int | None = None) -> int | None:
+    """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
+
+    Raises:
+        OSError: there is none.
+    """
+    if _statx is None:
+        return None
+    beneath = _HERE if top is None else top
+    known, _, seconds, nanoseconds, _, _ = _statx_of(beneath, os.fsencode(path), _SYMLINK_NOFOLLOW, _BIRTH_MASK)
+    return seconds * 10**9 + nanoseconds if known & _BIRTH_MASK else None
+
+
+def _statx_of(beneath: int, path: bytes, flags: int, mask: int) -> tuple[int, ...]:
+    found = ctypes.create_string_buffer(256)
+    if _statx is None or _statx(beneath, path, flags, mask, found) != 0:
+        failure = errno.ENOSYS if _statx is None else ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure), os.fsdecode(path))
+    return _STATUS.unpack_from(found.raw)
+
+
+def is_on_disk(fd: int) -> bool:
+    """Whether a handle is of a file system that no other program or machine serves."""
+    if sys.platform != "linux":
+        return False
+    found = (ctypes.c_long * 64)()
+    return _libc.fstatfs(fd, found) == 0 and (found[0] & 0xFFFFFFFF) in _ON_DISK
+
+
+class Openat2:
+    """Opens a path beneath a directory in one system call that refuses every link. See `resolve.Resolver`."""
+
+    name = "openat2"
+
+    def open(self, beneath: int, relative: str, flags: int) -> int:
+        """Open `relative`, which holds no `..`; a link anywhere in it is an OSError with ELOOP."""
+        path = os.fsencode(relative)
+        how = _how(flags)
+        failure = errno.EAGAIN
+        for _ in range(_MOST_TRIES):
+            fd: int = _syscall(_NUMBER, beneath, path, how, _SIZE)
+            if fd >= 0:
+                return fd
+            failure = ctypes.get_errno()
+            if failure not in _ASK_AGAIN:
+                break
+        raise OSError(failure, os.strerror(failure), relative)
+
+
+def available() -> bool:
+    """Whether the kernel has openat2 and lets us call it: 5.6 or later, and no filter that forbids it."""
+    if sys.platform != "linux":
+        return False
+    # Not the working directory, which may be one that we can't read.
+    here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(Openat2().open(here, ".", os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        return False
+    finally:
+        os.close(here)
+    return True
+
+
+def rename(source_directory: int, source: str, directory: int, name: str, *, flags: int) -> None:
+    """Rename between two directories with flags.
+
+    Raises:
+        OSError: ENOSYS when this libc or kernel lacks it, EINVAL when the file system does; EEXIST as asked for.
+    """
+    if _renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source)
+    if _renameat2(source_directory, os.fsencode(source), directory, os.fsencode(name), flags) != 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, os.strerror(failure), source, None, name)
+
+
+# The resolver for kernels without openat2: one component at a time, each from the handle of the one before.
+#
+# O_NOFOLLOW on every component, so a link is an error here as it is in `openat2`; `follow` reads it and goes on.
+
+
+HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""A directory as a place to start from; needs no right to read it where the platform has O_PATH."""
+
+
+class Walk:
+    """Opens a path beneath a directory step by step. See `resolve.Resolver`."""
+
+    name = "walk"
+
+    def open(self, beneath: int, relative: str, flags: int) -> int:
+        """Open `relative`, which holds no `..`; a link anywhere in it is an OSError with ELOOP or ENOTDIR."""
+        *directories, last = relative.split("/")
+        top = beneath
+        try:
+            for name in directories:
+                below = os.open(name, HANDLE, dir_fd=top)
+                if top != beneath:
+                    os.close(top)
+                top = below
+            return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+        finally:
+            if top != beneath:
+                os.close(top)
+
+
+class Resolver(Protocol):
+    """Opens a path beneath the handle of a directory, in an act that can't be raced.
+
+    The path is free of `..` and is opened only if no component of it is a link. So the text of a path that was opened
+    is the place that was reached, which is what deny globs and rights are decided by.
+    """
+
+    name: str
+
+    def open(self, beneath: int, relative: str, flags: int) -> int:
+        """A new descriptor of the thing at `relative`; `.` is the directory itself.
+
+        Raises:
+            OSError: ELOOP or ENOTDIR where a component is a link, else as open(2).
+        """
+        ...
+
+
+def resolver_named(name: str | None) -> Resolver:
+    """The resolver of this name; None takes the strongest that the kernel has.
+
+    Raises:
+        BadSetting: no such resolver, or not on this kernel.
+    """
+    if name is None:
+        return Openat2() if available() else Walk()
+    if name == "walk":
+        return Walk()
+    if name != "openat2":
+        raise BadSetting(f"resolver {name}: there are openat2 and walk")
+    if not available():
+        raise BadSetting("resolver openat2: this kernel lacks it, or a filter forbids it; take walk")
+    return Openat2()

@@ -1,0 +1,340 @@
+"""Roots: the directories that tools may touch, each held by handle from start to end, and which root a path lies in.
+
+Everything here about a tool's path is text. Opening it is done by `locate`, always from the handle of a root; the path
+of a root is used for words and to see whether the root is still there, never to reach something in it.
+"""
+
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
+from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_inodes import HiddenInodes
+from coretools.roots.path_text import check_path, printable
+from coretools.roots.resolver import HANDLE, Resolver, is_on_disk, resolver_named
+from coretools.roots.secret_check import SecretCheck
+
+_NO_ROOTS = ("/proc", "/sys", "/dev")
+"""Not directories of files: a path in them acts on processes, the kernel and devices."""
+_STILL_FILES = "/dev/shm"  # noqa: S108 - a memory file system like any other; nothing is created there by us
+
+
+@dataclass(frozen=True, slots=True)
+class RootSpec:
+    """A root as the operator names it."""
+
+    path: str
+    writable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory that is held open. `path` is where it was at start, with every link followed."""
+
+    name: str
+    path: str
+    writable: bool
+    fd: int
+    identity: tuple[int, int]
+    """Device and inode."""
+    is_on_disk: bool = False
+    """Whether no other program or machine serves what it lies on, as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path by text: the root it lies in and the way from there, `.` for the root itself. May still hold `..`."""
+
+    root: Root
+    relative: str
+
+
+class Roots:
+    """All roots of a server, and the rules that hold in them. Close it to give the handles back."""
+
+    def __init__(
+        self,
+        specs: Sequence[RootSpec],
+        *,
+        deny: DenyRules,
+        resolver: str | None = None,
+        refuse_hard_links: bool = False,
+    ) -> None:
+        """Open every root.
+
+        Raises:
+            BadSetting: none is given, one is missing, is no directory, is named twice or can't be a root.
+        """
+        self.deny = deny
+        self.engine: Resolver = resolver_named(resolver)
+        self.refuse_hard_links = refuse_hard_links
+        self.at_once_from = 0.0
+        """From when on small files are read without a thread, by the monotonic clock (`at_once`)."""
+        self._roots = _all_opened(specs)
+        self._prefixes = _prefixes(specs, self._roots)
+        self._by_identity = {root.identity: root for root in self._roots}
+        self._first_prefix = f"{self._roots[0].path}/"
+        self.check = SecretCheck(self.engine, [(root.path, root.fd) for root in self._roots])
+        """Decides about the files whose names are suspect."""
+        self.hidden_inodes = HiddenInodes()
+        """What the last scan for commands found hidden; empty until commands are prepared."""
+        self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
+
+    def read_in_threads_until(self, moment: float) -> None:
+        """Read no small file without a thread before this moment of the monotonic clock."""
+        self.at_once_from = moment
+
+    @property
+    def resolver(self) -> str:
+        """Which way of resolving is in use: `openat2` or `walk`."""
+        return self.engine.name
+
+    def __iter__(self) -> Iterator[Root]:
+        return iter(self._roots)
+
+    @property
+    def first(self) -> Root:
+        """The root that relative paths lie beneath."""
+        return self._roots[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the handles back. Nothing can be reached afterwards."""
+        while self._roots:
+            os.close(self._roots.pop().fd)
+
+    def place(self, path: str) -> Place:
+        """The root a path lies in by its text, and the rest of it.
+
+        Raises:
+            InvalidPath: no path at all.
+            OutsideRoot: absolute, and beneath no root.
+        """
+        check_path(path)
+        if path[0] == "/" or self.are_nested:
+            found = self.split(path if path[0] == "/" else self._first_prefix + path)
+            if found is None:
+                raise self.outside(path)
+            return found
+        return Place(self._roots[0], _tidy(path))
+
+    def split(self, absolute: str) -> Place | None:
+        """The place of an absolute path, unchecked; None when it lies in no root."""
+        text = f"/{_tidy(absolute)}/"
+        for prefix, root in self._prefixes:
+            if text.startswith(prefix):
+                relative = text[len(prefix) : -1] or "."
+                if self.are_nested and prefix != f"{root.path}/":
+                    # By its other path only this root is known, not one that lies in it.
+                    return self.split(joined(root.path, relative))
+                return Place(root, relative)
+        return None
+
+    def shown(self, place: Place) -> str:
+        """How a caller writes this place: relative beneath the first root, else absolute."""
+        if place.root is self._roots[0]:
+            return printable(place.relative)
+        path = joined(place.root.path, place.relative)
+        return printable(path.removeprefix(self._first_prefix))
+
+    def root_with(self, identity: tuple[int, int]) -> Root | None:
+        """The root that is this very directory, whatever its path."""
+        return self._by_identity.get(identity)
+
+    def holds_root(self, place: Place) -> bool:
+        """Whether a root is, or lies beneath, this place."""
+        path = joined(place.root.path, place.relative)
+        return any(root.path == path or _lies_in(root.path, path) for root in self._roots)
+
+    def outside(self, shown: str) -> OutsideRoot:
+        """The error for a path that leads out of every root."""
+        where = ", ".join(printable(root.path) for root in self._roots)
+        return OutsideRoot(f"{shown}: leads out of the root; name a path beneath {where}", path=shown)
+
+    def require_present(self, root: Root) -> None:
+        """Refuse to work in a root that was renamed, deleted or replaced since start.
+
+        The handle would go on to mean the old directory, which is not the one the caller sees at this path.
+        """
+        try:
+            found = os.stat(root.path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise _gone(root) from None
+        if identity_of(found) != root.identity:
+            raise _gone(root)
+
+    def closed_by(self, place: Place) -> str | None:
+        """The deny glob that covers a place, free of links and `..`; also as part of a root that lies in its root."""
+        glob = self.deny.covers(place.relative)
+        if glob is None and self.are_nested:
+            inner = self.split(joined(place.root.path, place.relative))
+            glob = None if inner is None else self.deny.covers(inner.relative)
+        return glob
+
+    def require_open(self, place: Place, shown: str) -> None:
+        """Refuse a place, free of links and `..`, that a deny glob covers."""
+        glob = self.closed_by(place)
+        if glob is not None:
+            raise denied(shown, glob)
+
+    def suspicion(self, place: Place) -> str:
+        """The format for which the content of a file at this place decides whether it is hidden; "" for nearly all."""
+        kind = self.deny.suspicion(place.relative)
+        if not kind and self.are_nested:
+            inner = self.split(joined(place.root.path, place.relative))
+            kind = "" if inner is None else self.deny.suspicion(inner.relative)
+        return kind
+
+    def hidden(self, place: Place, fd: int | None = None) -> str:
+        """Why what is at a place, free of links and `..`, is hidden; "" when it is not. `fd` when it is open already.
+
+        By its name, by what it holds now, or since it was hidden under another name.
+        """
+        glob = self.closed_by(place)
+        if glob is not None:
+            return by_glob(glob)
+        kind = self.suspicion(place) or self._renamed(place)
+        if kind.startswith(GLOB):
+            return by_glob(kind.removeprefix(GLOB))
+        if not kind:
+            return ""
+        top = (place.root.path, place.root.fd)
+        if fd is None:
+            return self.check.judge(top, place.relative, kind).reason
+        return self.check.judge_open(top, place.relative, kind, fd).reason
+
+    def _renamed(self, place: Place) -> str:
+        """The kind of suspect that this, or a directory above it, was hidden as before it was renamed."""
+        inodes = self.hidden_inodes
+        parts = place.relative.split("/")
+        for end in range(1 if inodes.has_directories else len(parts), len(parts) + 1):
+            path = "/".join(parts[:end])
+            try:
+                number = os.stat(path, dir_fd=place.root.fd, follow_symlinks=False).st_ino
+            except OSError:
+                return ""
+            kind = inodes.kind_of(place.root.fd, path, number)
+            if kind:
+                return kind
+        return ""
+
+    def may_be_renamed(self, number: int) -> bool:
+        """Whether what has this inode number, or a directory above it, may have been hidden under another name."""
+        return self.hidden_inodes.has_directories or self.hidden_inodes.has(number)
+
+    def require_writable(self, root: Root, shown: str) -> None:
+        """Refuse a change in a root that is for reading only."""
+        if not root.writable:
+            raise ReadOnly(f"{shown}: the root {printable(root.path)} is read-only; nothing in it can be changed")
+
+
+def joined(above: str, relative: str) -> str:
+    """A path from a directory's path and the way from there, `.` for the directory itself."""
+    if relative == ".":
+        return above
+    return relative if above == "." else f"{above}/{relative}"
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """Device and inode: what a thing is, whatever its path."""
+    return found.st_dev, found.st_ino
+
+
+def denied(shown: str, glob: str) -> DeniedPath:
+    """The error for a path that a deny glob covers."""
+    return DeniedPath(f"{shown}: closed by the deny glob {glob} of this server's operator", path=shown, glob=glob)
+
+
+GLOB = "deny glob "
+"""What the kind of a suspect begins with that a glob closes by name; other kinds are formats of a file."""
+
+
+def by_glob(glob: str) -> str:
+    """Why something is hidden that a deny glob covers."""
+    return f"the deny glob {glob} of this server's operator closes it"
+
+
+def hidden_error(shown: str, reason: str) -> DeniedPath:
+    """The error for a file that is hidden because of what it holds."""
+    name = shown.rpartition("/")[2]
+    return DeniedPath(
+        f"{shown}: hidden, since {reason}; the operator can open it with --deny '!{name}'", path=shown, reason=reason
+    )
+
+
+def _all_opened(specs: Sequence[RootSpec]) -> list[Root]:
+    if not specs:
+        raise BadSetting("no root is given; name at least one directory")
+    roots: list[Root] = []
+    try:
+        for spec in specs:
+            roots.append(_opened(spec, roots))
+    except CoreError:
+        for root in roots:
+            os.close(root.fd)
+        raise
+    return roots
+
+
+def _prefixes(specs: Sequence[RootSpec], roots: Sequence[Root]) -> list[tuple[str, Root]]:
+    """What absolute paths in a root begin with, the longest first: of nested roots the inner one must be found.
+
+    The operator may know a root by a path with links in it, and so may links that lie in a root.
+    """
+    known = {os.path.abspath(spec.path): root for spec, root in zip(specs, roots, strict=True)}
+    known |= {root.path: root for root in roots}
+    return sorted(((f"{path}/", root) for path, root in known.items()), key=lambda pair: -len(pair[0]))
+
+
+def _opened(spec: RootSpec, others: Sequence[Root]) -> Root:
+    check_path(spec.path)
+    path = os.path.realpath(spec.path)
+    if not _holds_files(path):
+        raise BadSetting(f"root {spec.path}: {path} can't be a root; name a directory of a project")
+    try:
+        fd = os.open(path, HANDLE)
+    except OSError as error:
+        raise BadSetting(f"root {spec.path}: not a directory that can be opened ({error.strerror})") from error
+    identity = identity_of(os.fstat(fd))
+    if any(other.identity == identity for other in others):
+        os.close(fd)
+        raise BadSetting(f"root {spec.path}: named twice")
+    name = printable(posixpath.basename(path))
+    is_taken = any(other.name == name for other in others)
+    shown = printable(path) if is_taken else name
+    return Root(shown, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
+
+
+def _holds_files(path: str) -> bool:
+    if path == _STILL_FILES or _lies_in(path, _STILL_FILES):
+        return True
+    return path != "/" and not any(path == no or _lies_in(path, no) for no in _NO_ROOTS)
+
+
+def _lies_in(path: str, directory: str) -> bool:
+    return path.startswith(f"{directory}/")
+
+
+def _tidy(path: str) -> str:
+    """The path without `.`, doubled slashes and slashes at its ends. `..` stays: what it means depends on links."""
+    if "//" not in path and "." not in path and path[0] != "/" and path[-1] != "/":
+        return path
+    return "/".join(part for part in path.split("/") if part not in ("", ".")) or "."
+
+
+def _gone(root: Root) -> RootGone:
+    path = printable(root.path)
+    return RootGone(
+        f"the root {path} was renamed, deleted or replaced; put it back or start the server again", root=path
+    )

@@ -1,0 +1,314 @@
+"""Whether a suspect file is hidden: by what is behind its descriptor, unless git's index holds the same content.
+
+The one decision for tools and for the view of commands. What is tracked is not enough: a command can write any path
+into an index. It can't know the object name of content that it never read, so that is what is compared, for this path
+and one entry only. Blocks: for a worker thread, or for the few files whose name is suspect.
+"""
+
+import hashlib
+import os
+import posixpath
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from coretools.roots.file_version import Version, version_of
+from coretools.roots.resolver import Resolver
+from coretools.roots.secret_formats import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
+
+# Names and object names of a git index, from its bytes: a hostile one costs bounded time and memory. Pure.
+#
+# The format: gitformat-index(5), versions 2 to 4, with SHA-1 or SHA-256. Of a split index only what stands in the file
+# itself is seen; entries of a sparse index that are directories name no file.
+
+
+MOST_INDEX_BYTES = 32 * 1024 * 1024
+"""A longer index, of some 300,000 files, is not looked into."""
+
+_MOST_NAME_BYTES = 4096
+_MOST_OF_ALL_NAMES = 64 * 1024 * 1024
+"""Names of version 4 share their beginnings and can come to far more than the file holds."""
+
+_HEADER_BYTES = 12
+_STATUS_BYTES = 40
+"""Of an entry, before the object name."""
+_EXTENDED, _STAGE = 0x4000, 0x3000
+
+
+class BadIndex(ValueError):
+    """The bytes are no index, or one of an unknown version."""
+
+
+def objects(data: bytes, *, hash_bytes: int) -> dict[bytes, bytes]:
+    """Name to object name, of every file that is there once and not in conflict.
+
+    Raises:
+        BadIndex.
+    """
+    found: dict[bytes, bytes] = {}
+    repeated = set()
+    for name, object_name, stage in _entries(data, hash_bytes):
+        if name in found or stage:
+            repeated.add(name)  # nobody may offer several contents for one file
+        else:
+            found[name] = object_name
+    for name in repeated:
+        found.pop(name, None)
+    return found
+
+
+def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, bytes, int]]:
+    version, count = _header(data, hash_bytes)
+    end = len(data) - hash_bytes
+    position, name, total = _HEADER_BYTES, b"", 0
+    for _ in range(count):
+        flags_at = position + _STATUS_BYTES + hash_bytes
+        start = flags_at + 2
+        if start >= end:
+            raise BadIndex("ends in an entry")
+        flags = int.from_bytes(data[flags_at:start], "big")
+        start += 2 if flags & _EXTENDED else 0
+        kept, start = _kept(data, start, end) if version == 4 else (len(name), start)
+        stop = data.find(b"\0", start, end)
+        if stop < 0:
+            raise BadIndex("ends in a name")
+        name = name[: max(0, len(name) - kept)] + data[start:stop]
+        total += len(name)
+        if len(name) > _MOST_NAME_BYTES or total > _MOST_OF_ALL_NAMES:
+            raise BadIndex("has names that are too long")
+        yield name, data[flags_at - hash_bytes : flags_at], flags & _STAGE
+        # Up to version 3 an entry is filled up with 1 to 8 NUL bytes to a multiple of eight.
+        position = stop + 1 if version == 4 else position + ((stop - position + 8) & ~7)
+
+
+def _header(data: bytes, hash_bytes: int) -> tuple[int, int]:
+    version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
+    if data[:4] != b"DIRC" or version not in (2, 3, 4):
+        raise BadIndex("no index")
+    if count > len(data) // (_STATUS_BYTES + hash_bytes):
+        raise BadIndex("says more entries than it has room for")
+    return version, count
+
+
+def _kept(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """Bytes to take off the end of the name before, a number of variable width, and where the rest of the name is."""
+    number = data[at] & 0x7F
+    while data[at] & 0x80:
+        at += 1
+        if at >= end or number > _MOST_NAME_BYTES:
+            raise BadIndex("a number without an end")
+        number = ((number + 1) << 7) | (data[at] & 0x7F)
+    return number, at + 1
+
+
+UNREADABLE = "it can't be read to see whether it holds a secret"
+UNDECIDED = f"it holds no secret in its first {MOST_BYTES // 1024} KiB and is too long to look further"
+NO_FILE = "it is no regular file, and what it gives may be a secret"
+
+NOWHERE = (0, 0)
+
+HASHED_BYTES = 16 * 1024 * 1024
+"""A longer secret is hidden, whatever git holds."""
+
+MOST_LEVELS = 64
+"""Directories upwards in which a repository is looked for; a secret that lies deeper in one is hidden."""
+
+_POINTER_BYTES = 4096
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+_PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+_HASHES = (("sha1", 20), ("sha256", 32))
+"""Of a repository, and the bytes of its object names (extensions.objectFormat)."""
+
+
+class Judgement(NamedTuple):
+    """What was decided about a suspect."""
+
+    reason: str
+    """Why it is hidden, as a clause; "" when it may be read."""
+    rests_on: tuple[str, ...] = ()
+    """Absolute path of the index that decides; of all that could, where there is no repository yet."""
+    inode: tuple[int, int] | None = None
+    """Device and inode of what may be read; `NOWHERE` when there was nothing at the path."""
+
+
+class _Index(NamedTuple):
+    version: Version
+    data: bytes
+    objects: dict[bytes, bytes]
+
+
+class SecretCheck:
+    """Judges suspects beneath the roots, which are given by path and handle."""
+
+    def __init__(self, engine: Resolver, tops: Sequence[tuple[str, int]]) -> None:
+        self._engine = engine
+        self._tops = tops
+        self._last: _Index | None = None
+        """The index that was read last: many files of one repository are judged in a row."""
+
+    def judge(self, top: tuple[str, int], relative: str, kind: str) -> Judgement:
+        """Look at what lies at a path beneath a root, links not followed. A directory or a link is no suspect."""
+        try:
+            handle = self._engine.open(top[1], relative, _PIN)
+        except FileNotFoundError:
+            return Judgement("", inode=NOWHERE)
+        except (OSError, ValueError):
+            return Judgement(UNREADABLE)
+        try:
+            found = os.fstat(handle)
+        finally:
+            os.close(handle)
+        mode = found.st_mode
+        if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
+            return Judgement("", inode=(found.st_dev, found.st_ino))
+        if not stat.S_ISREG(mode):
+            return Judgement(NO_FILE)
+        with self._opened(top[1], relative) as fd:
+            return Judgement(UNREADABLE) if fd is None else self.judge_open(top, relative, kind, fd)
+
+    def judge_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> Judgement:
+        """Look at a regular file through its descriptor."""
+        try:
+            version, reason = _version_of(fd)[0], _content(kind, fd)
+            inode = (version.device, version.inode)
+            if not reason:
+                return Judgement("", inode=inode)
+            index = next(self._repositories(top, relative), None)
+            if index is None:
+                return Judgement(reason, _possible_indexes(top[0], relative), inode)
+            path = f"{index[0][0]}/{index[1]}"
+            return Judgement("" if self._is_published(index, fd) else reason, (path,), inode)
+        except OSError:
+            return Judgement(UNREADABLE)
+
+    def _is_published(self, place: tuple[tuple[str, int], str, str], fd: int) -> bool:
+        """Whether git's index holds this very content for this path; line ends as git may have stored them."""
+        data = _read(fd, HASHED_BYTES + 1)
+        index = self._index_at(place[0][1], place[1]) if len(data) <= HASHED_BYTES else None
+        if index is None:
+            return False
+        names = {data, data.replace(b"\r\n", b"\n")}
+        for algorithm, size in _HASHES:
+            wanted = {_object_name(algorithm, content) for content in names}
+            if any(one in index.data for one in wanted):
+                return self._objects(index, size).get(os.fsencode(place[2])) in wanted
+        return False
+
+    def _objects(self, index: _Index, size: int) -> dict[bytes, bytes]:
+        if not index.objects:
+            try:
+                index.objects.update(objects(index.data, hash_bytes=size))
+            except BadIndex:
+                return {}
+        return index.objects
+
+    def _index_at(self, beneath: int, path: str) -> _Index | None:
+        with self._opened(beneath, path) as fd:
+            if fd is None:
+                return None
+            version, now = _version_of(fd)[0], time.time_ns()
+            if version.size > MOST_INDEX_BYTES:
+                return None
+            last = self._last
+            if last is None or last.version != version or not version.is_settled(now):
+                last = self._last = _Index(version, _read(fd, MOST_INDEX_BYTES), {})
+            return last
+
+    def _repositories(self, top: tuple[str, int], relative: str) -> Iterator[tuple[tuple[str, int], str, str]]:
+        """Root, path and the file's name for the index that speaks of it, the nearest upwards: at most one."""
+        outer = next((one for one in self._tops if top[0].startswith(f"{one[0]}/")), None)
+        if outer is not None:  # a root that lies in this one may be a part of its repository
+            top, relative = outer, f"{top[0][len(outer[0]) + 1 :]}/{relative}"
+        above = relative
+        for _ in range(MOST_LEVELS):
+            if not above:
+                return
+            above = posixpath.dirname(above)
+            path = posixpath.join(above, ".git")
+            found = self._version(top[1], path)
+            if found is not None:
+                name = posixpath.relpath(relative, above or ".")
+                if stat.S_ISDIR(found[1]):
+                    yield top, f"{path}/index", name
+                elif stat.S_ISREG(found[1]):
+                    yield from ((place, inner, name) for place, inner in self._pointed(top, path, above))
+                return
+
+    def _pointed(self, top: tuple[str, int], path: str, above: str) -> Iterator[tuple[tuple[str, int], str]]:
+        """The index that a `.git` file leads to (gitrepository-layout(5)), if it lies beneath a root."""
+        with self._opened(top[1], path) as fd:
+            words = b"" if fd is None else _read(fd, _POINTER_BYTES)
+        if not words.startswith(b"gitdir: "):
+            return
+        target = os.fsdecode(words[len(b"gitdir: ") :].rstrip(b"\r\n"))
+        absolute = posixpath.normpath(posixpath.join(top[0], above, target))
+        for place in self._tops:
+            if absolute.startswith(f"{place[0]}/"):
+                yield place, f"{absolute[len(place[0]) + 1 :]}/index"
+                return
+
+    @contextmanager
+    def _opened(self, beneath: int, path: str) -> Iterator[int | None]:
+        """Descriptor of a regular file, None where there is none. Opening a FIFO would wake its writer."""
+        found = self._version(beneath, path)
+        fd = None
+        try:
+            if found is not None and stat.S_ISREG(found[1]):
+                fd = self._engine.open(beneath, path, _READ)
+        except OSError:
+            fd = None
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _version(self, beneath: int, path: str) -> tuple[Version, int] | None:
+        """Version and mode of what has this path; None for nothing, and where a link is on the way."""
+        try:
+            handle = self._engine.open(beneath, path, _PIN)
+        except (OSError, ValueError):
+            return None
+        try:
+            return _version_of(handle)
+        finally:
+            os.close(handle)
+
+
+def _version_of(fd: int) -> tuple[Version, int]:
+    found = os.fstat(fd)
+    return version_of(found), found.st_mode
+
+
+def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
+    parts = relative.split("/")
+    nearest = range(max(0, len(parts) - MOST_LEVELS), len(parts))
+    return tuple("/".join((top, *parts[:end], ".git", "index")) for end in nearest)
+
+
+def _content(kind: str, fd: int) -> str:
+    """Why the content is one to hide; "" when it is not."""
+    data = _read(fd, HEAD_BYTES)
+    found = secret_in(kind, data)
+    if not found and len(data) == HEAD_BYTES and not is_settled(kind, data):
+        data = _read(fd, MOST_BYTES + 1)
+        found = secret_in(kind, data)
+        if not found and len(data) > MOST_BYTES:
+            return UNDECIDED
+    return f"it holds {found}" if found else ""
+
+
+def _read(fd: int, most: int) -> bytes:
+    """The first bytes of a file, wherever the descriptor stands."""
+    blocks: list[bytes] = []
+    total = 0
+    while total < most and (block := os.pread(fd, most - total, total)):
+        blocks.append(block)
+        total += len(block)
+    return b"".join(blocks)
+
+
+def _object_name(algorithm: str, content: bytes) -> bytes:
+    return hashlib.new(algorithm, b"blob %d\0" % len(content) + content, usedforsecurity=False).digest()

@@ -1,0 +1,311 @@
+"""What content is a secret, for each format that a name stands for (`secret_files`). Pure.
+
+Tokens and private keys in text are recognised by `secret_shapes`, names of credentials by `secret_names`; here is what
+belongs to one file format only. The work grows with the length of the content only: repeats are possessive or bounded.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+
+from coretools.redaction.names import is_telling
+from coretools.redaction.patterns import compiled, private_keys, shapes
+
+HEAD_BYTES = 64 * 1024
+"""Of a suspect, read first: nearly all are shorter."""
+
+MOST_BYTES = 1024 * 1024
+"""Of a suspect that is longer; one that is undecided after this counts as a secret."""
+
+_CREDENTIAL = "a token or password"
+
+
+def secret_in(kind: str, data: bytes) -> str:
+    """What secret the content of a suspect holds, as the end of "it holds ..."; "" for none."""
+    if kind in ("key", "store"):
+        return _key_in(data)
+    text = _text(data)
+    if kind == "account":
+        is_account = "private_key" in text and compiled(_SERVICE_ACCOUNT).search(text) is not None
+        return "the private key of a service account" if is_account and _has_private_key(text) else ""
+    look, found = _FORMATS[kind]
+    if look(text):
+        return found
+    if _has_private_key(text):
+        return "a private key"
+    # Files of credentials are short, and this look costs ten times the others.
+    return _CREDENTIAL if shapes(text[:HEAD_BYTES]) else ""
+
+
+def is_settled(kind: str, head: bytes) -> bool:
+    """Whether what follows the first HEAD_BYTES can't make a suspect a secret that is none until there."""
+    # A key store is known by its first bytes, and binary keys too; the key file of an account is some 2,400 bytes.
+    return kind in ("store", "account") or (kind == "key" and b"\0" in head and not _is_utf16(head))
+
+
+def _is_utf16(data: bytes) -> bool:
+    return data[:2] in (b"\xff\xfe", b"\xfe\xff")
+
+
+def _text(data: bytes) -> str:
+    """As programs read it; editors on Windows, and `>` of PowerShell, write UTF-16, and some lines end in CR alone.
+
+    Without its NUL what is ASCII reads the same as UTF-16 without a mark of byte order, and as UTF-32.
+    """
+    text = data.decode("utf-16" if _is_utf16(data) else "utf-8-sig", "replace")
+    return text.replace("\0", "").replace("\r", "\n")
+
+
+# Keys and key stores
+
+_STORES = (
+    *(b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"\x03\xd9\xa2\x9a"),
+    *(b"\0\0\0\1\0\0\0\x14", b"\0\0\0\2\0\0\0\x14"),
+)
+"""First bytes: JKS, JCEKS, KeePass; BKS by version and length of the salt."""
+
+_PASSWORD_BASED = (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x05", b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01")
+"""Object identifiers that an encrypted PKCS #8 key begins with: those of PKCS #5 and PKCS #12 (RFC 8018, RFC 7292)."""
+
+_OTHER_KEYS = (
+    r"(?m)^PuTTY-User-Key-File-[123]:|^AGE-SECRET-KEY-1|^-----BEGIN OpenVPN Static key V1-----"
+    r"|^---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|^(?:Key: )?\((?:[0-9]{1,4}:)?(?:protected-)?private-key"
+)
+_OTHER_MARKS = ("PuTTY-User-Key", "AGE-SECRET-KEY-1", "OpenVPN Static key", "SSH2 ENCRYPTED", "private-key")
+_HEX_KEY = r"\s*+(?:[0-9a-f]{32}|[0-9a-f]{64})\s*+"
+"""`master.key` of Rails, and keys of others that write 16 or 32 bytes in hexadecimal and nothing else."""
+_HEX_KEY_BYTES = 80
+_VERSIONS = (3, 4, 5, 6)
+"""Of OpenPGP secret keys (RFC 9580, part 5.5)."""
+
+
+def _key_in(data: bytes) -> str:
+    if data.startswith(_STORES):
+        return "a key store"
+    if len(data) <= _HEX_KEY_BYTES and compiled(_HEX_KEY).fullmatch(_text(data)):
+        return "a key"
+    if data[:1] == b"\x30":
+        return _der(data)
+    if _is_openpgp_secret(data):
+        return "a private key"
+    text = _text(data)
+    has_other = any(mark in text for mark in _OTHER_MARKS) and compiled(_OTHER_KEYS).search(text)
+    return "a private key" if has_other or _has_private_key(text) else ""
+
+
+def _has_private_key(text: str) -> bool:
+    return "PRIVATE KEY" in text and any(True for _ in private_keys(text))
+
+
+def _der(data: bytes) -> str:
+    """DER (X.690) by the first fields of its sequence. Certificates, requests, public keys and parameters differ."""
+    first = _content(data, 0)
+    inner = data[first : first + 4]
+    if inner[:3] == b"\x02\x01\x03" and inner[3:] == b"\x30":
+        return "a key store"  # PKCS #12, version 3
+    # Version 0 or 1, then an algorithm (PKCS #8), a modulus (PKCS #1, DSA), or the octets of an EC key (SEC 1).
+    if inner[:3] in (b"\x02\x01\x00", b"\x02\x01\x01") and inner[3:] in (b"\x30", b"\x02", b"\x04"):
+        return "a private key"
+    if inner[:1] == b"\x30" and data[_content(data, first) :].startswith(_PASSWORD_BASED):
+        return "a private key"
+    return ""
+
+
+def _content(data: bytes, at: int) -> int:
+    """Where the content of the value begins that stands at `at`."""
+    length = data[at + 1] if len(data) > at + 1 else 0
+    return at + 2 + (length & 0x7F if length & 0x80 else 0)
+
+
+def _is_openpgp_secret(data: bytes) -> bool:
+    """Whether the first packet is a secret key, tag 5, with a length in the old or the new form (RFC 9580, 4.2)."""
+    if len(data) < 64:
+        return False
+    if 0x94 <= data[0] <= 0x97:
+        at = 1 + (1, 2, 4, 0)[data[0] & 3]
+    elif data[0] == 0xC5:
+        at = 2 if data[1] < 192 else 3 if data[1] < 224 else 6
+    else:
+        return False
+    return data[at] in _VERSIONS
+
+
+# Text formats
+
+_SERVICE_ACCOUNT = r'"type"\s{0,8}+:\s{0,8}+"service_account"'
+
+_NO_LITERAL = (
+    r"\$.*|<.*>|<%.*|\{\{.*|%\w{1,80}%|x{3,}+|\*{3,}+|\.{3,}+|(?i:(?:your|change|replace|insert)[ _-].*|changeme|"
+    r"null|none|true|false|~)"
+)
+"""A reference, or a place for a value."""
+
+_ENVIRONMENT = (
+    r"(?m)^(?![^\S\n]*+#)(?:[^\n]*?(?<![\w.$?/%+\"'-])([\"']?)[\w.-]++\1[ \t]*+[:+?]?="
+    r"|[^\S\n]*+(?:export[ \t]++)?([\"']?)[\w.-]++\2[ \t]*+:(?=\s))([^\n]*+)"
+)
+"""The first assignment of a line, and what follows: of a shell, of Docker, of PowerShell, or dotenv's `NAME: value`."""
+_UNSET = (
+    r"[ \t]*+(?:(?P<quote>[\"'])(?P=quote)|(?P<mark>[\"']?)(?:\$\w++|\$\{\w++(?::?-)?\}|\$\([^)]*+\))(?P=mark))?"
+    r"[ \t;]*+(?:(?<=[\s;])#.*+)?"
+)
+"""No value, or a reference alone."""
+_ECHOED = (
+    r"\b(?:echo|printf)"
+    r"(?>(?:[ \t]++(?:-\w++|[\"']?(?:\$\w++|\$\{[^}\n]{0,80}+\}|%[\w.]++)(?:\\n)?[\"']?)(?=[\s|)])){0,20})"
+    r"[ \t]++(?![$%-])[\"']?(?=[^\s$|)&;<>\"'])|<<<[ \t]*+[\"']?[^\s$\"']"
+)
+"""A command in a reference that prints a word of its own."""
+_NPM = r"(?:_authToken|_auth|_password|npmAuthToken|npmAuthIdent)[\"']?[ \t]*+[=:][ \t]*+([^\n]*+)"
+_NETRC = r"\bpassword\s++(\S{1,200})"
+_ADDRESS = r"://[A-Za-z0-9_-]{20,256}@"
+_LINES = r"(?m)^[^#\s]"
+_NPM_REFERENCE = r"\$(?:\w++|\{\w++(?:\?|:?-(?P<default>[^}\n]*+))?\})"
+_NPM_FRAME = r"[\s\"']*+(?:(?i:bearer|basic)|[^\s\"':]++:)?[\s\"':]*+(?:[#;].*+)?"
+"""What may stand around references that are the whole secret."""
+_DOCKER_NAMES = r"auth|identitytoken|registrytoken|password"
+_DOCKER = rf'"(?:{_DOCKER_NAMES})"\s*+:\s*+"([^"\n]*+)"'
+_KUBE_NAMES = r"token|password|client-key-data|client-secret|id-token|refresh-token|access-token"
+_KUBE = (
+    rf"(?m)(?:^|(?<=[{{,]))[ \t-]*+[\"']?(?:{_KUBE_NAMES})[\"']?[ \t]*+:[ \t]*+"
+    r"(\"[^\"\n]*+\"|'[^'\n]*+'|[^\n,}]*+)"
+)
+_STATE = r'"resources"\s{0,80}+:\s{0,80}+\[\s{0,80}+\{|"(?:outputs|modules)"\s{0,80}+:\s{0,80}+[\[{]\s{0,80}+["{]'
+_MAVEN = (
+    r"<(?:password|passphrase|privateKey|master)(?:\s[^<>]*+)?>"
+    r"(?>(?:\s++|<!--(?>(?:[^-]|-(?!->)){0,200})-->)*)(?:<!\[CDATA\[\s*+([^\]\n]++)|([^<\n]++))"
+)
+_BUNDLE = (
+    r"(?m)^BUNDLE_(?!(?:WITH|WITHOUT|ONLY):|(?:BUILD|LOCAL|MIRROR|PATH)__|GEM__[A-Z]{1,40}+(?:_[A-Z]{1,40})?:)"
+    r"(?:(?:HTTPS?://)?(?=[^\s\":]*?[A-Z0-9]__[A-Z0-9])[^\s\":]++:[ \t]*+([^\n]++)"
+    r"|[A-Z0-9_]++:[ \t]*+[\"']?([^\s\"':]++:(?![/\\])[^\s\"']++))"
+)
+"""Of a host, in whose name two underscores stand for a dot: anything. Of other names: a user and his password."""
+_SETTING = (
+    r"(?<![\w.-])(?P<name>[\w.-]{1,80}+)[\"']?[ \t]*+[=:][ \t]*+"
+    r"(?:(?:\"{3}|'{3})[\s\\]*+(?P<lines>[^\n\"']*+)"
+    r"|\"(?P<double>[^\"\n]*+)\"|'(?P<single>[^'\n]*+)'|(?P<bare>[^\s,;#\"'{\[]++))"
+)
+_PROPERTY = (
+    r"(?m)^[ \t\f]*+(?![#!])(?P<name>(?>(?:[^\s=:\\]|\\[^\n])+))"
+    r"(?:[ \t\f]*+[=:]|[ \t\f])(?>(?:[ \t\f]|\\\n)*)(?P<value>[^\n]*+)"
+)
+"""As java.util.Properties.load reads it: a blank separates too, and a backslash before a line break joins lines."""
+_NUGET = (
+    r"<add\s(?=[^<>]*?\bkey\s*+=\s*+[\"'](?i:(?:ClearText|http_proxy\.)?Password)[\"'])"
+    r"[^<>]*?\bvalue\s*+=\s*+(?:\"([^\"<>]*+)\"|'([^'<>]*+)')"
+)
+_ADDED = r"<add\s[^<>]*?\bvalue\s*+=\s*+(?:\"([^\"<>]*+)\"|'([^'<>]*+)')"
+_OAUTH = r'"(?:github-oauth|gitlab-oauth|gitlab-token|bearer)"\s{0,80}+:\s{0,80}+\{\s{0,80}+"[^"\n]{1,200}"\s{0,80}+:'
+"""Of Composer's auth.json: a host and its token."""
+
+
+def _values(expression: str, text: str) -> Iterator[str]:
+    """The group of each match that took part."""
+    return (match[match.lastindex or 0] for match in compiled(expression).finditer(text))
+
+
+def _members(text: str) -> list[tuple[str, str]] | None:
+    """Names and values of all strings in the objects of a JSON text, repeated names too; None for no JSON."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    found: list[tuple[str, str]] = []
+
+    def note(members: list[tuple[str, object]]) -> None:
+        found.extend((name, value) for name, value in members if isinstance(value, str))
+
+    try:
+        json.loads(text, object_pairs_hook=note, parse_int=float, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _has_member(names: str, expression: str) -> Callable[[str], bool]:
+    """Whether one of these names has a literal value, in JSON, or where an expression finds it in anything else."""
+
+    def look(text: str) -> bool:
+        members = _members(text)
+        if members is None:
+            return any(map(_is_literal, _values(expression, text)))
+        return any(_is_literal(value) for name, value in members if compiled(names).fullmatch(name))
+
+    return look
+
+
+def _has_literal(expression: str) -> Callable[[str], bool]:
+    """Whether the group of an expression is somewhere a value of its own, and no reference."""
+    return lambda text: any(map(_is_literal, _values(expression, text)))
+
+
+def _has(expression: str) -> Callable[[str], bool]:
+    return lambda text: compiled(expression).search(text) is not None
+
+
+def _is_literal(value: str) -> bool:
+    bare = value.strip(" \t\r\"',;")
+    return bool(bare) and bare[0] != "#" and compiled(_NO_LITERAL).fullmatch(bare) is None
+
+
+def _sets_a_variable(text: str) -> bool:
+    """Whether an assignment has a value, whatever its name: in such a file it is anybody's guess what is secret."""
+    values = (match[3] for match in compiled(_ENVIRONMENT).finditer(text))
+    return any(compiled(_UNSET).fullmatch(value) is None or _prints_a_word(value) for value in values)
+
+
+def _prints_a_word(value: str) -> bool:
+    return "$(" in value and compiled(_ECHOED).search(value) is not None
+
+
+def _has_npm_token(text: str) -> bool:
+    return any(map(_is_npm_token, _values(_NPM, text)))
+
+
+def _is_npm_token(value: str) -> bool:
+    """Whether it is more than references: `${NAME}` alone is none, `${NAME}x` and `${NAME-default}` are."""
+    rest, count = compiled(_NPM_REFERENCE).subn(lambda match: match["default"] or "", value)
+    return compiled(_NPM_FRAME).fullmatch(rest) is None if count else _is_literal(value)
+
+
+def _has_nuget_secret(text: str) -> bool:
+    """Whether a source has a password, encrypted too, or anything a key for its API."""
+    keys = text.partition("<apikeys")[2].rpartition("</apikeys")[0]
+    return any(map(_is_literal, (*_values(_NUGET, text), *_values(_ADDED, keys))))
+
+
+def _sets_a_secret(text: str) -> bool:
+    """Whether a setting whose name tells of a credential has a literal value."""
+    members = _members(text)
+    pairs = _settings(text) if members is None else members
+    return any(_is_secret(*pair) for pair in pairs) or compiled(_OAUTH).search(text) is not None
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    for match in compiled(_SETTING).finditer(text):
+        yield match["name"], match["lines"] or match["double"] or match["single"] or match["bare"] or ""
+
+
+def _sets_a_secret_property(text: str) -> bool:
+    return any(_is_secret(match["name"], match["value"]) for match in compiled(_PROPERTY).finditer(text))
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return (is_telling(name) or "connectionstring" in name.lower()) and _is_literal(value)
+
+
+_FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
+    "environment": (_sets_a_variable, "values of environment variables"),
+    "npm": (_has_npm_token, _CREDENTIAL),
+    "netrc": (_has_literal(_NETRC), _CREDENTIAL),
+    "address": (_has(_ADDRESS), _CREDENTIAL),
+    "lines": (_has(_LINES), _CREDENTIAL),
+    "docker": (_has_member(_DOCKER_NAMES, _DOCKER), _CREDENTIAL),
+    "kube": (_has_member(_KUBE_NAMES, _KUBE), _CREDENTIAL),
+    "maven": (_has_literal(_MAVEN), _CREDENTIAL),
+    "nuget": (_has_nuget_secret, _CREDENTIAL),
+    "any": (lambda text: bool(text.strip()), _CREDENTIAL),
+    "bundle": (_has_literal(_BUNDLE), _CREDENTIAL),
+    "settings": (_sets_a_secret, _CREDENTIAL),
+    "properties": (_sets_a_secret_property, _CREDENTIAL),
+    "state": (_has(_STATE), "the state of a deployment"),
+}
+"""How a text format is recognised as a secret, and what to say then. Tokens and keys by shape count in each of them."""

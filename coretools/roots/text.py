@@ -1,0 +1,172 @@
+"""Bytes of a file as text and back without a single byte changed, or an error that says what they are. Pure.
+
+UTF-8, UTF-16 and UTF-32 are told for certain; a file in none of them is taken for a Western 8-bit encoding only where
+nothing speaks against it, and the name of the encoding goes with the text. Line endings are left as they are.
+"""
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from coretools.errors import NotText
+from coretools.roots.media_type import ENOUGH_BYTES, UNKNOWN, media_type
+
+_MARKS: tuple[tuple[bytes, str, str], ...] = (
+    # UTF-32 first: its mark begins with that of UTF-16.
+    (codecs.BOM_UTF8, "utf-8", "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32-le", "utf-32-le-bom"),
+    (codecs.BOM_UTF32_BE, "utf-32-be", "utf-32-be-bom"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "utf-16-le-bom"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "utf-16-be-bom"),
+)
+
+_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\v\f\r\b\x1b"))
+_MOST_CONTROLS = 0.02
+"""A larger share of control characters is no text; a log with an odd one still is."""
+
+_MOST_HIGH = 0.3
+"""In Western text few letters have accents; more bytes above 127 are another script, which can't be guessed."""
+
+_MULTIBYTE = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+
+_SAMPLE_BYTES = 64 * 1024
+"""Looked at where a share is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text with everything that is needed to write it back."""
+
+    text: str
+    """Without the byte order mark."""
+    encoding: str
+    """`utf-8`, `utf-8-sig`, `utf-16-le` or another name of a codec; `-bom` at its end: with a byte order mark."""
+    newline: str
+    """`\\n`, `\\r\\n` or `\\r` where every line ends so, `mixed`, or empty without any."""
+    shown: str
+
+    def encode(self, text: str) -> bytes:
+        """Other text in the same encoding, with the same mark.
+
+        Raises:
+            NotText: the encoding has no such character.
+        """
+        mark, codec = next(
+            ((mark, codec) for mark, codec, name in _MARKS if name == self.encoding), (b"", self.encoding)
+        )
+        try:
+            return mark + text.encode(codec)
+        except UnicodeEncodeError as error:
+            raise NotText(
+                f"{self.shown}: its encoding, {self.encoding}, has no character {text[error.start]!a}",
+                path=self.shown,
+                encoding=self.encoding,
+            ) from error
+
+
+def decode(data: bytes, shown: str) -> Text:
+    """The text of a file's bytes; `decode(data).encode` of it gives the same bytes.
+
+    Raises:
+        NotText: binary content, with its media type and size, or an encoding that can't be told.
+    """
+    for mark, codec, name in _MARKS:
+        if data.startswith(mark):
+            return _decoded(data, len(mark), codec, name, shown)
+    if b"\0" in data:
+        wide = _wide_codec(data)
+        if wide is None:
+            raise binary(data, shown, size=len(data))
+        return _decoded(data, 0, wide, wide, shown)
+    if _share(data, _CONTROLS) > _MOST_CONTROLS:
+        raise binary(data, shown, size=len(data))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return _western(data, error.start, shown)
+    return Text(text, "utf-8", newline_of(text), shown)
+
+
+def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | None:
+    """Name of the encoding and length of its mark, where a file that begins so is UTF-8 as far as its start can tell.
+
+    None where the whole file must be looked at: another encoding, with a mark or without.
+
+    Raises:
+        NotText: binary content, with its media type and size.
+    """
+    if sample.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig", len(codecs.BOM_UTF8)
+    if any(sample.startswith(mark) for mark, _, _ in _MARKS):
+        return None
+    if b"\0" in sample and _wide_codec(sample) is not None:
+        return None
+    if b"\0" in sample or _share(sample, _CONTROLS) > _MOST_CONTROLS:
+        raise binary(sample, shown, size=size)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return None
+    return "utf-8", 0
+
+
+def _decoded(data: bytes, skipped: int, codec: str, name: str, shown: str) -> Text:
+    try:
+        text = data[skipped:].decode(codec)
+    except UnicodeDecodeError as error:
+        raise NotText(
+            f"{shown}: begins like {name}, but is not at byte {skipped + error.start}; not read as text",
+            path=shown,
+            encoding=name,
+            size=len(data),
+        ) from error
+    return Text(text, name, newline_of(text), shown)
+
+
+def _wide_codec(data: bytes) -> str | None:
+    """UTF-16 without a byte order mark: every second byte is mostly NUL and the others never are."""
+    sample = data[: _SAMPLE_BYTES & ~1]
+    if len(data) % 2 or media_type(data[:ENOUGH_BYTES]) != UNKNOWN:
+        return None
+    for codec, empty, full in (("utf-16-le", sample[1::2], sample[::2]), ("utf-16-be", sample[::2], sample[1::2])):
+        if b"\0" not in full and empty.count(0) * 2 > len(empty) and _share(full, _CONTROLS) <= _MOST_CONTROLS:
+            return codec
+    return None
+
+
+def _western(data: bytes, at: int, shown: str) -> Text:
+    """Text in ISO 8859-1 or Windows-1252, where nothing speaks against it."""
+    if media_type(data[:ENOUGH_BYTES]) != UNKNOWN:
+        raise binary(data, shown, size=len(data))
+    sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
+    high = sum(sample.count(byte) for byte in range(0x80, 0x100))
+    if high <= _MOST_HIGH * len(sample) and not _MULTIBYTE.search(data):
+        for codec, strange in (("iso-8859-1", range(0x80, 0xA0)), ("cp1252", b"\x81\x8d\x8f\x90\x9d")):
+            if not any(byte in data for byte in strange):
+                text = data.decode(codec)
+                return Text(text, codec, newline_of(text), shown)
+    raise NotText(
+        f"{shown}: not UTF-8 (byte {data[at]:#04x} at offset {at}), and no other encoding is certain; "
+        f"{len(data)} bytes; convert it to UTF-8 to work with it",
+        path=shown,
+        size=len(data),
+    )
+
+
+def binary(start: bytes, shown: str, *, size: int) -> NotText:
+    """The refusal of a file that begins so."""
+    kind = media_type(start[:ENOUGH_BYTES])
+    return NotText(f"{shown}: binary ({kind}, {size} bytes), not text", path=shown, type=kind, size=size)
+
+
+def _share(data: bytes, characters: bytes) -> float:
+    sample = data[:_SAMPLE_BYTES]
+    return (len(sample) - len(sample.translate(None, characters))) / len(sample) if sample else 0.0
+
+
+def newline_of(text: str) -> str:
+    """How every line of a text ends: see `Text.newline`."""
+    both = text.count("\r\n")
+    counts = {"\r\n": both, "\n": text.count("\n") - both, "\r": text.count("\r") - both}
+    found = [ending for ending, count in counts.items() if count]
+    return found[0] if len(found) == 1 else "mixed" if found else ""

@@ -1,0 +1,249 @@
+"""Put a directory back as it was before a program changed some of its entries, unless that program succeeds.
+
+While it runs, what was there lies in a directory of its own beside: entries that the program replaces are moved there,
+small files are copied, and an empty directory `absent-NAME` stands for each entry that was not there. Whoever made it
+holds a lock on it, which the kernel gives back when the process is killed: a later look then knows that nobody is going
+to finish, and puts everything back.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from coretools.errors import Conflict, CoreError, InvalidPath
+from coretools.roots.delete import delete_tree
+from coretools.roots.directory_access import translated
+from coretools.roots.read import Directory
+from coretools.roots.root_set import Place, Roots, joined
+
+BESIDE = ".coretools-restore"
+"""Name of the directory that holds what was there."""
+
+_DROPPED = ".coretools-restored"
+"""Its name while it is being removed: what is half removed must not be put back."""
+
+_ABSENT = "absent-"
+_PART = "part-"
+"""Before the name of a copy that is not whole yet."""
+_OURS = "begun"
+"""An empty directory in it: git can't hold one, so what a repository has under this name is not taken for ours."""
+_COPY_BYTES = 32 * 1024 * 1024
+"""Largest file that is copied; a lock file beyond it is not put back."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """Names in a directory that a program may change, by what keeps their former state."""
+
+    moved: tuple[str, ...] = ()
+    """It makes them anew: what is there is moved aside."""
+    made: tuple[str, ...] = ()
+    """It may make them; where they are there already they are left to it."""
+    copied: tuple[str, ...] = ()
+    """Small files that it may write."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset((*self.moved, *self.made, *self.copied))
+
+
+class Undo:
+    """The former state of some entries of one directory. Call `begin`, run the program, then `keep` or `put_back`."""
+
+    def __init__(self, roots: Roots, directory: Directory, entries: Entries) -> None:
+        self._roots = roots
+        self._directory = directory
+        self._entries = entries
+        self._fd = -1
+
+    @classmethod
+    def recovered(cls, roots: Roots, directory: Directory, entries: Entries) -> Self:
+        """For this directory, after a state that was left by a killed server is put back. Blocking, as everything here.
+
+        Raises:
+            Conflict: another call is changing these entries now.
+        """
+        undo = cls(roots, directory, entries)
+        with translated(directory.shown):
+            if directory.place.root.writable and undo._opens():
+                undo.put_back()
+        return undo
+
+    def begin(self) -> None:
+        """Keep the state of now.
+
+        Raises:
+            Conflict: another call is changing these entries now, or a directory of the name holds something else.
+            InvalidPath: an entry that is to be made anew is or holds a root.
+        """
+        if not self._directory.place.root.writable:
+            return
+        root = next(filter(self._holds_root, self._entries.moved), None)
+        if root is not None:
+            shown = f"{self._directory.shown}/{root}"
+            raise InvalidPath(f"{shown}: is or holds a root, which a restore would make anew; give `command`")
+        with translated(self._directory.shown):
+            self._make()
+            for name in self._entries.moved:
+                self._set_aside(name)
+            for name in (*self._entries.made, *self._entries.copied):
+                if not self._is_there(name):
+                    os.mkdir(f"{_ABSENT}{name}", dir_fd=self._fd)
+                elif name in self._entries.copied and not self._roots.hidden(self._place(name)):
+                    self._copy(name)
+
+    def _make(self) -> None:
+        """The directory for what is kept, which is ours then."""
+        while not self._opens():
+            with suppress(FileExistsError):
+                os.mkdir(BESIDE, dir_fd=self._directory.fd)
+        if os.listdir(self._fd):
+            self._let_go()
+            raise Conflict(
+                f"{self._directory.shown}/{BESIDE}: holds something that no restore left, or that could not be put"
+                " back; move or delete it"
+            )
+        os.mkdir(_OURS, dir_fd=self._fd)
+
+    def keep(self) -> None:
+        """The program has succeeded: drop the former state."""
+        if self._fd < 0:
+            return
+        with suppress(OSError, CoreError):
+            self._remove(_DROPPED)
+            os.rename(BESIDE, _DROPPED, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
+            self._remove(_DROPPED)
+        self._let_go()
+
+    def put_back(self) -> None:
+        """The program has failed: bring the former state back. What can't be brought back now is tried again later."""
+        with suppress(OSError):
+            found = os.listdir(self._fd)
+            if _OURS in found:
+                for kept in found:
+                    with suppress(OSError, CoreError):
+                        self._put_back(kept)
+                if os.listdir(self._fd) == [_OURS]:
+                    os.rmdir(_OURS, dir_fd=self._fd)
+            os.rmdir(BESIDE, dir_fd=self._directory.fd)
+        self._let_go()
+
+    def _holds_root(self, name: str) -> bool:
+        return self._roots.holds_root(self._place(name))
+
+    def _place(self, name: str) -> Place:
+        place = self._directory.place
+        return Place(place.root, joined(place.relative, name))
+
+    def _opens(self) -> bool:
+        """Whether there is a kept state, which is ours then."""
+        try:
+            self._fd = os.open(BESIDE, _DIRECTORY, dir_fd=self._directory.fd)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_same = os.path.samestat(os.fstat(self._fd), os.stat(BESIDE, dir_fd=self._directory.fd))
+        except BlockingIOError:
+            self._let_go()
+            raise Conflict(
+                f"{self._directory.shown}: a restore of it is under way; call again when it is over"
+            ) from None
+        except FileNotFoundError:
+            is_same = False
+        except OSError as error:  # file systems without locks
+            is_same = error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.EBADF)
+        if not is_same:
+            self._let_go()
+        return is_same
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _set_aside(self, name: str) -> None:
+        try:
+            os.rename(name, name, src_dir_fd=self._directory.fd, dst_dir_fd=self._fd)
+        except FileNotFoundError:
+            os.mkdir(f"{_ABSENT}{name}", dir_fd=self._fd)
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.EXDEV):
+                raise
+            # Something is mounted there, a volume of a container: it is left to the program.
+
+    def _copy(self, name: str) -> None:
+        """A copy of a small regular file; of anything else nothing is kept."""
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._directory.fd)
+        with open(source, "rb") as file:
+            found = os.fstat(source)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _COPY_BYTES:
+                return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            copy = os.open(f"{_PART}{name}", flags, stat.S_IMODE(found.st_mode), dir_fd=self._fd)
+            with open(copy, "wb") as kept:
+                kept.write(file.read(found.st_size))  # and not more, which a command may be writing now
+                kept.flush()
+                os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+        os.rename(f"{_PART}{name}", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def _put_back(self, kept: str) -> None:
+        name = kept.removeprefix(_ABSENT)
+        if kept.startswith(_PART):
+            os.unlink(kept, dir_fd=self._fd)
+            return
+        if name not in self._entries.names or self._holds_root(name):
+            return
+        if name != kept:
+            if self._is_empty(kept):  # as we made it
+                self._remove(name)
+                os.rmdir(kept, dir_fd=self._fd)  # last, so that a kill before it only repeats the work
+            return
+        if stat.S_ISREG(os.stat(kept, dir_fd=self._fd, follow_symlinks=False).st_mode):
+            if self._is_changed(name):
+                os.rename(kept, name, src_dir_fd=self._fd, dst_dir_fd=self._directory.fd)
+            else:
+                os.unlink(kept, dir_fd=self._fd)
+            return
+        self._remove(name)
+        os.rename(kept, name, src_dir_fd=self._fd, dst_dir_fd=self._directory.fd)
+
+    def _is_empty(self, kept: str) -> bool:
+        fd = os.open(kept, _DIRECTORY, dir_fd=self._fd)
+        try:
+            return not os.listdir(fd)
+        finally:
+            os.close(fd)
+
+    def _is_changed(self, name: str) -> bool:
+        kept = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        try:
+            now = os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        return (now.st_mtime_ns, now.st_size) != (kept.st_mtime_ns, kept.st_size)
+
+    def _remove(self, name: str) -> None:
+        """Remove whatever has this name; links are not followed."""
+        try:
+            found = os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(found.st_mode):
+            shown = f"{self._directory.shown}/{name}"
+            delete_tree(self._roots, self._place(name), self._directory.fd, shown=shown, spares_links=False)
+        else:
+            os.unlink(name, dir_fd=self._directory.fd)
+
+    def _let_go(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

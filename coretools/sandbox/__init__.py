@@ -1,1 +1,0 @@
-"""What may be reached: roots held by handle, paths resolved beneath them, deny globs."""

@@ -1,1 +1,0 @@
-"""Declarations become an MCP server; the only place that knows both."""

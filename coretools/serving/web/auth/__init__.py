@@ -1,1 +1,0 @@
-"""Who may call: tokens, what they open, and what is open without any."""

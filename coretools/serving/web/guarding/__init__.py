@@ -1,1 +1,0 @@
-"""What holds strangers off: names, headers, bodies, deadlines, shares."""

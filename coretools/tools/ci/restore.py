@@ -1,0 +1,58 @@
+"""What a restore needs beside its commands: an environment for them, and what to put back when they fail. Pure."""
+
+from collections.abc import Sequence
+
+from coretools.roots.undo import Entries
+from coretools.tools.ci.project import Argv, Steps
+
+ENVIRONMENT = {"NODE_ENV": "development", "npm_config_include": "dev"}
+"""Dependencies for development too, whatever the server's own environment or a configuration says: tests need them."""
+
+OFFLINE = {
+    "PIP_RETRIES": "0",
+    "UV_OFFLINE": "1",
+    "POETRY_REQUESTS_MAX_RETRIES": "0",
+    "npm_config_offline": "true",
+    "YARN_ENABLE_NETWORK": "false",
+    "CARGO_NET_OFFLINE": "true",
+    "GOPROXY": "off",
+    "MAVEN_ARGS": "--offline",
+}
+"""Where the network is denied: each tool does with what is here (vendored, cached, nothing needed) or fails at once.
+
+Only the tool knows whether it needs the network; without these it would retry for 10 to 60 s before it says so.
+"""
+
+_FOLDERS = (".venv", "node_modules")
+_FILES = (
+    *(
+        "package.json",
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "yarn.lock",
+        "pnpm-lock.yaml",
+        "bun.lock",
+        "bun.lockb",
+    ),
+    *("uv.lock", "poetry.lock", "pdm.lock", "Cargo.lock", "go.mod", "go.sum", "packages.lock.json"),
+)
+"""Manifests and lock files that an installation may write."""
+
+ALL = Entries(moved=_FOLDERS, copied=_FILES)
+"""Everything that a restore may have kept, whatever it was."""
+
+
+def is_new_environment(argv: Argv) -> bool:
+    """Whether this makes the virtual environment of a project."""
+    return argv[1:] == ("-m", "venv", ".venv")
+
+
+def entries_of(alternatives: Sequence[Steps]) -> Entries:
+    """What these commands may change. `npm ci` and a new virtual environment replace what is there."""
+    steps = [argv for steps in alternatives for argv in steps]
+    moved = []
+    if any(argv[:2] == ("npm", "ci") for argv in steps):
+        moved.append("node_modules")
+    if any(is_new_environment(argv) for argv in steps):
+        moved.append(".venv")
+    return Entries(moved=tuple(moved), made=tuple(name for name in _FOLDERS if name not in moved), copied=_FILES)

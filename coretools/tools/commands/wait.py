@@ -1,0 +1,234 @@
+"""Wait for a run: until it ends, says something, falls silent, or the time is up; and say meanwhile how it goes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from coretools.errors import InvalidArguments
+from coretools.operations.call import Call
+from coretools.process.jobs.job_table import Run
+from coretools.process.listening import is_listening
+from coretools.tools.execution import plain
+from coretools.tools.search.pattern import parse_pattern
+
+# Look for a regular expression in output that is still coming.
+#
+# Line by line, with the language of `search_text`, in a worker thread and with a time limit, so that no pattern and no
+# output holds up the server. A line may come in many pieces: the last one is looked at again when more of it is there.
+
+
+PIECE_BYTES = 64 * 1024
+"""Looked at in one go."""
+
+LINE_BYTES = 8 * 1024
+"""Of a line that has no end yet, only so much of its end is looked at again."""
+
+MATCH_SECONDS = 1.0
+"""Given to one piece; an ordinary pattern takes a thousandth of it."""
+
+_RETURN = "\u240d"
+"""A carriage return, made visible."""
+
+
+class Matcher:
+    """One pattern, looked for in one run from its mark on. Remembers how far it looked."""
+
+    def __init__(self, pattern: str, run: Run, limiter: CapacityLimiter) -> None:
+        self._pattern = parse_pattern(pattern, literal=False, ignore_case=False).compiled
+        self._run = run
+        self._limiter = limiter
+        self._at = run.mark
+        self._seen = -1
+        self.line = ""
+        """The line that matched."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is output that was not looked at."""
+        return self._seen < self._run.output.end
+
+    async def has_matched(self) -> bool:
+        """Look at the next piece of what came since the last time. After a match the run's mark stands behind its line.
+
+        Raises:
+            InvalidArguments: the pattern takes too long.
+        """
+        if not self.is_behind:
+            return False
+        output = self._run.output
+        start = max(self._at, output.first)
+        data = output.read(start, PIECE_BYTES)
+        self._seen = start + len(data)
+        length = await anyio.to_thread.run_sync(partial(self._look, data), limiter=self._limiter)
+        if length >= 0:
+            self._run.mark = start + length
+            return True
+        whole = data.rfind(b"\n") + 1
+        self._at = start + max(whole, len(data) - LINE_BYTES)
+        return False
+
+    def _look(self, data: bytes) -> int:
+        """How many bytes stand before the end of the first line that matches; -1 for none."""
+        text = plain(data.decode("utf-8", "replace"))
+        try:
+            found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
+            if found is None and self._run.terminal is not None:
+                text = "\n".join(map(_shown, text.split("\n")))
+                found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
+        except TimeoutError:
+            raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
+        if found is None:
+            return -1
+        number = text.count("\n", 0, found.start())
+        self.line = text.split("\n")[number].strip()
+        position = 0
+        for _ in range(number + 1):
+            position = data.find(b"\n", position) + 1
+            if position == 0:
+                return len(data)
+        return position
+
+
+def _shown(line: str) -> str:
+    """A line as a terminal shows it: what stands behind a return to its start covers it, blanks at the end are none."""
+    covered = ""
+    for part in line.split(_RETURN):
+        covered = part + covered[len(part) :]
+    return covered.rstrip()
+
+
+Came = Literal["exit", "pattern", "port", "quiet", "time"]
+"""What came first."""
+
+PULSE_SECONDS = 1.0
+"""Between two notes of progress."""
+
+PORT_SECONDS = 0.1
+"""Between two looks at what a run listens on; a look reads the environment of every process of the machine."""
+
+LINE_CHARACTERS = 200
+"""Shown of the last line."""
+
+
+class PortWatch:
+    """Looks whether a run listens on a port, not more often than every `PORT_SECONDS`, in a worker thread."""
+
+    def __init__(self, run: Run, port: int, limiter: CapacityLimiter) -> None:
+        self._look = partial(is_listening, run.marker, port)
+        self._limiter = limiter
+        self._next = 0.0
+
+    async def is_open(self) -> bool:
+        """Whether it does, as far as it is time to look again."""
+        if anyio.current_time() < self._next:
+            return False
+        found = await anyio.to_thread.run_sync(self._look, limiter=self._limiter)
+        self._next = anyio.current_time() + PORT_SECONDS
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Until:
+    """What a wait ends with, beside the end of the run."""
+
+    seconds: float
+    quiet_seconds: float | None = None
+    """Silence, counted from the start of the wait at the earliest."""
+    matcher: Matcher | None = None
+    port: PortWatch | None = None
+
+
+class Pulse:
+    """Tells a caller how a run goes: the seconds of the wait, bytes, last line. Once a second at most."""
+
+    def __init__(
+        self, run: Run, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self._run = run
+        self._call = call
+        self._total = total
+        self._clock = clock
+        self._began = clock()
+        self.next = self._began + PULSE_SECONDS
+        """When there is something to tell again."""
+
+    async def tell(self) -> None:
+        """Tell, unless it is too early for that."""
+        now = self._clock()
+        if now < self.next:
+            return
+        self.next = now + PULSE_SECONDS
+        said = f"{self._run.seconds:.0f} s, {self._run.output.end} bytes"
+        line = last_line(self._run)
+        await self._call.progress(now - self._began, self._total, f"{said}: {line}" if line else said)
+
+    async def keep_telling(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await anyio.sleep(max(0.0, self.next - self._clock()))
+            await self.tell()
+
+
+async def wait(run: Run, until: Until, pulse: Pulse) -> Came:
+    """Wait for the first of what `until` names.
+
+    Raises:
+        InvalidArguments: a pattern takes too long.
+    """
+    began = anyio.current_time()
+    run.calls += 1
+    try:
+        while True:
+            # Taken before anything is looked at: what comes meanwhile is not missed.
+            news = run.news
+            came, moment = await _look(run, until, began)
+            if came is not None:
+                return came
+            with anyio.move_on_after(max(0.0, min(moment, pulse.next) - anyio.current_time())):
+                await news.wait()
+            await pulse.tell()
+    finally:
+        run.calls -= 1
+
+
+async def _look(run: Run, until: Until, began: float) -> tuple[Came | None, float]:
+    """What has come, or when to look again at the latest."""
+    was_alive = run.is_alive
+    met = await _met(until, was_alive=was_alive)
+    if met is not None:
+        return met, 0.0
+    now = anyio.current_time()
+    deadline = began + until.seconds
+    if until.matcher is not None and until.matcher.is_behind and now < deadline:
+        return None, now
+    if not was_alive:
+        return "exit", 0.0
+    moment = deadline if until.port is None else min(deadline, now + PORT_SECONDS)
+    if until.quiet_seconds is not None:
+        quiet_at = max(began, run.last_output) + until.quiet_seconds
+        if now >= quiet_at:
+            return "quiet", 0.0
+        moment = min(moment, quiet_at)
+    return ("time", 0.0) if now >= deadline else (None, moment)
+
+
+async def _met(until: Until, *, was_alive: bool) -> Came | None:
+    """What of it the program has done by now."""
+    if until.matcher is not None and await until.matcher.has_matched():
+        return "pattern"
+    if until.port is not None and was_alive and await until.port.is_open():
+        return "port"
+    return None
+
+
+def last_line(run: Run) -> str:
+    """The last line with something on it, shortened."""
+    output = run.output
+    text = plain(output.read(output.end - 4 * LINE_CHARACTERS, 4 * LINE_CHARACTERS).decode("utf-8", "replace"))
+    lines = [line for line in text.split("\n") if line.strip()]
+    return lines[-1].strip()[-LINE_CHARACTERS:] if lines else ""

@@ -1,0 +1,1 @@
+"""Git for agents: status, history, commits, and what a repository may not do."""

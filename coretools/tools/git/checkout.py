@@ -1,0 +1,258 @@
+"""Find the work tree that a call means, and look at its repository before git does.
+
+A hostile repository redirects git with links and pointer files. So its structure is checked first, by handles opened
+beneath a root, and git is then told where everything is (GIT_DIR, GIT_WORK_TREE) instead of looking for it. What is
+read on the way is never shown to the caller.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from coretools.confinement.confined_thread import Domain
+from coretools.confinement.landlock import (
+    MAKE_DIRECTORY,
+    MAKE_FILE,
+    READ,
+    READ_FILE,
+    REFER,
+    REMOVE_DIRECTORY,
+    REMOVE_FILE,
+    TRUNCATE,
+    WRITE_FILE,
+    Rule,
+)
+from coretools.errors import NotFound, ReadOnly
+from coretools.process.confined import Confined
+from coretools.roots import directory_access
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots
+from coretools.tools.git.configuration import Configurations
+from coretools.tools.git.policy import Policy
+from coretools.tools.git.structure import (
+    GitDirectory,
+    examine,
+    examine_references,
+    examine_shared,
+    followed,
+    read_pointer,
+    refused,
+)
+
+# What git may touch in one checkout, as rules for the kernel: said by the handles that were looked at, not by paths.
+#
+# The second wall behind `structure` and `policy`. What these missed, or what changed after the look, leads git to a
+# file that is not in the rules, and to a program that it may not start.
+#
+# Landlock only ever allows, and what holds for a directory holds for all beneath. So the git directory itself, where
+# git makes its lock files, can be written by a change as a whole: `config` and `hooks` in it too (docs/adr/0010).
+
+
+ANYWHERE: tuple[Rule, ...] = (("/", READ),)
+"""For the calls that ask what configuration says, the operator's own included. They act on none of it."""
+
+_FILES = WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
+_TREE = _FILES | MAKE_DIRECTORY | REMOVE_DIRECTORY | REFER
+
+_TREES = ("objects", "refs", "logs", "reftable")
+"""Directories of a git directory in which a commit makes what it needs."""
+
+
+def to_read(roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack) -> list[Rule]:
+    """Rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
+    rules: list[Rule] = [(handle, READ) for handle in handles]
+    for path, name in included:
+        with suppress(NotFound):
+            directory = stack.enter_context(open_directory(roots, path))
+            rules.append((stack.enter_context(directory_access.pinned(directory.fd, name)), READ_FILE))
+    return rules
+
+
+def to_change(
+    own: GitDirectory, entries: Mapping[str, str], common: GitDirectory, shared: Mapping[str, str], stack: ExitStack
+) -> list[Rule]:
+    """Rules for what git_add and git_commit write: never the work tree, and of the common directory its trees only."""
+    rules: list[Rule] = [(own.handle, _on_top(entries, has_logs="logs" in entries))]
+    rules += _on_trees(own, entries, stack)
+    if common is not own:
+        rules += _on_trees(common, shared, stack)
+        if "logs" not in shared:
+            rules.append((common.handle, _on_top(shared, has_logs=False)))
+    return rules
+
+
+def outside(files: Iterable[str]) -> list[Rule]:
+    """Rules for configuration outside the roots that was found to be harmless."""
+    return [(file, READ_FILE) for file in files]
+
+
+def _on_top(entries: Mapping[str, str], *, has_logs: bool) -> int:
+    """What a change needs of the git directory itself: lock files, and a directory where one has to come or go."""
+    rights = _FILES
+    rights |= 0 if has_logs else MAKE_DIRECTORY
+    rights |= REMOVE_DIRECTORY if "sequencer" in entries else 0
+    return rights
+
+
+def _on_trees(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
+    names = [name for name in _TREES if entries.get(name) == "directory"]
+    return [(stack.enter_context(directory_access.opened(directory.handle, name)), _TREE) for name in names]
+
+
+GIT = ".git"
+
+_UNDER_WAY = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+"""Entries of a git directory that say what was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A work tree whose repository was looked at. Open as long as the call runs."""
+
+    directory: Directory
+    """The work tree; git runs in it."""
+    rules: tuple[Rule, ...]
+    """What git may touch, for the kernel."""
+    domain: Domain | None
+    """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
+    is_held: Callable[[], bool]
+    """Whether git runs in a domain at all, as far as is known by now."""
+    environment: Mapping[str, str]
+    """Where git finds everything, so that it looks for nothing."""
+    git_path: str
+    """Absolute path of the git directory."""
+    common_path: str
+    """Absolute path of what all work trees of the repository share."""
+    policy: Policy
+    hooks: tuple[str, ...]
+    """Hooks that are installed, and don't run here. Only looked for before a change."""
+    under_way: str
+    """What waits to be finished: "merge", "rebase", ...; empty mostly."""
+
+    @property
+    def tier(self) -> str:
+        """How git was held, by the name that the tier of commands has; a domain is Landlock without a view."""
+        return "landlock" if self.domain is not None and self.is_held() else "none"
+
+    def to_root(self, name: str) -> str:
+        """The path, relative to the root, of a name in the work tree."""
+        top = self.directory.place.relative
+        return name if top == "." else f"{top}/{name}"
+
+
+class Checkouts:
+    """Opens work trees beneath the roots; remembers what each repository's configuration comes to."""
+
+    def __init__(self, roots: Roots, confined: Confined) -> None:
+        self._roots = roots
+        self._confined = confined
+        self._configurations = Configurations(roots)
+
+    @contextmanager
+    def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
+        """The work tree that holds the directory `repository`: the nearest one upwards, never above the root.
+
+        `change` looks at every reference as well, since a link among them would be written through, and asks for a
+        writable root.
+
+        Raises:
+            NotFound: no repository there. GitRefused: one that is left alone, and why. ReadOnly: `change` there.
+        """
+        with ExitStack() as stack:
+            directory = stack.enter_context(self._work_tree(repository))
+            own, environment = self._git_directory(stack, directory)
+            entries = shared = examine(own)
+            common = own
+            if "commondir" in entries:
+                pointer = read_pointer(own.handle, "commondir", own.shown)
+                common = stack.enter_context(followed(self._roots, f"{own.shown}/commondir", pointer, own.path))
+                environment["GIT_COMMON_DIR"] = common.path
+                shared = examine(common)
+            borrowed = examine_shared(self._roots, common, shared, stack)
+            if change:
+                _require_writable(self._roots, directory, own, common)
+                examine_references(own, entries)
+                if common is not own:
+                    examine_references(common, shared)
+            policy = self._configurations.policy(own, common)
+            handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
+            rules = to_read(self._roots, handles, policy.included, stack)
+            if change:
+                rules += to_change(own, entries, common, shared, stack)
+            checkout = Checkout(
+                directory=directory,
+                rules=tuple(rules),
+                domain=None if policy.outer else self._confined.domain("git", rules),
+                is_held=partial(self._confined.is_confined, "git"),
+                environment=environment,
+                git_path=own.path,
+                common_path=common.path,
+                policy=policy,
+                hooks=_hooks(common, shared) if change else (),
+                under_way=next((word for name, word in _UNDER_WAY.items() if name in entries), ""),
+            )
+            yield checkout
+
+    @contextmanager
+    def _work_tree(self, repository: str) -> Iterator[Directory]:
+        with open_directory(self._roots, repository) as start:
+            place = start.place
+            if directory_access.kind(start.fd, GIT) is not None:
+                yield start
+                return
+        relative = place.relative
+        while relative != ".":
+            relative = relative.rpartition("/")[0] or "."
+            with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
+                if directory_access.kind(above.fd, GIT) is not None:
+                    yield above
+                    return
+        raise NotFound(
+            f"{repository}: no git work tree here, nor above it up to the root; "
+            "a repository that begins above the root can't be used"
+        )
+
+    def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
+        """The git directory, and the environment that names it."""
+        shown = f"{directory.shown}/.git".removeprefix("./")
+        kind = directory_access.kind(directory.fd, GIT)
+        if kind == "directory":
+            handle = stack.enter_context(directory_access.opened(directory.fd, GIT))
+            own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
+            # Relative to the handle that git runs in: a work tree that is renamed meanwhile is still the one looked at.
+            return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
+        if kind != "file":
+            raise refused(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
+        pointer = read_pointer(directory.fd, ".git", directory.shown)
+        if not pointer.startswith("gitdir: "):
+            raise refused(shown, "is a file that names no git directory")
+        target = pointer.removeprefix("gitdir: ")
+        own = stack.enter_context(followed(self._roots, shown, target, directory.path))
+        return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
+
+
+def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> None:
+    """Refuse a change in a read-only root; one may lie in the work tree's root, as its git directory or in that."""
+    found = [directory.place.root, *(place.root for place in places)]
+    for place in places:
+        inner = roots.split(place.path)
+        found += [] if inner is None else [inner.root]
+        found += [root for root in roots if root.path.startswith(f"{place.path}/")]
+    for root in found:
+        if not root.writable:
+            raise ReadOnly(f"{directory.shown}: the root {root.name} is read-only, so nothing is staged or committed")
+
+
+def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
+    if entries.get("hooks") != "directory":
+        return ("hooks",) if "hooks" in entries else ()
+    with directory_access.opened(common.handle, "hooks") as hooks:
+        return tuple(sorted(name for name in directory_access.kinds(hooks) if not name.endswith(".sample")))

@@ -1,0 +1,250 @@
+"""Run git in a checkout that was looked at: its whole environment, its options, and what its failures mean.
+
+The words of every call are built here and in `repository.py`; nothing that a caller wrote comes before `--` or
+`--end-of-options`, and no revision reaches a command but as the object name that it resolved to.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from coretools.config import author
+from coretools.config.settings import Limits
+from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
+from coretools.excerpt import Excerpt
+from coretools.process.confined import Confined
+from coretools.process.runner import Completed, Order, Runner
+from coretools.tools.git.checkout import ANYWHERE, Checkout
+from coretools.tools.git.policy import FIXED
+from coretools.tools.git.porcelain import line
+
+ENVIRONMENT: Mapping[str, str] = MappingProxyType(
+    {
+        # A directory that is none: `~/x` in a configuration is then a file that is not there, not an error.
+        "HOME": "/dev/null",
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "",
+        "SSH_ASKPASS": "",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_PAGER": "cat",
+        "GIT_EDITOR": ":",
+        "GIT_SEQUENCE_EDITOR": ":",
+        "GIT_MERGE_AUTOEDIT": "no",
+        "GIT_ALLOW_PROTOCOL": "",
+        "GIT_PROTOCOL_FROM_USER": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_LITERAL_PATHSPECS": "1",
+    }
+)
+"""All that git sees, beside PATH and where the repository is. Nothing of the server's own gets in: a GIT_DIR or a
+GIT_EXTERNAL_DIFF that the server was started with would be obeyed."""
+
+OPTIONS: tuple[str, ...] = ("--no-pager", *(word for key, value in FIXED.items() for word in ("-c", f"{key}={value}")))
+
+HOMES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""Where the operator's own configuration lies. The last three only where the operator passes them on by name."""
+
+_OF_A_READER = ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
+
+REVISION_BYTES = 1_000
+"""Longest revision that is taken."""
+
+MESSAGE_CHARACTERS = 500
+"""Most of git's own words in an error."""
+
+_ASKED_STDIN = b"[coretools]\nstdin\n"
+"""Standard input where names are asked for: a path that leads there shows by a key that closes the repository."""
+
+_NOT_SHOWN = Excerpt(b"it failed; its words may quote configuration outside the roots and are not shown", b"", 0)
+
+_COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
+"""What git says of a commit: its name, its type and its size."""
+
+
+class Git:
+    """Runs git; every call has the limits' deadline."""
+
+    def __init__(self, runner: Runner, confined: Confined, limits: Limits) -> None:
+        self._confined = confined
+        self._limits = limits
+        given = runner.environment
+        self._programs = {name: given[name] for name in ("PATH",) if name in given}
+        self._homes = {name: given[name] for name in HOMES if name in given}
+        self._identity = {name: given[name] for name in author.VARIABLES if name in given}
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Who commits, where the operator or the caller's token says so: by the four variables of git."""
+        return {**self._identity, **author.variables_of_caller()}
+
+    async def run(
+        self,
+        checkout: Checkout,
+        *words: str,
+        options: Sequence[str] = (),
+        stdin: bytes | None = None,
+        keep_bytes: int | None = None,
+    ) -> Completed:
+        """Run one command of git to its end, whatever its exit code. `options` are `-c` words of our own.
+
+        Raises:
+            GitRefused: it took too long. CannotStart: no git in PATH.
+        """
+        order = self._order(checkout, stdin=stdin, keep_bytes=keep_bytes)
+        argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
+        return self._ended(await self._confined.run(argv, cwd=checkout.directory, order=order), checkout, words[0])
+
+    async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
+        """What a command of git printed, whole.
+
+        Raises:
+            GitRefused: it failed; says git's own reason. TooLarge: it printed more than the limit.
+        """
+        return self.whole(await self.run(checkout, *words, stdin=stdin), words[0])
+
+    def _order(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
+        return Order(
+            timeout_seconds=self._limits.git_seconds,
+            stdin=stdin,
+            environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
+            inherit=False,
+            domain=checkout.domain,
+            keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
+        )
+
+    def _ended(self, completed: Completed, checkout: Checkout, command: str) -> Completed:
+        if completed.timed_out:
+            raise GitRefused(f"git {command} took longer than {self._limits.git_seconds:g} s and was stopped")
+        return _without_outer_words(completed, checkout)
+
+    def whole(self, completed: Completed, command: str) -> bytes:
+        """What a run printed.
+
+        Raises:
+            What `output` raises.
+        """
+        checked(completed, command)
+        if completed.stdout.dropped_bytes:
+            most = self._limits.git_output_bytes
+            raise TooLarge(f"git {command} printed more than {most} bytes; ask for less (name paths)", limit=most)
+        return completed.stdout.head + completed.stdout.tail
+
+    async def resolved(self, checkout: Checkout, *revisions: str) -> list[str]:
+        """The commits that revisions name, as the hex that every later command gets in their place.
+
+        Raises:
+            InvalidArguments: text that is no revision. NotFound: no such commit.
+        """
+        if not revisions:
+            return []
+        for revision in revisions:
+            check_revision(revision)
+        # One name a line, of nothing but printable characters: no line is an option or a range.
+        stdin = "".join(f"{revision}^{{commit}}\n" for revision in revisions).encode()
+        told = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
+        # git ends at a branch without the upstream that is asked for: of that one nothing is said.
+        lines = iter((told.head + told.tail).split(b"\n"))
+        commits = []
+        for revision in revisions:
+            found = _COMMIT.fullmatch(next(lines, b""))
+            if found is None:
+                hint = "; a range is two revisions, give each by itself" if ".." in revision else ""
+                raise NotFound(f"revision {revision!r}: names no commit of this repository{hint}")
+            commits.append(found[1].decode("ascii"))
+        return commits
+
+    async def settings(self, checkout: Checkout, pattern: str) -> dict[str, str]:
+        """Settings whose key matches, as git itself would take them here: the operator's files, then the repository's.
+
+        The one call that reads the operator's own configuration. `git config` prints it and acts on none of it.
+
+        Raises:
+            GitRefused: git can't read its configuration.
+        """
+        kept = {name: ENVIRONMENT[name] for name in _OF_A_READER}
+        order = Order(
+            timeout_seconds=self._limits.git_seconds,
+            environment={**self._programs, **self._homes, **kept, **checkout.environment},
+            inherit=False,
+            domain=self._confined.domain("git", ANYWHERE),
+            keep_bytes=self._limits.git_output_bytes,
+        )
+        argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)
+        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
+        if completed.exit_code == 1:  # git-config(1): no key matches
+            return {}
+        output = checked(_without_outer_words(completed, checkout), "config").stdout
+        pairs = (record.partition(b"\n") for record in (output.head + output.tail).split(b"\0") if record)
+        return {_text(key): _text(value) for key, _, value in pairs}
+
+    async def names(self, checkout: Checkout, files: Sequence[str], *, timeout_seconds: float) -> list[str]:
+        """Names of the keys in configuration files outside the roots, and in what these include. No value is asked for.
+
+        `git config` acts on nothing that it reads. It runs in no repository here, so that it reads these files alone;
+        one that is missing has no keys. Nothing of the answer, and no word of git about it, may be shown.
+
+        Raises:
+            GitRefused: git can't read one, not in time, or says more than is kept.
+        """
+        order = Order(
+            timeout_seconds=min(timeout_seconds, self._limits.git_seconds),
+            stdin=_ASKED_STDIN,
+            environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
+            inherit=False,
+            domain=self._confined.domain("git", ANYWHERE),
+            keep_bytes=self._limits.git_output_bytes,
+        )
+        included = [word for file in files for word in ("-c", f"include.path={file}")]
+        argv = ("git", "--no-pager", *included, "config", "--includes", "--list", "-z", "--name-only", "--show-origin")
+        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
+        output = completed.stdout
+        records = (output.head + output.tail).split(b"\0")
+        pairs = list(zip(records[::2], records[1::2], strict=False))
+        # The words of our own are listed too: as many as files, or the format is not the one that we know.
+        ours = sum(origin == b"command line:" for origin, _ in pairs)
+        if not completed.ok or output.dropped_bytes or len(records) % 2 == 0 or ours != len(files):
+            raise GitRefused("git config: can't tell the names of keys", exit_code=completed.exit_code)
+        return [_text(name) for origin, name in pairs if origin != b"command line:"]
+
+
+def checked(completed: Completed, command: str) -> Completed:
+    """The run, if git was content.
+
+    Raises:
+        GitRefused: it was not; says git's own reason.
+    """
+    if completed.ok:
+        return completed
+    said = line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
+    ending = completed.signal or f"exit code {completed.exit_code}"
+    raise GitRefused(f"git {command}: {said or ending}", exit_code=completed.exit_code)
+
+
+def _without_outer_words(completed: Completed, checkout: Checkout) -> Completed:
+    """The run without git's own words, where they could quote a value of a file outside the roots."""
+    return replace(completed, stderr=_NOT_SHOWN) if checkout.policy.outer else completed
+
+
+def check_revision(revision: str) -> None:
+    """Refuse text that git could take for anything but a revision.
+
+    Raises:
+        InvalidArguments: empty, too long, an option, or with characters that no revision has.
+    """
+    if not revision or len(revision.encode("utf-8", "replace")) > REVISION_BYTES:
+        raise InvalidArguments(f"revision: must have 1 to {REVISION_BYTES} bytes")
+    if revision.startswith("-"):
+        raise InvalidArguments(f"revision {revision[:80]!r}: begins with '-'; options are not taken here")
+    if not all(character.isprintable() for character in revision):
+        raise InvalidArguments(f"revision {revision[:80]!a}: holds a character that no revision has")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

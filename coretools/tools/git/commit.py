@@ -1,0 +1,222 @@
+"""Commit the index, as the caller's token says, else the operator's settings, else his git configuration."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import GitRefused, InvalidArguments, NotFound
+from coretools.roots.read import exists
+from coretools.roots.root_set import Roots
+from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.commands import Git, checked
+from coretools.tools.git.paths import hidden, is_beneath, path_of, prefix, refuse_hidden, told
+from coretools.tools.git.porcelain import Entry, line, quoted, read_records, read_status
+from coretools.tools.git.results import GitText, answer, hidden_line, listed
+
+MESSAGE_BYTES = 1024 * 1024
+"""Longest message that is taken."""
+
+_LOOK = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=all")
+_COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace", "--file=-")
+_FULL_NAME = ("-c", "core.abbrev=no")
+_SAID = re.compile(
+    r"\[(?P<where>detached HEAD|\S+)(?: \(root-commit\))? (?P<commit>[0-9a-f]{40}|[0-9a-f]{64})\] (?P<summary>.*)\n"
+)
+_CHANGES = re.compile(r"^ (\d+ files? changed.*)$", re.MULTILINE)
+
+_IDENTITY = r"^(user|author|committer)\.(name|email)$"
+_ROLES = ("author", "committer")
+_PARTS = ("name", "email")
+
+
+async def commit(git: Git, checkout: Checkout, message: str) -> GitText:
+    """Commit what is staged.
+
+    Raises:
+        InvalidArguments: no message. GitRefused: nothing is staged, conflicts are left, or nobody's name is known.
+    """
+    if not message.strip() or "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
+        raise InvalidArguments(f"message: must have text, no NUL, and at most {MESSAGE_BYTES} bytes")
+    words = (*_FULL_NAME, *await _identity(git, checkout))
+    completed = await git.run(checkout, *_COMMIT, options=words, stdin=message.encode())
+    if not completed.ok:
+        await _refuse(git, checkout)
+    made = _made(checked(completed, "commit").stdout.text())
+    where = line(made.branch) if made.branch else "detached HEAD"
+    lines = [f"committed {made.commit[:10]} on {where}: {line(made.summary)}", made.changes]
+    details = {"commit": made.commit, "branch": made.branch}
+    return answer(checkout, lines, details=details, hooks=True)
+
+
+async def _refuse(git: Git, checkout: Checkout) -> None:
+    """Say what to do, where that is the reason why there is no commit.
+
+    Raises:
+        GitRefused: nothing is staged, or conflicts are left.
+    """
+    entries = read_status(await git.output(checkout, *_LOOK)).entries
+    conflicts = told(checkout, [entry.path for entry in entries if entry.in_conflict])
+    if conflicts:
+        raise GitRefused(f"conflicts are not resolved: {listed(conflicts)}; edit the files, then git_add them")
+    # A merge may take our side in everything; anything else without a change is an accident.
+    if not any(entry.staged for entry in entries) and checkout.under_way != "merge":
+        raise GitRefused("nothing is staged; git_add the paths first")
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A commit, as git tells it."""
+
+    branch: str
+    """Empty when HEAD is detached."""
+    commit: str
+    summary: str
+    changes: str
+
+
+def _made(said: str) -> _Made:
+    """What git says of a commit that it made.
+
+    Raises:
+        GitRefused: in words that are not known.
+    """
+    found = _SAID.match(said)
+    if found is None:
+        raise GitRefused("git commit: made a commit, and says so in words that are not known; see git_log")
+    changes = _CHANGES.search(said, found.end())
+    branch = "" if found["where"] == "detached HEAD" else found["where"]
+    return _Made(branch, found["commit"], found["summary"], changes[1] if changes else "")
+
+
+async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
+    """Options that say who commits, where the settings don't: what git itself would take from the configuration here.
+
+    Asked in the repository and not once for all, because many people include another address by directory
+    (`includeIf "gitdir:~/work/"`), and the wrong one in a commit can't be taken back.
+    """
+    roles = [role for role in _ROLES if not _is_named(git, role)]
+    if not roles:
+        return ()  # git takes the environment's before any configuration
+    settings = await git.settings(checkout, _IDENTITY)
+    for role in roles:
+        for part in _PARTS:
+            is_known = settings.get(f"user.{part}") or settings.get(f"{role}.{part}")
+            if not is_known and not git.identity.get(f"GIT_{role}_{part}".upper()):
+                raise GitRefused(
+                    f"no {part} to commit under is known; the operator names one with `--author 'NAME <ADDRESS>'` "
+                    "(CORETOOLS_AUTHOR) for the server, with `[roles.NAME] author` for a role, with `coretools token "
+                    f"create --author` for a token, or with `git config --global user.{part} ...`"
+                )
+    return tuple(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
+
+
+def _is_named(git: Git, role: str) -> bool:
+    """Whether the environment says who that is."""
+    return all(git.identity.get(f"GIT_{role}_{part}".upper()) for part in _PARTS)
+
+
+# Stage exact names: what is changed is listed first, what may not be staged is taken out, the rest goes in by name.
+
+
+_LIST = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
+
+_FILTERS = r"^filter\..*\.(clean|process)$"
+
+LINES_TOLD = 50
+"""Staged names that are listed; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Changed paths by what becomes of them."""
+
+    staged: list[Entry]
+    denied: dict[bytes, str]
+    """Hidden files, with the reasons: staged, they would be in git for everybody."""
+    nested: list[bytes]
+    """Repositories of their own. Staged, each would be a link to a commit that nobody else has."""
+
+
+async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) -> GitText:
+    """Stage everything that is changed at or beneath the names.
+
+    Raises:
+        DeniedPath: a name that was written out is hidden. NotFound: nothing is there. GitRefused: a file would be
+        stored wrongly, since the filter that should convert it is not run.
+    """
+    refuse_hidden(roots, checkout, names)
+    entries = read_status(await git.output(checkout, *_LIST, "--", *names)).entries
+    _require_something(roots, checkout, names, entries)
+    found = _sorted(roots, checkout, entries)
+    if found.staged:
+        await _refuse_filtered(git, checkout, [entry.path for entry in found.staged])
+        stdin = b"".join(entry.path + b"\0" for entry in found.staged)
+        # Not `git add`: it would take a name for all that lies beneath it too.
+        await git.output(checkout, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
+    details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
+    return answer(checkout, _lines(checkout, found), details=details)
+
+
+def _sorted(roots: Roots, checkout: Checkout, entries: Sequence[Entry]) -> _Sorted:
+    found = _Sorted([], {}, [])
+    for entry in entries:
+        if not entry.unstaged:
+            continue
+        reason = hidden(roots, checkout, entry.path)
+        if reason:
+            found.denied[entry.path] = reason
+        elif entry.path.endswith(b"/"):  # how git lists another repository in the work tree
+            found.nested.append(entry.path)
+        else:
+            found.staged.append(entry)
+    return found
+
+
+def _lines(checkout: Checkout, found: _Sorted) -> list[str]:
+    staged = found.staged
+    lines = [f"staged {len(staged)}" if staged else "nothing to stage: unchanged, ignored or staged already"]
+    lines += [f"{_letter(entry)} {quoted(path_of(checkout, entry.path))}" for entry in staged[:LINES_TOLD]]
+    if len(staged) > LINES_TOLD:
+        lines.append(f"[{len(staged) - LINES_TOLD} more]")
+    if found.denied:
+        lines.append(hidden_line(checkout, "left out", found.denied))
+    if found.nested:
+        lines.append(f"[left out, repositories of their own: {listed(told(checkout, found.nested))}]")
+    return lines
+
+
+def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[Entry]) -> None:
+    """Refuse a name where nothing is: neither in the work tree nor in git's list."""
+    for name in names:
+        if name == "." or any(is_beneath(entry.path, name) for entry in entries):
+            continue
+        if exists(roots, f"{checkout.directory.path}/{name}") is None:
+            raise NotFound(f"{prefix(checkout)}{name}: nothing is there; name paths as git_status shows them")
+
+
+async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
+    """Refuse files that a filter should convert: git-lfs would store the whole file where a pointer belongs."""
+    stdin = b"".join(name + b"\0" for name in names)
+    output = await git.output(checkout, "check-attr", "-z", "--stdin", "filter", stdin=stdin)
+    wanted = {
+        bytes(name): value.decode("utf-8", "replace")
+        for name, _, value in read_records(output, 3)
+        if value not in (b"unspecified", b"unset", b"set")
+    }
+    if not wanted:
+        return
+    known = {key.removeprefix("filter.").rpartition(".")[0] for key in await git.settings(checkout, _FILTERS)}
+    filtered = [name for name, driver in wanted.items() if driver in known]
+    if filtered:
+        drivers = ", ".join(sorted({wanted[name] for name in filtered}))
+        files = listed(told(checkout, filtered))
+        raise GitRefused(
+            f"{files}: the filter {drivers} converts what is staged here, and filters are not run; "
+            "nothing was staged; stage these with git itself"
+        )
+
+
+def _letter(entry: Entry) -> str:
+    if entry.in_conflict:
+        return "resolved"
+    return "A" if entry.letters == "??" else entry.letters[1]

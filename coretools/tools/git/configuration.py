@@ -1,0 +1,170 @@
+"""The configuration of one repository, read through the sandbox and remembered until a file of it changes.
+
+Includes are followed as git follows them, but only beneath the roots. Files outside are listed for `repository_outer`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from time import time_ns
+
+from coretools.errors import CoreError, DeniedPath, NotFound
+from coretools.roots import directory_access
+from coretools.roots.file_version import Version
+from coretools.roots.git_config import Setting, parse
+from coretools.roots.read import open_directory
+from coretools.roots.resolve import locate
+from coretools.roots.root_set import Roots
+from coretools.tools.git.policy import Policy, policy_of
+from coretools.tools.git.structure import GitDirectory, refused
+
+FILE_BYTES = 1024 * 1024
+"""Longest configuration file that is taken; ordinary ones have a few hundred bytes."""
+
+INCLUDE_DEPTH = 10
+"""How deep files may include each other: git's own limit."""
+
+REMEMBERED = 64
+"""Repositories whose configuration is remembered."""
+
+CONFIG, CONFIG_WORKTREE = ("config", "config.worktree")
+"""Names of the files of a git directory itself (git-config(1))."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """Where a configuration file was looked for, and what was there."""
+
+    directory: str
+    name: str
+    version: Version | None
+    """None: nothing was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One look at a repository's configuration."""
+
+    handles: dict[str, int]
+    """Directories that are open already, by path."""
+    entries: frozenset[str]
+    """Those of them whose last name is no link, so that `..` means the directory before it."""
+    files: list[_File] = field(default_factory=list)
+    settings: list[Setting] = field(default_factory=list)
+    outer: dict[str, str] = field(default_factory=dict)
+    """Files outside the roots, each once, and what includes them, in words."""
+    began_ns: int = field(default_factory=time_ns)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether whatever changed since the beginning will show in the versions."""
+        return all(file.version is None or file.version.is_settled(self.began_ns) for file in self.files)
+
+
+class Configurations:
+    """Policies of repositories, by the path of their git directory."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._lock = Lock()
+        self._known: dict[str, tuple[tuple[_File, ...], Policy]] = {}
+
+    def policy(self, own: GitDirectory, common: GitDirectory) -> Policy:
+        """What follows from `config` of the common directory and `config.worktree` of the work tree's own.
+
+        Raises:
+            GitRefused: a file that git could not parse either, or an include that leads out by a link or by `..`.
+        """
+        directories = {common.path: common, own.path: own}
+        reading = _Reading(
+            handles={path: directory.handle for path, directory in directories.items()},
+            entries=frozenset(path for path, directory in directories.items() if directory.is_entry),
+        )
+        known = self._known.get(own.path)
+        if known is not None and all(self._is_unchanged(file, reading) for file in known[0]):
+            return known[1]
+        self._read(reading, common.path, CONFIG, f"{common.shown}/config", depth=INCLUDE_DEPTH)
+        for path, directory in directories.items():
+            self._read(reading, path, CONFIG_WORKTREE, f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
+        policy = policy_of(reading.settings, f"{common.shown}/config")
+        policy = replace(
+            policy,
+            included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
+            outer=tuple(reading.outer),
+            outer_shown=next(iter(reading.outer.values()), ""),
+        )
+        if reading.is_settled:
+            self._remember(own.path, reading.files, policy)
+        return policy
+
+    def _remember(self, path: str, files: list[_File], policy: Policy) -> None:
+        with self._lock:
+            self._known.pop(path, None)
+            self._known[path] = (tuple(files), policy)
+            while len(self._known) > REMEMBERED:
+                del self._known[next(iter(self._known))]
+
+    def _is_unchanged(self, file: _File, reading: _Reading) -> bool:
+        try:
+            with self._directory(reading, file.directory) as handle:
+                return directory_access.version(handle, file.name) == file.version
+        except NotFound:
+            return file.version is None
+        except CoreError:
+            return False
+
+    @contextmanager
+    def _directory(self, reading: _Reading, path: str) -> Iterator[int]:
+        if path in reading.handles:
+            yield reading.handles[path]
+            return
+        with open_directory(self._roots, path) as directory:
+            yield directory.fd
+
+    def _read(self, reading: _Reading, directory: str, name: str, shown: str, *, depth: int) -> None:
+        version = None
+        data = b""
+        try:
+            with self._directory(reading, directory) as handle:
+                version = directory_access.version(handle, name)
+                if version is not None:
+                    data = directory_access.read(handle, name, limit_bytes=FILE_BYTES)
+        except NotFound:
+            version = None
+        except CoreError as error:
+            raise refused(shown, f"can't be read ({error})") from error
+        reading.files.append(_File(directory, name, version))
+        for setting in parse(data, shown):
+            reading.settings.append(setting)
+            if setting.variable == "path" and setting.section in ("include", "includeif") and setting.value:
+                self._include(reading, directory, setting, shown, depth=depth - 1)
+
+    def _include(self, reading: _Reading, directory: str, setting: Setting, shown: str, *, depth: int) -> None:
+        """Read an included file too, whatever its condition: more is switched off then than had to be."""
+        target = setting.value or ""
+        if depth < 0:
+            raise refused(shown, "includes files that include files, too many times over")
+        if target.startswith(("~", "%(prefix)")):
+            raise refused(shown, f"sets {setting.key} to a path in a home directory, which is not read")
+        # `..` behind a link is one directory as text and another to the kernel: taken only where no link can be.
+        plain = target.removeprefix("../") if directory in reading.entries else target
+        if ".." in plain.split("/") or not plain.rpartition("/")[2]:
+            raise refused(shown, f"sets {setting.key} to a path that is not followed here")
+        by = f"{shown} ({setting.key})"
+        if target.startswith("/") and self._roots.split(target) is None:
+            reading.outer.setdefault(target, by)
+            return
+        path = target if target.startswith("/") else f"{directory}/{target}"
+        self._require_open(path, by)
+        parent, _, name = path.rpartition("/")
+        self._read(reading, parent, name, by, depth=depth)
+
+    def _require_open(self, path: str, shown: str) -> None:
+        """Refuse to include a file that is closed: git would act on what it says, and a log would show it."""
+        try:
+            locate(self._roots, path, follow=False).close()
+        except DeniedPath as error:
+            raise refused(shown, f"leads to a file that is closed ({error})") from error
+        except CoreError:
+            return  # what can't be had for another reason is told by who reads it

@@ -1,0 +1,107 @@
+"""Paths of a work tree: what a caller wrote, how they are shown, and which of them are hidden.
+
+A path means the same in every tool: it begins at the first root, or is absolute. git's own names begin at the work
+tree; they are translated here, in both directions.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from coretools.errors import InvalidPath, NotFound, OutsideRoot
+from coretools.roots.path_text import check_path
+from coretools.roots.read import exists
+from coretools.roots.root_set import Roots, hidden_error, joined
+from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.commands import Git
+from coretools.tools.git.porcelain import quoted, read_names
+
+
+def names_in(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[str]:
+    """Git's names, relative to the work tree, of paths as a caller writes them.
+
+    Raises:
+        InvalidPath: no path, or one with `..`. OutsideRoot: a path that is not in the work tree.
+    """
+    return [_name_in(roots, checkout, path) for path in paths]
+
+
+def prefix(checkout: Checkout) -> str:
+    """What precedes git's names to make them paths: empty when the work tree is the first root."""
+    shown = checkout.directory.shown
+    return "" if shown == "." else f"{shown}/"
+
+
+def path_of(checkout: Checkout, name: bytes) -> bytes:
+    """The path of a name of git."""
+    return prefix(checkout).encode("utf-8", "surrogateescape") + name
+
+
+def told(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
+    """Paths of names of git, for a line of text."""
+    return [quoted(path_of(checkout, name)) for name in names]
+
+
+def hidden(roots: Roots, checkout: Checkout, name: bytes) -> str:
+    """Why a name in the work tree is hidden, by a deny glob or by what the file holds now; "" when it is not."""
+    relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
+    return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"))
+
+
+def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:
+    """Raise for a name that the caller wrote out and that is hidden.
+
+    Raises:
+        DeniedPath.
+    """
+    for name in names:
+        reason = hidden(roots, checkout, name.encode()) if name != "." else ""
+        if reason:
+            raise hidden_error(f"{prefix(checkout)}{name}", reason)
+
+
+async def refuse_unknown(
+    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str], *, trees: Sequence[str] = ()
+) -> None:
+    """Raise for a name that matches nothing: neither in the work tree, nor in the index, nor in one of the commits.
+
+    Raises:
+        NotFound.
+    """
+    missing = [name for name in names if name != "." and exists(roots, f"{checkout.directory.path}/{name}") is None]
+    if not missing:
+        return
+    known = read_names(await git.output(checkout, "ls-files", "-z", "--", *missing))
+    for tree in trees:
+        known += read_names(await git.output(checkout, "ls-tree", "-z", "--name-only", tree, "--", *missing))
+    for name in missing:
+        if not any(is_beneath(found, name) for found in known):
+            path = f"{prefix(checkout)}{name}"
+            raise NotFound(f"{path}: matches nothing, neither in the work tree nor in git", path=path)
+
+
+def is_beneath(found: bytes, name: str) -> bool:
+    """Whether a name that git listed is this one, or lies beneath it."""
+    wanted = name.encode("utf-8", "surrogateescape")
+    return found == wanted or found.startswith(wanted + b"/")
+
+
+def _name_in(roots: Roots, checkout: Checkout, path: str) -> str:
+    check_path(path)
+    if ".." in path.split("/"):
+        raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")
+    place, top = roots.place(path), checkout.directory.path
+    wanted = joined(place.root.path, place.relative)
+    if f"{top}/".startswith(f"{wanted}/"):
+        return "."  # the work tree, or a directory above it
+    if wanted.startswith(f"{top}/"):
+        return wanted.removeprefix(f"{top}/")
+    raise OutsideRoot(
+        f"{path}: not in the work tree {checkout.directory.shown}; paths begin at the root, as in every tool"
+        f"{_hint(roots, checkout, path)}"
+    )
+
+
+def _hint(roots: Roots, checkout: Checkout, path: str) -> str:
+    """The path that was meant, where the caller wrote one from the work tree."""
+    if path.startswith("/") or exists(roots, f"{checkout.directory.path}/{path}") is None:
+        return ""
+    return f": name {prefix(checkout)}{path}"

@@ -1,0 +1,143 @@
+"""What the git tools answer, and how it reads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import PrivateAttr
+
+from coretools.operations.content import Result
+from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.paths import path_of
+from coretools.tools.git.porcelain import Entry, Status, line, quoted, shown
+
+NAMES_TOLD = 10
+"""Settings, hooks or files that are named in a remark; the rest is counted."""
+
+
+class GitStatus(Result):
+    """Branch and changes of a work tree."""
+
+    branch: str
+    head: str
+    upstream: str
+    ahead: int
+    behind: int
+    clean: bool
+    entries: list[dict[str, str]]
+    omitted: int
+    not_used: list[str]
+    _text: str = PrivateAttr("")
+    _tier: str = PrivateAttr("none")
+
+    @classmethod
+    def of(cls, status: Status, checkout: Checkout, *, most: int) -> "GitStatus":
+        """A status with at most `most` entries."""
+        kept = status.entries[:most]
+        result = cls(
+            branch=status.branch,
+            head=status.head,
+            upstream=status.upstream,
+            ahead=status.ahead,
+            behind=status.behind,
+            clean=not status.entries,
+            entries=[_fields(entry, checkout) for entry in kept],
+            omitted=len(status.entries) - len(kept),
+            not_used=list(checkout.policy.not_used),
+        )
+        lines = [_where(status, checkout), *(_short(entry, checkout) for entry in kept)]
+        if not kept:
+            lines.append("clean: nothing to commit")
+        if result.omitted:
+            lines.append(f"[{result.omitted} more entries; name a smaller repository directory or use git_diff]")
+        result._text = "\n".join((*lines, *remarks(checkout)))
+        result._tier = checkout.tier
+        return result
+
+    def text(self) -> str:
+        """Like `git status --short --branch`."""
+        return self._text
+
+    def facts(self) -> dict[str, object]:
+        """How git was held."""
+        return {"tier": self._tier}
+
+
+class GitText(Result):
+    """What a git tool says, as text."""
+
+    body: str
+    details: dict[str, object]
+
+    def text(self) -> str:
+        """The text."""
+        return self.body
+
+    def facts(self) -> dict[str, object]:
+        """Counts, object names, and how git was held."""
+        return self.details
+
+
+def answer(checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: bool = False) -> GitText:
+    """An answer with what the repository wanted and did not get."""
+    not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
+    facts = {**details, **not_used, "tier": checkout.tier}
+    return GitText(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details=facts)
+
+
+def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
+    """What the repository wanted and did not get, in a line each."""
+    said = []
+    if checkout.policy.not_used:
+        said.append(f"[settings of this repository that are not used: {listed(checkout.policy.not_used)}]")
+    if checkout.policy.outer:
+        said.append("[configuration outside the roots that is included: looked at for names of keys, not used]")
+    if hooks and checkout.hooks:
+        said.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
+    return said
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in one line, the first few of them."""
+    told = ", ".join(line(name) for name in names[:NAMES_TOLD])
+    return told if len(names) <= NAMES_TOLD else f"{told} and {len(names) - NAMES_TOLD} more"
+
+
+def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
+    """A line that names hidden files and why they are."""
+    shown = [f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in reasons.items()]
+    return f"[{what}, hidden: {listed(shown)}]"
+
+
+def log_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
+    """Commits in a line each: id, date, author, summary, references."""
+    lines = []
+    for commit, date, author, names, summary in records:
+        references = f" ({shown(names)})" if names else ""
+        lines.append(line(f"{shown(commit)} {shown(date)} {shown(author)}: {shown(summary)}{references}"))
+    return lines
+
+
+def branch_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
+    """Branches in a line each; `*` marks the current one."""
+    lines = []
+    for mark, name, commit, upstream, track, date, summary in records:
+        following = f" [{shown(upstream)}{': ' + shown(track) if track else ''}]" if upstream else ""
+        lines.append(line(f"{shown(mark)} {shown(name)} {shown(commit)} {shown(date)}{following} {shown(summary)}"))
+    return lines
+
+
+def _where(status: Status, checkout: Checkout) -> str:
+    following = ""
+    if status.upstream:
+        following = f", upstream {status.upstream}, ahead {status.ahead}, behind {status.behind}"
+    waiting = f", {checkout.under_way} in progress" if checkout.under_way else ""
+    return line(f"{status.where}{following}{waiting}")
+
+
+def _fields(entry: Entry, checkout: Checkout) -> dict[str, str]:
+    fields = {"path": shown(path_of(checkout, entry.path)), "staged": entry.staged, "unstaged": entry.unstaged}
+    return fields if entry.origin is None else {**fields, "from": shown(path_of(checkout, entry.origin))}
+
+
+def _short(entry: Entry, checkout: Checkout) -> str:
+    source = "" if entry.origin is None else f"{quoted(path_of(checkout, entry.origin))} -> "
+    return f"{entry.letters.replace('.', ' ')} {source}{quoted(path_of(checkout, entry.path))}"

@@ -1,0 +1,169 @@
+"""What a git directory is made of, looked at by handles: no link and no pointer may lead git out of the roots.
+
+Links among the entries of a git directory are the one thing that no option of git neutralises: a commit writes through
+`.git/index`, `.git/logs/HEAD` or `.git/COMMIT_EDITMSG` wherever they lead. So there may be none.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from coretools.errors import CoreError, GitRefused, TooLarge
+from coretools.roots import directory_access
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Root, Roots
+
+POINTER_BYTES = 8 * 1024
+"""Longest `.git` file, `commondir` or list of alternates that is taken; each holds a path or a few."""
+
+ALTERNATES_DEPTH = 5
+"""How far object stores may borrow from each other: git's own limit."""
+
+STORES = 32
+"""Most object stores that one repository borrows from, each as often as it is named."""
+
+REFERENCES = 200_000
+"""Most entries of `refs` and `logs` that are looked at before a change."""
+
+_HARMLESS_LINKS = frozenset({"hooks"})
+"""Links that lead git nowhere: hooks are never run. Teams share a directory of them this way."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitDirectory:
+    """An open directory that belongs to a repository."""
+
+    handle: int
+    path: str
+    """Absolute, for git."""
+    shown: str
+    root: Root
+    is_entry: bool = False
+    """The last name of the path is the directory itself: no link, so `..` behind it is the directory before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stores:
+    """Object stores that one look came past; the stack closes their handles."""
+
+    roots: Roots
+    stack: ExitStack
+    borrowed: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def followed(roots: Roots, pointer: str, target: str, start: str) -> Iterator[GitDirectory]:
+    """The directory that the file `pointer` names, which must lie beneath a root; `start` is what it is relative to."""
+    try:
+        directory = open_directory(roots, target if target.startswith("/") else f"{start}/{target}")
+    except CoreError as error:
+        raise refused(pointer, f"names a directory that is not used ({error})") from error
+    # Opened once more: the sandbox's handle need not be one that can be listed.
+    with directory, directory_access.opened(directory.fd, ".") as handle:
+        yield GitDirectory(handle, directory.path, directory.shown, directory.place.root)
+
+
+def read_pointer(handle: int, name: str, shown: str) -> str:
+    """The one line of a pointer file."""
+    try:
+        data = directory_access.read(handle, name, limit_bytes=POINTER_BYTES)
+        text = data.decode("utf-8").rstrip("\r\n")
+    except (CoreError, UnicodeDecodeError) as error:
+        raise refused(f"{shown}/{name}", f"can't be read ({error})") from error
+    if not text or not text.isprintable():
+        raise refused(f"{shown}/{name}", "holds no path")
+    return text
+
+
+def examine(directory: GitDirectory) -> dict[str, str]:
+    """Name and kind of every entry of a git directory, none of which may be a link, a FIFO or a device.
+
+    Raises:
+        GitRefused: one is; the sentence names it.
+    """
+    entries = directory_access.kinds(directory.handle)
+    _refuse_links({name: kind for name, kind in entries.items() if name not in _HARMLESS_LINKS}, directory.shown)
+    if entries.get("HEAD") != "file":
+        raise refused(directory.shown, "holds no HEAD, so it is no git directory")
+    if "info" in entries:
+        _refuse_links(directory_access.odd(directory.handle, "info"), f"{directory.shown}/info")
+    return entries
+
+
+def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str], stack: ExitStack) -> list[int]:
+    """Look at what all work trees of a repository share: objects, and where they are borrowed from.
+
+    Returns:
+        Handles of the stores that objects are borrowed from; the stack closes them.
+    """
+    for name in ("objects", "refs"):
+        if entries.get(name) != "directory":
+            raise refused(f"{directory.shown}/{name}", "is missing, so this is no git directory")
+    objects = GitDirectory(directory.handle, f"{directory.path}/objects", f"{directory.shown}/objects", directory.root)
+    stores = _Stores(roots, stack)
+    _examine_objects(stores, objects, "objects", ALTERNATES_DEPTH)
+    return stores.borrowed
+
+
+def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None:
+    """Look at every reference and reflog before a change: it would be written through a link among them."""
+    count = 0
+    for name in ("refs", "logs"):
+        if entries.get(name) == "directory":
+            for _ in _examined_tree(directory.handle, name, directory.shown):
+                count += 1
+                if count > REFERENCES:
+                    raise TooLarge(f"{directory.shown}: more than {REFERENCES} loose references; run `git pack-refs`")
+
+
+def refused(shown: str, what: str) -> GitRefused:
+    """The error for a repository that is left alone."""
+    return GitRefused(f"{shown} {what}; git is not run in this repository", found=shown)
+
+
+def _examine_objects(stores: _Stores, objects: GitDirectory, name: str, depth: int) -> None:
+    """Look at the store `name` of a handle. A name of several parts is used only after each was seen to be no link."""
+    handle = objects.handle
+    _refuse_links(directory_access.odd(handle, name), objects.shown)
+    _refuse_links(directory_access.odd(handle, f"{name}/pack"), f"{objects.shown}/pack")
+    _refuse_links(directory_access.odd(handle, f"{name}/info"), f"{objects.shown}/info")
+    if directory_access.version(handle, f"{name}/info/alternates") is not None:
+        _examine_alternates(stores, objects, f"{name}/info/alternates", depth)
+
+
+def _examine_alternates(stores: _Stores, objects: GitDirectory, name: str, depth: int) -> None:
+    pointer = f"{objects.shown}/info/alternates"
+    if depth == 0:
+        raise refused(pointer, "borrows from a store that borrows, too many times over")
+    try:
+        lines = directory_access.read(objects.handle, name, limit_bytes=POINTER_BYTES).decode("utf-8").split("\n")
+    except (CoreError, UnicodeDecodeError) as error:
+        raise refused(pointer, f"can't be read ({error})") from error
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        # Only paths that mean the same to every git: older versions take out `..` as text, newer ones follow links.
+        if not line.startswith("/") or {".", ".."} & set(line.split("/")) or not line.isprintable():
+            raise refused(pointer, "names a store by a path that is not absolute and plain")
+        if len(stores.borrowed) == STORES:
+            raise refused(pointer, f"borrows from more than {STORES} stores")
+        borrowed = stores.stack.enter_context(followed(stores.roots, pointer, line, objects.path))
+        stores.borrowed.append(borrowed.handle)
+        _examine_objects(stores, borrowed, ".", depth - 1)
+
+
+def _examined_tree(parent: int, name: str, shown: str) -> Iterator[str]:
+    with directory_access.opened(parent, name) as handle:
+        entries = directory_access.kinds(handle)
+        _refuse_links(entries, f"{shown}/{name}")
+        for entry, kind in entries.items():
+            yield entry
+            if kind == "directory":
+                yield from _examined_tree(handle, entry, f"{shown}/{name}")
+
+
+def _refuse_links(entries: Mapping[str, str] | None, shown: str) -> None:
+    # A socket is what git's own file system monitor leaves there; nothing opens it as a file.
+    for name, kind in (entries or {}).items():
+        if kind not in ("file", "directory", "socket"):
+            raise refused(f"{shown}/{name}", "is a link" if kind == "link" else "is neither a file nor a directory")

@@ -1,0 +1,144 @@
+"""The git tools: what a work tree holds, what changed, and commits.
+
+git runs through the runner, in repositories that were looked at first; see `checkout` for what is looked at
+and `policy` for what a repository may not ask of git.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from typing import Annotated
+
+from anyio import CapacityLimiter, to_thread
+from pydantic import Field
+
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domains
+from coretools.errors import InvalidArguments
+from coretools.operations.completion import MOST_COUNTED, Completes
+from coretools.operations.declare import Effect, tool
+from coretools.process.confined import Confined
+from coretools.process.runner import Runner
+from coretools.roots.root_set import Roots
+from coretools.tools.git.checkout import Checkout, Checkouts
+from coretools.tools.git.commands import Git
+from coretools.tools.git.commit import add, commit
+from coretools.tools.git.external_includes import settled
+from coretools.tools.git.history import Shape, difference, head, log
+from coretools.tools.git.paths import names_in
+from coretools.tools.git.porcelain import line, read_records, read_status
+from coretools.tools.git.results import GitStatus, GitText, answer, branch_lines
+
+_STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+
+_BRANCH = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
+_BRANCH += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
+
+
+Branch = Annotated[str, Completes("branches")]
+
+
+class Repository:
+    """Tools for the git repositories beneath the roots."""
+
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains) -> None:
+        self._roots = roots
+        self._limits = limits
+        self._confined = Confined(runner, domains)
+        self._git = Git(runner, self._confined, limits)
+        self._checkouts = Checkouts(roots, self._confined)
+        self._threads = CapacityLimiter(limits.threads)
+
+    @tool(Effect.READ, structured=True)
+    async def git_status(self, repository: str = ".") -> GitStatus:
+        """Branch, distance to upstream, changed paths."""
+        async with self._opened(repository) as checkout:
+            status = read_status(await self._git.output(checkout, *_STATUS))
+            return GitStatus.of(status, checkout, most=self._limits.list_entries)
+
+    @tool(Effect.READ)
+    async def git_log(
+        self,
+        repository: str = ".",
+        revision: Branch = "",
+        *,
+        path: str = "",
+        limit: Annotated[int, Field(ge=1, le=200)] = 20,
+    ) -> GitText:
+        """Commits, newest first, of a revision or range (a..b)."""
+        async with self._opened(repository) as checkout:
+            names = names_in(self._roots, checkout, [path] if path else [])
+            return await log(self._roots, self._git, checkout, revision=revision, names=names, limit=limit)
+
+    @tool(Effect.READ)
+    async def git_diff(
+        self,
+        repository: str = ".",
+        paths: list[str] = [],  # noqa: B006 - never changed; a tuple would be another schema
+        *,
+        staged: bool = False,
+        base: Branch = "",
+        target: Branch = "",
+        stat: bool = False,
+    ) -> GitText:
+        """Unstaged changes; `staged`: the index; `base`: since it, or from it to `target`."""
+        async with self._opened(repository) as checkout:
+            if target and (staged or not base):
+                raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
+            revisions = await self._git.resolved(checkout, *(revision for revision in (base, target) if revision))
+            what = [*(["--cached"] if staged else []), *revisions]
+            shape = Shape(is_summary=stat, most_bytes=self._limits.output_bytes)
+            names = names_in(self._roots, checkout, paths)
+            return await difference(self._roots, self._git, checkout, what=what, names=names, shape=shape)
+
+    @tool(Effect.READ)
+    async def git_branches(self, repository: str = ".", remote: bool = False) -> GitText:
+        """Branches, last used first."""
+        async with self._opened(repository) as checkout:
+            spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
+            words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH}", *spaces)
+            # One record a line, and a line has no other newline: every field is a name, a number or a summary.
+            output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
+            records = read_records(output, 7)
+            most = self._limits.list_entries
+            lines = branch_lines(records[:most]) or ["no branches yet"]
+            if len(records) > most:
+                lines.append(f"[{len(records) - most} more branches]")
+            return answer(checkout, lines, details={"branches": len(records)})
+
+    async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
+        """Branches, local ones first, to complete a name."""
+        async with self._opened(given.get("repository", ".")) as checkout:
+            words = ("for-each-ref", f"--count={MOST_COUNTED}", "--format=%(refname:short)")
+            output = await self._git.output(checkout, *words, "refs/heads", "refs/remotes")
+        return output.decode("utf-8", "backslashreplace").splitlines()
+
+    @tool(Effect.READ)
+    async def git_current_branch(self, repository: str = ".") -> GitText:
+        """Branch checked out, or commit of a detached HEAD."""
+        async with self._opened(repository) as checkout:
+            branch, commit = await head(self._git, checkout)
+            if not branch:
+                text = f"HEAD detached at {commit[:10]}"
+            else:
+                text = branch if commit else f"{branch} (no commits yet)"
+            return answer(checkout, [line(text)], details={"branch": branch, "commit": commit})
+
+    @tool(Effect.CHANGE, idempotent=True)
+    async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> GitText:
+        """Stage files or directories (`.` for all), deletions too."""
+        async with self._opened(repository, change=True) as checkout:
+            return await add(self._roots, self._git, checkout, names_in(self._roots, checkout, paths))
+
+    @tool(Effect.ADD)
+    async def git_commit(self, message: str, repository: str = ".") -> GitText:
+        """Commit what is staged. Runs no hooks, signs nothing."""
+        async with self._opened(repository, change=True) as checkout:
+            return await commit(self._git, checkout, message)
+
+    @asynccontextmanager
+    async def _opened(self, repository: str, *, change: bool = False) -> AsyncIterator[Checkout]:
+        """A checkout, looked at in a worker thread, since its file system may be slow."""
+        with ExitStack() as stack:
+            opening = self._checkouts.opened(repository, change=change)
+            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            yield await settled(self._git, self._confined, checkout, self._threads)

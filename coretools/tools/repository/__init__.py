@@ -1,1 +1,0 @@
-"""git in repositories that are not trusted."""

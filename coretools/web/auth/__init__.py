@@ -1,0 +1,1 @@
+"""Authentication of HTTP requests: token files, JWT, and what may listen without them."""

@@ -1,0 +1,178 @@
+"""What must hold before the server listens: nothing is reachable from other machines that should not be.
+
+Everything that is wrong is said at once, so that an operator corrects his file once.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Collection, Iterator
+
+from coretools.errors import BadSetting
+from coretools.web.auth.issuer_keys import ASYMMETRIC
+from coretools.web.auth.loopback import LOOPBACK_NAME, is_loopback, parsed_url
+from coretools.web.common.config import Config, JwtSection, ServerSection
+from coretools.web.common.principals import DEFAULT_ROLE
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_HOST = re.compile(
+    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?"
+)
+"""A value of the Host header, or one for any port. No other wildcard: a name that anybody can get is anybody's."""
+
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""RFC 6749, 3.3."""
+
+
+def require_safe(config: Config, *, has_auth: bool) -> None:
+    """Refuse a configuration that opens more than it says, or that can't be meant.
+
+    `has_auth` is whether tokens are asked for.
+
+    Raises:
+        BadSetting: says everything that is wrong.
+    """
+    wrong = [*_of_exposure(config, has_auth=has_auth), *_of_server(config.server), *_of_auth(config, has_auth=has_auth)]
+    if wrong:
+        raise BadSetting("; ".join(wrong))
+
+
+def is_exposed(config: Config) -> bool:
+    """Whether other machines can reach what is served, directly or through a proxy."""
+    return bool(config.server.proxies) or not _is_on_loopback(config.server.host)
+
+
+def allowed_hosts(config: Config, port: int) -> tuple[str, ...]:
+    """Values of the Host header that are served. On loopback, without a list, those of this machine with this port."""
+    if config.server.hosts:
+        return config.server.hosts
+    here = tuple(f"{host}:{port}" for host in ("127.0.0.1", LOOPBACK_NAME, "[::1]"))
+    # A client leaves the port out where it is the scheme's own (RFC 9110, 7.2).
+    scheme = "https" if config.server.tls_certificate else "http"
+    return here + tuple(one.rpartition(":")[0] for one in here if port == DEFAULT_PORTS[scheme])
+
+
+def _of_exposure(config: Config, *, has_auth: bool) -> Iterator[str]:
+    server = config.server
+    if not is_exposed(config):
+        return
+    where = f"server.host {server.host}" if not server.proxies else "a server behind a proxy"
+    if not has_auth:
+        yield f"{where} is reached by other machines: set auth.tokens or [auth.jwt]"
+    if not server.hosts:
+        yield f"{where} needs server.hosts, the names by which clients call it"
+    if not (server.tls_certificate or server.proxies or server.allow_plain_http):
+        yield f"{where} would send tokens in plain text: set server.tls_certificate and tls_key, or server.proxies"
+
+
+def _of_server(server: ServerSection) -> Iterator[str]:
+    if bool(server.tls_certificate) != bool(server.tls_key):
+        yield "server.tls_certificate and server.tls_key go together"
+    for host in server.hosts:
+        if not is_host(host):
+            yield f"server.hosts: {host[:200]}: no host, such as coretools.example.com or 10.0.0.1:8765"
+    for origin in server.origins:
+        if not is_origin(origin):
+            yield f"server.origins: {origin[:200]}: no origin, such as https://console.example.com"
+    for proxy in server.proxies:
+        if not is_proxy(proxy):
+            yield f"server.proxies: {proxy[:200]}: no address or network of a proxy, such as 10.0.0.7 or 10.1.0.0/24"
+    if server.public_url:
+        yield from _of_url("server.public_url", server.public_url, is_plain_allowed=server.allow_plain_http)
+
+
+def _of_auth(config: Config, *, has_auth: bool) -> Iterator[str]:
+    known = config.roles or {DEFAULT_ROLE}
+    jwt = config.auth.jwt
+    if DEFAULT_ROLE not in known and not has_auth:
+        yield f"without tokens everybody has the role {DEFAULT_ROLE}, and there is no [roles.{DEFAULT_ROLE}]"
+    if jwt is None:
+        return
+    if not config.server.public_url:
+        yield "[auth.jwt] needs server.public_url: what tokens are issued for"
+    yield from _of_url("auth.jwt.issuer", jwt.issuer)
+    if jwt.jwks_url:
+        yield from _of_url("auth.jwt.jwks_url", jwt.jwks_url, has_query=True)
+    yield from _of_tokens(jwt)
+    yield from _of_roles(jwt, known)
+
+
+def _of_roles(jwt: JwtSection, known: Collection[str]) -> Iterator[str]:
+    if DEFAULT_ROLE not in known and not jwt.role_claim:
+        yield f"without auth.jwt.role_claim everybody has the role {DEFAULT_ROLE}: there is no [roles.{DEFAULT_ROLE}]"
+    if bool(jwt.role_claim) != bool(jwt.roles):
+        yield "auth.jwt.role_claim and auth.jwt.roles go together"
+    for value, role in jwt.roles.items():
+        if role not in known:
+            yield f"auth.jwt.roles: {value[:200]}: there is no [roles.{role[:200]}]"
+
+
+def _of_tokens(jwt: JwtSection) -> Iterator[str]:
+    if not jwt.algorithms:
+        yield "auth.jwt.algorithms is empty: no token could be good"
+    for algorithm in jwt.algorithms:
+        # With HS* whoever can check a token can make one; `none` is no signature.
+        if algorithm not in ASYMMETRIC:
+            yield f"auth.jwt.algorithms: {algorithm[:200]}: there are {', '.join(sorted(ASYMMETRIC))}"
+    if not jwt.token_types:
+        yield "auth.jwt.token_types is empty: no token could be good"
+    for scope in jwt.scopes:
+        if not _SCOPE.fullmatch(scope):
+            yield f"auth.jwt.scopes: {scope[:200]!r}: no scope"
+
+
+def _of_url(name: str, url: str, *, has_query: bool = False, is_plain_allowed: bool = False) -> Iterator[str]:
+    try:
+        parsed_url(url, is_plain_allowed=is_plain_allowed)
+    except BadSetting as error:
+        yield f"{name}: {error}"
+        return
+    if "?" in url and not has_query:
+        yield f"{name}: {url[:200]}: a query can't stand in this URL"
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is a value of the Host header, or one for any port (`NAME:*`)."""
+    found = _HOST.fullmatch(text)
+    if found is None:
+        return False
+    host, port = found["host"], found["port"]
+    is_port = port in (None, "*") or 0 < int(port) <= 65535  # the largest there is
+    return is_port and (not host.startswith("[") or _is_address(host[1:-1]))
+
+
+def is_origin(text: str) -> bool:
+    """Whether a text is an origin as browsers send it (RFC 6454, 6.2): scheme, host, and an unusual port."""
+    scheme, _, rest = text.partition("://")
+    found = _HOST.fullmatch(rest)
+    if scheme not in DEFAULT_PORTS or found is None or not is_host(rest) or rest != rest.lower():
+        return False
+    return found["port"] not in ("*", str(DEFAULT_PORTS[scheme]))
+
+
+def is_proxy(text: str) -> bool:
+    """Whether a text is an address or a network, and not one of everybody."""
+    try:
+        return ipaddress.ip_network(text).prefixlen > 0
+    except ValueError:
+        return False
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_on_loopback(host: str) -> bool:
+    """Whether all that a host name means is loopback; one that means nothing is not."""
+    if not _is_address(host):
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return False
+        return bool(found) and all(is_loopback(str(one[4][0])) for one in found)
+    return is_loopback(host)

@@ -1,0 +1,239 @@
+"""Nobody gets to an endpoint without a good token: whatever the method, and before a byte of the body is read.
+
+The token comes in the Authorization header and nowhere else (RFC 6750, 2.1; an address is written to logs). It is
+never written anywhere.
+"""
+
+import asyncio
+import json
+import math
+import re
+import time
+from collections.abc import Sequence
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.errors import CoreError, Unreachable
+from coretools.protocol.call_adapter import address_in
+from coretools.web.auth.failures import Failures
+from coretools.web.auth.loopback import parsed_url
+from coretools.web.common.config import Config
+from coretools.web.common.principals import NotEntitled, Principal, Verifier, put
+from coretools.web.common.refusals import refusal
+
+LONGEST_TOKEN = 8 * 1024
+RETRY_SECONDS = 5
+"""What a client is told to wait when a token can't be judged now."""
+
+LOOK_SECONDS = 5.0
+"""Between two looks whether the token of whoever listens is still good."""
+
+NOT_VALID = "the token is not valid here, or not any more"
+"""What clients are told of every wrong token. The log has the reason (`coretools.web.auth.jwt_tokens`)."""
+
+_BEARER = re.compile(r"bearer +(?P<token>[^ ].*)", re.IGNORECASE | re.DOTALL)
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""`b64token` of RFC 6750, 2.1."""
+
+_LISTENING = b"subscriptions/listen"
+
+
+class Gate:
+    """Puts the principal of a request into its scope, or refuses it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        verifier: Verifier | None,
+        *,
+        failures: Failures,
+        metadata_url: str | None = None,
+        scopes: Sequence[str] = (),
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """Without a verifier everybody is let in, as one principal.
+
+        `metadata_url` says where tokens are to be had, and `scopes` what they must be for.
+        """
+        self._app = app
+        self._verifier = verifier
+        self._failures = failures
+        self._look_seconds = look_seconds
+        self._challenge = f'resource_metadata="{metadata_url}"' if metadata_url else 'realm="coretools"'
+        self._asked = f'scope="{" ".join(scopes)}"' if scopes else ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        elif self._verifier is None:
+            put(scope, Principal())
+            await self._app(scope, receive, send)
+        else:
+            found = await self._judged(scope, self._verifier)
+            if not isinstance(found, Principal):
+                await found(scope, receive, send)
+                return
+            put(scope, found)
+            if _is_listening(scope):
+                await self._while_good(found, self._verifier, scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+
+    async def _judged(self, scope: Scope, verifier: Verifier) -> Principal | ASGIApp:
+        """Whose a request is, or the answer that refuses it."""
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) > 1:
+            return refusal(400, "send one Authorization header", kind="invalid-request")
+        bearer = _BEARER.fullmatch(given[0].decode("latin-1")) if given else None
+        if bearer is None:
+            return self._unauthorized("send a bearer token in the Authorization header")
+        return await self._verified(bearer["token"], address_in(scope), verifier)
+
+    async def _verified(self, token: str, address: str, verifier: Verifier) -> Principal | ASGIApp:
+        try:
+            is_token = len(token) <= LONGEST_TOKEN and _TOKEN.fullmatch(token)
+            principal = await verifier.verify(token) if is_token else None
+        except NotEntitled as error:
+            return self._forbidden(error)
+        except Unreachable as error:
+            return refusal(503, str(error), kind=error.kind, headers={"Retry-After": str(RETRY_SECONDS)})
+        # Counted after it was verified: who shares an address with others must not be locked out by them.
+        return principal or self._counted(token, address)
+
+    def _counted(self, token: str, address: str) -> ASGIApp:
+        """The answer to a wrong token, which is counted."""
+        seconds = self._failures.noted(address, token)
+        if seconds <= 0:
+            return self._wrong()
+        headers = {"Retry-After": str(math.ceil(seconds))}
+        said = "this token is not valid here, and too many such came from your address; wait"
+        return refusal(429, said, kind="too-many-failures", headers=headers)
+
+    def _wrong(self) -> ASGIApp:
+        # One sentence for all that can be wrong: which it is helps only who guesses.
+        error = f'error="invalid_token", error_description="{NOT_VALID}"'
+        return self._unauthorized(NOT_VALID, kind="invalid-token", error=error)
+
+    def _unauthorized(self, message: str, *, kind: str = "unauthorized", error: str = "") -> ASGIApp:
+        # RFC 6750, 3.1: no error code for a request without a token.
+        challenge = ", ".join(part for part in (error, self._asked, self._challenge) if part)
+        return refusal(401, message, kind=kind, headers={"WWW-Authenticate": f"Bearer {challenge}"})
+
+    def _forbidden(self, error: NotEntitled) -> ASGIApp:
+        headers = {}
+        if error.scopes:
+            scopes = " ".join(error.scopes)
+            headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scopes}", {self._challenge}'
+        return refusal(403, str(error), kind=error.kind, headers=headers)
+
+    async def _while_good(
+        self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a stream, and end it when the token does, be it by its time or by being revoked."""
+        answer = _Answer(send)
+        with anyio.CancelScope() as limited:
+            looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
+            try:
+                await self._app(scope, receive, answer.send)
+            finally:
+                looking.cancel()
+        if limited.cancelled_caught and not answer.is_begun:
+            await self._wrong()(scope, receive, send)
+        elif limited.cancelled_caught and not answer.is_over:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _look(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
+        """End what a token opened once it opens nothing any more, or another's."""
+        ends_at = math.inf if principal.expires_at is None else principal.expires_at
+        while (left := ends_at - time.time()) > 0:
+            await anyio.sleep(min(left, self._look_seconds))
+            try:
+                found = await verifier.verify(token)
+            except CoreError:  # it can't be told: it may be that the token is revoked
+                break
+            if found is None or (found.name, found.role) != (principal.name, principal.role):
+                break
+        limited.cancel()
+
+
+class _Answer:
+    """How far an answer has come."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.is_begun = False
+        self.is_over = False
+
+    async def send(self, message: Message) -> None:
+        self.is_begun = True
+        self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+
+def _is_listening(scope: Scope) -> bool:
+    """Whether a request only listens. A call was allowed when it came, and has a deadline of its own."""
+    return scope["method"] == "GET" or (b"mcp-method", _LISTENING) in scope["headers"]
+
+
+def _token_in(scope: Scope) -> str:
+    """The token of a request that was let in."""
+    given = next(value for name, value in scope["headers"] if name == b"authorization")
+    bearer = _BEARER.fullmatch(given.decode("latin-1"))
+    return bearer["token"] if bearer else ""
+
+
+# Where a client learns which authorization server has tokens for this one (RFC 9728), without having one.
+
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+MAX_AGE_SECONDS = 3600
+
+
+def metadata_url(config: Config) -> str | None:
+    """Where the document is to be had; None where no authorization server is configured.
+
+    Raises:
+        BadSetting: `public_url` is none.
+    """
+    if config.auth.jwt is None:
+        return None
+    parts = parsed_url(config.server.public_url, is_plain_allowed=config.server.allow_plain_http)
+    return f"{parts.scheme}://{parts.netloc}{_inserted(parts.path)}"
+
+
+def metadata_routes(config: Config) -> list[Route]:
+    """Routes of the document: with the path of the endpoint, as RFC 9728 has it, and without, for older clients.
+
+    Raises:
+        BadSetting: `public_url` is none.
+    """
+    jwt = config.auth.jwt
+    if jwt is None:
+        return []
+    parts = parsed_url(config.server.public_url, is_plain_allowed=config.server.allow_plain_http)
+    # Written as configured: a client compares both addresses character by character.
+    found = {
+        "resource": config.server.public_url,
+        "authorization_servers": [jwt.issuer],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "coretools",
+        **({"scopes_supported": [*jwt.scopes]} if jwt.scopes else {}),
+    }
+    headers = {"Cache-Control": f"public, max-age={MAX_AGE_SECONDS}"}
+
+    async def answer(_: Request) -> Response:
+        return Response(json.dumps(found), media_type="application/json", headers=headers)
+
+    paths = dict.fromkeys((_inserted(parts.path), WELL_KNOWN))
+    return [Route(path, answer, methods=["GET"]) for path in paths]
+
+
+def _inserted(path: str) -> str:
+    return WELL_KNOWN + ("" if path == "/" else path)

@@ -1,0 +1,297 @@
+"""The file of bearer tokens: a hash of each, whose it is, and until when. `coretools token` writes it.
+
+The tokens themselves are nowhere. They are 256 random bits, so a plain SHA-256 can't be reversed by guessing: a slow
+hash is for what people choose. Nothing here needs the protocol or a web framework.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from coretools.config.author import Author, read_author
+from coretools.errors import BadSetting, InvalidArguments, NotFound
+from coretools.operations.call import LOCAL
+from coretools.roots.file_version import Version, version_of
+
+PREFIX = "ct_"
+"""Of every token: tells it from those of others, for people and for scanners of secrets."""
+
+TOKEN_BYTES = 32
+ID_BYTES = 4
+LONGEST = 1024 * 1024
+"""Bytes of the file: some four thousand tokens."""
+
+PRIVATE = 0o600
+WRITE_BY_OTHERS = 0o022
+READ_BY_OTHERS = 0o044
+
+_ID = re.compile(r"[0-9a-f]{8}")
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+"""Of a principal or a role. A principal of an authorization server has a `:` in its name, so the two never meet."""
+
+
+def _checked_author(text: str) -> str:
+    try:
+        return str(read_author(text, "author"))
+    except BadSetting as error:
+        raise ValueError(str(error)) from error
+
+
+class Entry(BaseModel):
+    """One token."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
+    """Names it in lists and logs; says nothing of the token."""
+    name: Name
+    """Of the principal; several tokens may be of one."""
+    role: Name
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    created: AwareDatetime
+    expires: AwareDatetime | None = None
+    author: Annotated[str, AfterValidator(_checked_author)] | None = None
+    """As whom its owner commits, as git writes it."""
+
+    @property
+    def commits_as(self) -> Author | None:
+        """The same, read."""
+        return read_author(self.author, "author") if self.author else None
+
+
+class _Content(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    tokens: tuple[Entry, ...] = ()
+
+
+def digest_of(token: str) -> str:
+    """What stands in the file for a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def entry_of(entries: Sequence[Entry], token: str) -> Entry | None:
+    """The entry of a token. Every one is compared, whichever fits, and each in constant time."""
+    digest = digest_of(token)
+    found = None
+    for entry in entries:
+        if hmac.compare_digest(entry.sha256, digest):
+            found = entry
+    return found
+
+
+def require_token_file(path: str) -> None:
+    """Refuse one that is not there, with what makes it.
+
+    Raises:
+        BadSetting: nothing is at the path.
+    """
+    if not os.path.lexists(path):
+        raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
+
+
+def read_tokens(path: str) -> tuple[tuple[Entry, ...], Version]:
+    """What a file holds, and which version of it that is.
+
+    Raises:
+        BadSetting: it can't be read, others could have written it, or it is no such file.
+    """
+    require_token_file(path)
+    _require_own_directories(path)
+    try:
+        with open(path, "rb", opener=_opened) as file:
+            found = os.fstat(file.fileno())
+            _require_own(path, found, is_editing=False)
+            return _parsed(path, file.read(LONGEST + 1)), version_of(found)
+    except OSError as error:
+        raise BadSetting(f"{path}: the token file can't be read: {error.strerror}") from error
+
+
+def create_token(
+    path: str, *, name: str, role: str, expires: datetime | None = None, author: Author | None = None
+) -> tuple[Entry, str]:
+    """Add a token for a principal to a file, which is made when it is missing. The token is given back here only.
+
+    Raises:
+        BadSetting: the file can't be used. InvalidArguments: a name or a role that can't be one, or the
+            principal has tokens of another role.
+    """
+    token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    entry = _new_entry(token, name=name, role=role, expires=expires)
+    entry = entry.model_copy(update={"author": str(author) if author else None})
+    made: list[Entry] = []
+
+    def add(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        others = {one.role for one in entries if one.name == name} - {role}
+        if others:
+            raise InvalidArguments(
+                f"{name} has the role {others.pop()} already; revoke its tokens first, or take another name"
+            )
+        taken = {one.id for one in entries}
+        made.append(entry.model_copy(update={"id": next(one for one in _ids() if one not in taken)}))
+        return (*entries, *made)
+
+    _change(path, add, flags=os.O_RDWR | os.O_CREAT)
+    return made[0], token
+
+
+def revoke_tokens(path: str, which: str) -> tuple[Entry, ...]:
+    """Take out the token of this id, or all of the principal of this name; those taken out.
+
+    Raises:
+        BadSetting: the file can't be used. NotFound: it holds none of these.
+    """
+    gone: list[Entry] = []
+
+    def remove(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        gone.extend(entry for entry in entries if which in (entry.id, entry.name))
+        if not gone:
+            raise NotFound(f"{which}: no token has this id, and none is of a principal of this name")
+        return tuple(entry for entry in entries if entry not in gone)
+
+    _change(path, remove, flags=os.O_RDWR)
+    return tuple(gone)
+
+
+def _ids() -> Iterator[str]:
+    while True:
+        yield secrets.token_hex(ID_BYTES)
+
+
+def _new_entry(token: str, *, name: str, role: str, expires: datetime | None) -> Entry:
+    """An entry, with any id.
+
+    Raises:
+        InvalidArguments: a name or a role that can't be one.
+    """
+    if name == LOCAL:
+        raise InvalidArguments(f"{LOCAL} is whoever is not asked for a token; take another name")
+    if _ID.fullmatch(name):
+        raise InvalidArguments(f"{name}: looks like the id of a token; take another name")
+    now = datetime.now(UTC).replace(microsecond=0)
+    try:
+        return Entry(id=next(_ids()), name=name, role=role, sha256=digest_of(token), created=now, expires=expires)
+    except ValidationError as error:
+        where = error.errors()[0]["loc"][0]
+        why = "at most 64 of letters, digits and ._@-, a letter or digit first"
+        raise InvalidArguments(f"{where}: {why}") from error
+
+
+def _parsed(path: str, data: bytes) -> tuple[Entry, ...]:
+    if len(data) > LONGEST:
+        raise BadSetting(f"{path}: over {LONGEST} bytes; that is no token file")
+    if not data:
+        return ()  # just made, by who is about to write it
+    try:
+        entries = _Content.model_validate_json(data).tokens
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadSetting(f"{path}: no token file: {where or 'JSON'}: {first['msg'][:200]}") from error
+    _require_unambiguous(path, entries)
+    return entries
+
+
+def _require_unambiguous(path: str, entries: tuple[Entry, ...]) -> None:
+    roles: dict[str, str] = {}
+    for entry in entries:
+        if entry.name == LOCAL:
+            raise BadSetting(f"{path}: {entry.id}: {LOCAL} is whoever is not asked for a token")
+        if roles.setdefault(entry.name, entry.role) != entry.role:
+            raise BadSetting(f"{path}: {entry.name} has two roles, {roles[entry.name]} and {entry.role}")
+    if len({entry.id for entry in entries}) < len(entries):
+        raise BadSetting(f"{path}: two tokens have one id")
+
+
+def _change(path: str, change: Callable[[tuple[Entry, ...]], tuple[Entry, ...]], *, flags: int) -> None:
+    """Replace the content of a file. Whoever changes it meanwhile waits; whoever reads it sees all or nothing."""
+    path = os.path.realpath(path)
+    _require_own_directories(path)
+    try:
+        with _locked(path, flags) as descriptor:
+            found = os.fstat(descriptor)
+            _require_own(path, found, is_editing=True)
+            with os.fdopen(os.dup(descriptor), "rb") as file:
+                entries = change(_parsed(path, file.read(LONGEST + 1)))
+            text = _Content(tokens=entries).model_dump_json(indent=2, exclude_none=True)
+            _replace(path, f"{text}\n".encode(), found)
+    except OSError as error:
+        raise BadSetting(f"{path}: the token file can't be written: {error.strerror}") from error
+
+
+@contextmanager
+def _locked(path: str, flags: int) -> Iterator[int]:
+    while True:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Who held the lock before has put another file in the place of the one that is locked here.
+            if _is_at(path, descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _replace(path: str, data: bytes, before: os.stat_result) -> None:
+    """Put a new file there, with the owner and the mode of the one before."""
+    new = f"{path}.{secrets.token_hex(8)}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    with ExitStack() as undo:
+        undo.callback(os.unlink, new)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+            os.fsync(file.fileno())
+        os.rename(new, path)
+        undo.pop_all()
+
+
+def _require_own(path: str, found: os.stat_result, *, is_editing: bool) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise BadSetting(f"{path}: the token file is no regular file")
+    # root edits the file of the user that the server runs as; a server as root does not believe that user.
+    if found.st_uid not in (0, os.geteuid()) and not (is_editing and os.geteuid() == 0):
+        raise BadSetting(f"{path}: the token file belongs to another user")
+    # How a container gets a secret is a file of root that the group of its user may read.
+    readable = READ_BY_OTHERS & (0o007 if found.st_uid == 0 else 0o077)
+    if found.st_mode & (WRITE_BY_OTHERS | readable):
+        raise BadSetting(f"{path}: others may read or write the token file; run chmod 600 {path}")
+
+
+def _require_own_directories(path: str) -> None:
+    """Refuse a directory in which another user could put another file in the place of this one."""
+    for directory in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
+        try:
+            found = os.stat(directory)
+        except OSError as error:
+            raise BadSetting(f"{path}: its directory can't be read: {error.strerror}") from error
+        is_sticky = bool(found.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
+        if found.st_mode & WRITE_BY_OTHERS and not is_sticky:
+            raise BadSetting(f"{path}: others may change its directory; run chmod go-w {directory}")
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO opens at once and is refused after

@@ -1,0 +1,250 @@
+"""Access tokens of an authorization server: JWTs, judged by its public keys (RFC 7519, RFC 9068, RFC 8725).
+
+PyJWT does the cryptography and the claims of time, issuer and audience. What is here is which tokens it gets to see,
+with which key, and whose a good one is.
+"""
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+
+from coretools.config.author import Author, author_of
+from coretools.web.auth.issuer_keys import IssuerKeys
+from coretools.web.common.config import JwtSection
+from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal
+
+LONGEST_ID = 256
+"""Characters of a key's id, of a subject and of a client: OpenID Connect Core 1.0 has 255 for a subject."""
+
+ID_TOKEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash"})
+"""Only ID tokens have these (OpenID Connect Core 1.0, 2 and 3.3.2.11). They are for the client and not for a server."""
+
+MOST_KNOWN = 1_024
+"""Good tokens that are not judged again with each request: that takes a quarter of a millisecond."""
+
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (jwt.ExpiredSignatureError, "it is expired (auth.jwt.leeway_seconds allows for clocks that differ)"),
+    (jwt.ImmatureSignatureError, "it is not valid yet (auth.jwt.leeway_seconds allows for clocks that differ)"),
+    (jwt.InvalidIssuedAtError, "its iat is no time in the past"),
+    (jwt.InvalidAudienceError, "its aud does not name this server (auth.jwt.audience, by default server.public_url)"),
+    (jwt.InvalidIssuerError, "its iss is not auth.jwt.issuer, character by character"),
+    (jwt.InvalidAlgorithmError, "its alg is none of auth.jwt.algorithms"),
+    (jwt.InvalidKeyError, "its kid names no usable key of the issuer (auth.jwt.jwks_url, auth.jwt.algorithms)"),
+    (jwt.InvalidSignatureError, "its signature is not by the key of the issuer that its kid names"),
+    (jwt.DecodeError, "it is no JWT"),
+)
+"""Why a token is refused, for the operator's log. Fixed sentences: the text of an exception could hold what the token
+holds."""
+
+_logger = logging.getLogger(__name__)
+
+
+class TokenNotTaken(jwt.InvalidTokenError):
+    """A token that PyJWT would take. The text is a sentence of ours without anything from the token: it is logged."""
+
+
+class AcceptedClaims:
+    """Claims of the newest token that was accepted for each principal and role.
+
+    They outlive a verifier: the one that takes its place judges by them who could not come back.
+    """
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._most = most
+        self._claims: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
+
+    def note(self, principal: Principal, claims: Mapping[str, Any]) -> None:
+        """A token with these claims was accepted."""
+        key = (principal.name, principal.role)
+        self._claims[key] = claims
+        self._claims.move_to_end(key)
+        while len(self._claims) > self._most:
+            self._claims.popitem(last=False)
+
+    def of(self, name: str, role: str) -> Mapping[str, Any] | None:
+        """The claims; None where none are remembered."""
+        return self._claims.get((name, role))
+
+
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """A token that was judged, by a key."""
+
+    principal: Principal
+    until: float
+    kid: str
+    key: jwt.PyJWK
+
+
+class JwtTokens:
+    """Tokens of one issuer for one audience."""
+
+    def __init__(
+        self,
+        section: JwtSection,
+        *,
+        audience: str,
+        roles: Collection[str],
+        clock: Callable[[], float] = time.monotonic,
+        most_known: int = MOST_KNOWN,
+        accepted: AcceptedClaims | None = None,
+    ) -> None:
+        """`roles` are those that there are; `audience` counts where the section names none."""
+        self._accepted = accepted or AcceptedClaims()
+        self._section = section
+        self._audience = section.audience or audience
+        self._roles = roles
+        self._types = {type_of(one) for one in section.token_types}
+        self._most_known = most_known
+        self._known: OrderedDict[bytes, _Good] = OrderedDict()
+        self._keys = IssuerKeys(section.issuer, url=section.jwks_url, algorithms=section.algorithms, clock=clock)
+
+    async def verify(self, token: str) -> Principal | None:
+        """The principal of a token.
+
+        Raises:
+            Unreachable: its key is not known, and the keys can't be fetched. NotEntitled: a scope or a role is missing.
+        """
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        known = self._known.get(digest)
+        # Keys that are fetched again are other objects, also where nothing changed.
+        if known is not None and known.until > time.time() and known.key is await self._key_of(known):
+            return known.principal
+        try:
+            good = await self._judged(token)
+        # OverflowError: a time that is no number of seconds, such as 1e999.
+        except (jwt.PyJWTError, OverflowError) as error:
+            _logger.info("token refused: %s (%s)", _reason(error), type(error).__name__)
+            return None
+        self._known[digest] = good
+        while len(self._known) > self._most_known:
+            self._known.popitem(last=False)
+        return good.principal
+
+    def admits(self, name: str, role: str) -> bool:
+        """Whether the claims that this principal was last accepted with would be accepted for the role now."""
+        if not name.startswith(f"{self._section.issuer}#"):
+            return False
+        claims = self._accepted.of(name, role)
+        if claims is None:
+            return role in self._roles
+        audience = claims["aud"]
+        if self._audience not in (audience if isinstance(audience, list) else [audience]):
+            return False
+        try:
+            self._require_scopes(claims)
+            return self._role(claims) == role
+        except NotEntitled:
+            return False
+
+    async def _key_of(self, good: _Good) -> jwt.PyJWK | None:
+        return await self._keys.key(good.kid, good.key.algorithm_name)
+
+    async def _judged(self, token: str) -> _Good:
+        header = jwt.get_unverified_header(token)
+        algorithm, kid = header.get("alg"), header.get("kid", "")
+        if algorithm not in self._section.algorithms:
+            raise jwt.InvalidAlgorithmError
+        if type_of(header.get("typ", "JWT")) not in self._types:
+            raise TokenNotTaken(self._of_type(header))
+        key = await self._keys.key(kid, algorithm) if kid and len(kid) <= LONGEST_ID else None
+        if key is None:
+            raise jwt.InvalidKeyError
+        claims = self._claims(token, key)
+        self._require_scopes(claims)
+        until = float(claims["exp"]) + self._section.leeway_seconds
+        principal = Principal(
+            name=self._name(claims), role=self._role(claims), author=self._author(claims), expires_at=until
+        )
+        self._accepted.note(principal, claims)
+        return _Good(principal, until, kid, key)
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[key.algorithm_name],
+            audience=self._audience,
+            issuer=self._section.issuer,
+            leeway=self._section.leeway_seconds,
+            options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
+        )
+        # `cnf` binds a token to a key of its owner (RFC 7800, 9449, 8705): whoever only has the token is not he.
+        if "cnf" in claims:
+            raise TokenNotTaken(
+                "it is bound to a key (cnf: DPoP or mutual TLS), which no setting takes; have the issuer give this "
+                "client plain bearer tokens"
+            )
+        if ID_TOKEN_CLAIMS & claims.keys():
+            raise TokenNotTaken("it is an ID token, which no setting takes; the client is to send its access token")
+        return claims
+
+    def _of_type(self, header: Mapping[str, Any]) -> str:
+        taken = ", ".join(self._section.token_types)
+        if type_of(header.get("typ", "JWT")) != "jwt":
+            return f"its typ is none of auth.jwt.token_types ({taken})"
+        has = "its typ is JWT" if "typ" in header else "it has no typ, which counts as JWT"
+        return f'{has}, and auth.jwt.token_types is {taken}; add "JWT" there if the issuer marks access tokens so'
+
+    def _name(self, claims: Mapping[str, Any]) -> str:
+        """An issuer has no `#`, and a name of a token file neither that nor a `:`, so names of two kinds never meet."""
+        kind, claim = ("sub", "sub") if claims.get("sub") is not None else ("client", "client_id")
+        value = claims.get(claim)
+        if isinstance(value, str) and value and value.isprintable() and len(value) <= LONGEST_ID:
+            return f"{self._section.issuer}#{kind}:{value}"
+        raise jwt.MissingRequiredClaimError(claim)
+
+    def _author(self, claims: Mapping[str, Any]) -> Author | None:
+        """As whom the owner commits, where the operator names the claims that say it."""
+        if not self._section.name_claim:
+            return None
+        name, email = (claims.get(claim) for claim in (self._section.name_claim, self._section.email_claim))
+        author = author_of(name, email) if isinstance(name, str) and isinstance(email, str) else None
+        if author is None:
+            _logger.warning("a token's claims name nobody to commit under; its owner commits as the role does")
+        return author
+
+    def _require_scopes(self, claims: Mapping[str, Any]) -> None:
+        given = _words(claims.get("scope", claims.get("scp")))
+        missing = [scope for scope in self._section.scopes if scope not in given]
+        if missing:
+            raise NotEntitled(f"the token lacks the scope {' '.join(missing)}", scopes=self._section.scopes)
+
+    def _role(self, claims: Mapping[str, Any]) -> str:
+        """The first of the operator's roles that the claim has. Who has none may not call, which no scope changes."""
+        claim, roles = self._section.role_claim, self._section.roles
+        if claim:
+            value = claims.get(claim)
+            values = value if isinstance(value, list) else [value]
+            found = next((role for wanted, role in roles.items() if wanted in values), None)
+        else:
+            found = DEFAULT_ROLE
+        if found is None or found not in self._roles:
+            raise NotEntitled("no role here goes with this token; ask the operator")
+        return found
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TokenNotTaken):
+        return str(error)
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"it lacks the claim {error.claim}"  # one of those that we ask for
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "it can't be used")
+
+
+def type_of(typ: object) -> str:
+    """A `typ` as it is compared: a media type, `application/` left out (RFC 7515, 4.1.9)."""
+    return typ.lower().removeprefix("application/") if isinstance(typ, str) else ""
+
+
+def _words(value: object) -> Collection[str]:
+    """Scopes are words in a text (RFC 9068, 2.2.3); some servers write a list."""
+    if isinstance(value, str):
+        return value.split(" ")
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else ()

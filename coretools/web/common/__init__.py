@@ -1,0 +1,1 @@
+"""What the parts of the HTTP server share: configuration, principals, events, refusals."""

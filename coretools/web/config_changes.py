@@ -1,0 +1,133 @@
+"""What differs between two states of the operator's files, and what of it takes effect without a restart. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from coretools.web.common.config import Config
+from coretools.web.common.principals import Role
+
+NEEDS_RESTART = (
+    "server.host",
+    "server.port",
+    "server.proxies",
+    "server.drain_seconds",
+    "limits.connections",
+    "limits.body_bytes",
+    "limits.events",
+    "limits.event_bytes",
+    "console",
+    "metrics",
+    "redis",
+    "telemetry",
+    "log.format",
+)
+"""Keys and sections that take effect at a start only: listening sockets, stores and metrics are made of them."""
+
+LONGEST = 60
+"""Characters of a value in the log; a longer one is not shown."""
+
+_POLICY_NAMES = {
+    "environment_pass": "environment.pass",
+    "redact_output": "output.redact",
+}
+_UNSET: tuple[object, ...] = (None, "", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key of the operator's files whose value is another."""
+
+    key: str
+    before: object
+    after: object
+
+    def __str__(self) -> str:
+        before, after = _shown(self.before), _shown(self.after)
+        return self.key if before is None or after is None or before == after else f"{self.key} {before} -> {after}"
+
+
+def changes_of_config(before: Config, after: Config) -> list[Change]:
+    """Every key that differs, in the order of the file."""
+    old, new = before.model_dump(), after.model_dump()
+    both = before.roles.keys() & after.roles.keys()
+    added = [Change(f"roles.{name} (added)", None, None) for name in after.roles if name not in both]
+    removed = [Change(f"roles.{name} (removed)", None, None) for name in before.roles if name not in both]
+    for values in (old, new):
+        values["roles"] = {name: section for name, section in values["roles"].items() if name in both}
+    return [*_changes(dict(_flat(old)), dict(_flat(new))), *added, *removed]
+
+
+def changes_of_policy(before: Mapping[str, Role], after: Mapping[str, Role]) -> list[Change]:
+    """Every key of the policy file that differs; it is the same for all roles that the configuration does not name."""
+    return _changes(_policy_of(before), _policy_of(after))
+
+
+def needs_restart(change: Change, before: Config, after: Config) -> bool:
+    """Whether a key takes effect at a start only."""
+    if any(change.key == key or change.key.startswith(f"{key}.") for key in NEEDS_RESTART):
+        return True
+    if change.key.startswith("server.tls_"):
+        return bool(before.server.tls_certificate) != bool(after.server.tls_certificate)
+    return change.key.startswith("auth.") and _has_auth(before) != _has_auth(after)
+
+
+def settled(before: Config, after: Config) -> Config:
+    """The configuration that a reload can bring into force: what needs a restart is as it was."""
+    old, new = before.model_dump(), after.model_dump()
+    for change in changes_of_config(before, after):
+        if not needs_restart(change, before, after):
+            continue
+        if change.key.startswith("auth."):
+            new["auth"] = old["auth"]
+        else:
+            section, _, key = change.key.partition(".")
+            new[section][key] = old[section][key]
+    return Config.model_validate(new)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _has_auth(config: Config) -> bool:
+    return bool(config.auth.tokens) or config.auth.jwt is not None
+
+
+def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[Change]:
+    found = [Change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+    return [one for one in found if one.before != one.after]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _policy_of(roles: Mapping[str, Role]) -> dict[str, object]:
+    """The keys of the policy file. The network of a role may be its own section's, which is told there."""
+    policy = next(iter(roles.values())).settings.policy
+    found = {f"policy.{_POLICY_NAMES.get(key, key)}": value for key, value in _flat(asdict(policy))}
+    for key in ("policy.confinement.network", "policy.source"):
+        found.pop(key, None)
+    networks = {role.settings.policy.confinement.network for role in roles.values()}
+    return {**found, "policy.confinement.network": ", ".join(sorted(networks))}
+
+
+def _shown(value: object) -> str | None:
+    """A value for the log; None where it is long."""
+    if value in _UNSET:
+        return "unset"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        if any(isinstance(one, dict) for one in value):
+            return counted(len(value), "rule")
+        text = f"[{', '.join(map(str, value))}]"
+    else:
+        text = str(value)
+    return text if len(text) <= LONGEST else None

@@ -1,0 +1,1 @@
+"""Connections below HTTP: deadlines, slots, TLS, buffers, drain."""

@@ -1,0 +1,396 @@
+"""Time and room for one connection: uvicorn waits for ever for a header, a body, and a client that takes nothing.
+
+Stands on the protocol class of uvicorn 0.54 and on the names of it that `test_deadlines.py` lists.
+It also makes sure that of everything on a connection only whole requests, one at a time, are acted on: what comes
+behind a request before its answer is dropped, and the answer is the last one there. An answer that comes before the
+end of its request leaves the connection open where little of the body is still to come, and says so where it does not.
+"""
+
+import asyncio
+import logging
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import h11
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from coretools.web.common.config import LimitsSection
+from coretools.web.common.refusals import refusal
+from coretools.web.connection.connection_slots import LOOPBACK, Seats
+from coretools.web.connection.write_buffer import Outgoing
+from coretools.web.validation.request_head import Fault, fault_in
+
+LINGER_SECONDS = 2.0
+"""After an answer that comes before the end of its request: what still arrives is dropped. A socket that is closed with
+something unread in it is reset, and the client may never see the answer (RFC 9112, 9.6)."""
+
+MOST_ENDS = 1024
+LEAST_GAP = 16
+"""A chunked body may have so many ends of lines; with more, they must be so many bytes apart. Chunks of one byte cost a
+hundred times what they carry: 256 KB of them stop everybody for half a second."""
+
+MOST_DISCARDED = 65_536
+"""Bytes of a body that nobody will read, which are taken so that its connection can go on. Beyond it to connect anew
+costs less, and the answer says `Connection: close`."""
+
+LATE = Fault(408, "too-late", "the request did not come in time")
+MALFORMED = Fault(400, "bad-request", "this is no request of HTTP that can be served")
+UNKNOWN_CODING = Fault(501, "bad-request", "of transfer codings there is only chunked")
+SMALL_CHUNKS = Fault(400, "bad-request", "the chunks of the body are too small")
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\ncache-control: no-store\r\n"
+    b"connection: close\r\n\r\n"
+)
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
+_logger = logging.getLogger("uvicorn.error.connections")
+# A filter and not a level: uvicorn's own configuration of the log, where somebody uses it, sets levels anew.
+_logger.addFilter(_is_fault)
+"""uvicorn warns of each connection that brings what is no request, or an upgrade: strangers would fill the disk of the
+log. What it finds wrong with the application are errors, and are said."""
+
+_LAST = (b"connection", b"close")
+_ENDLESS = sys.maxsize
+_CODING_FAULT = 501
+_HEADER_FAULT = 431
+
+
+Refused = Callable[[str], None]
+"""Told the kind of each refusal that never reaches the app."""
+
+
+class TimedProtocol(H11Protocol):
+    """One connection. `protocol_of` makes the class for a server; this one has no limits."""
+
+    limits: ClassVar[LimitsSection]
+    seats: ClassVar[Seats]
+    tls: ClassVar[ssl.SSLContext | None] = None
+    counting: ClassVar[Sequence[Refused]] = ()
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.conn = h11.Connection(h11.SERVER, self.limits.header_bytes)
+        self.ws_protocol_class = None
+        self._served = self.app
+        self.app = self._serve
+        self.logger = _logger
+        # uvicorn says a whole number, and hands it to `call_later`, which takes any.
+        self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
+        self._seat: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._phase: tuple[object, RequestResponseCycle | None] | None = None
+        self._outgoing: Outgoing | None = None
+        self._dropped = 0
+        self._ends = 0
+        self._wire_bytes = 0
+        self._is_lingering = False
+        self._unread = 0
+        """Bytes of the body that are still to come."""
+        self._is_discarding = False
+        """Whether they are of a request that is answered."""
+        self._shaking: asyncio.Task[None] | None = None
+        self._beneath: asyncio.Transport | None = None
+        """What TLS is spoken over."""
+        self._early = b""
+
+    @classmethod
+    def use(cls, limits: LimitsSection, tls: ssl.SSLContext | None) -> None:
+        """Give what comes from now on these limits, but for the number of connections, and this certificate."""
+        cls.limits = limits.model_copy(update={"connections": cls.limits.connections})
+        cls.tls = tls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place, or answer that there is none."""
+        peer = transport.get_extra_info("peername")
+        self._seat = self.seats.take(peer[0] if isinstance(peer, tuple) else None)
+        if self._seat is not None and self.tls is not None:
+            self._shaking = self.loop.create_task(self._secure(transport, self.tls))
+        elif self._seat is not None:
+            self._begin(transport)
+        else:
+            self._count("too-many-connections")
+            if self.tls is None:
+                transport.write(_FULL)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give everything back."""
+        if self._seat is not None:
+            self.seats.give(self._seat)
+            self._seat = None
+            self._disarm()
+            if self._outgoing is not None:
+                self._outgoing.lost()
+                super().connection_lost(exc)
+        # What refers to itself would wait for the garbage collector, with all that it holds.
+        self.app = self._served
+        self._beneath = self._shaking = None
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand to uvicorn what belongs to the request that is being received, and nothing else."""
+        if self._outgoing is None:  # TLS gives what came with its handshake before it says that it is through
+            self._early += data
+            return
+        if self._is_discarding and not self._is_lingering:
+            data = self._discard(data)
+        if data:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        state = self.conn.their_state
+        if self._is_lingering or state not in (h11.IDLE, h11.SEND_BODY):
+            self._drop(len(data))
+            return
+        received = self.conn.trailing_data[0] + data if state is h11.IDLE else data
+        fault = self._fault_in_head(received, data) if state is h11.IDLE else self._fault_in_body(data)
+        if fault is not None:
+            self._refuse(fault)
+            return
+        super().data_received(data)
+        self._count_body(state, received)
+        behind = len(self.conn.trailing_data[0])
+        if behind and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._drop(behind)
+            # h11 holds no more of it, and without reading nobody would see that the client goes away.
+            self.flow.resume_reading()
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's text says less
+        """Answer what h11 could not read. Called while its error is handled."""
+        error = sys.exception()
+        hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 0
+        if hint == _HEADER_FAULT:
+            self._refuse(Fault(hint, "header-too-long", "the header is too long: send fewer or shorter fields"))
+        else:
+            self._refuse(UNKNOWN_CODING if hint == _CODING_FAULT else MALFORMED)
+
+    def on_response_complete(self) -> None:
+        """An answer is out. If its request has not come to its end, what is still sent of it is dropped."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._is_discarding = True
+            self._unset_keepalive_if_required()  # until then the deadline is that of the body
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        if self._is_lingering or self._is_discarding:
+            self._abort()
+            return
+        super().shutdown()
+        if self._beneath is not None and self.transport.is_closing() and not self.transport.get_write_buffer_size():
+            # asyncio would wait for the client's close_notify, which a pool of idle connections reads no sooner than it
+            # uses one of them: each would hold up the end. RFC 8446, 6.1 does not ask for it.
+            self._beneath.close()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request served. An answer with which the connection ends says so (RFC 9112, 9.6)."""
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._ends_with_answer():
+                headers = [*message.get("headers", ())]
+                message = message if _LAST in headers else {**message, "headers": [*headers, _LAST]}
+            await send(message)
+
+        await self._served(scope, receive, answer)
+
+    def _ends_with_answer(self) -> bool:
+        if not self.cycle.keep_alive:
+            return True
+        if self.conn.their_state is not h11.SEND_BODY:
+            return False
+        # Who waits for `100 Continue` may send the body or not (RFC 9110, 10.1.1).
+        return self.cycle.waiting_for_100_continue or self._unread > MOST_DISCARDED
+
+    def _count_body(self, state: object, received: bytes) -> None:
+        """Count what of the body came with some bytes, before which the client was in a state."""
+        if self.conn.their_state is not h11.SEND_BODY:
+            return
+        if state is h11.IDLE:
+            lengths = [int(value) for name, value in self.headers if name == b"content-length"]
+            self._unread = lengths[0] if lengths and not self._is_chunked() else _ENDLESS
+            received = received.partition(b"\r\n\r\n")[2]
+        self._unread -= len(received)
+
+    def _discard(self, data: bytes) -> bytes:
+        """Drop what is left of the body of a request that is answered; the result is what comes behind it."""
+        body, behind = data[: self._unread], data[self._unread :]
+        self._unread -= len(body)
+        super().data_received(body)
+        if self.conn.their_state is h11.IDLE:
+            self._is_discarding = False
+            self._phase = None
+            self._disarm()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        return behind
+
+    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        """Speak TLS from here on. uvicorn would have asyncio do it, with a minute for each and without a place."""
+        seconds = self.limits.header_seconds
+        try:
+            secured = await self.loop.start_tls(
+                transport, self, tls, server_side=True, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds
+            )
+        except OSError as error:  # of TLS, of the connection, or of time
+            error.__traceback__ = None  # asyncio's frame in it holds the error in turn, and all of the connection
+            self.connection_lost(None)
+            return
+        if self._seat is None or secured is None:
+            return  # it went away with the last byte of its handshake
+        self._beneath = transport
+        self._begin(secured)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._outgoing = Outgoing(transport, self.limits.write_seconds, self._close)
+        super().connection_made(self._outgoing)
+        self._watch()
+
+    def _fault_in_head(self, received: bytes, data: bytes) -> Fault | None:
+        most = self.limits.header_bytes
+        fault = fault_in(received, most_bytes=most, most_fields=self.limits.headers)
+        if fault is None and len(received) > most and b"\ntransfer-encoding" in received[:most].lower():
+            return SMALL_CHUNKS if self._is_dense(data) else None
+        return fault
+
+    def _fault_in_body(self, data: bytes) -> Fault | None:
+        return SMALL_CHUNKS if self._is_chunked() and self._is_dense(data) else None
+
+    def _is_chunked(self) -> bool:
+        return any(name == b"transfer-encoding" for name, _ in self.headers)
+
+    def _is_dense(self, data: bytes) -> bool:
+        self._ends += data.count(b"\n")
+        self._wire_bytes += len(data)
+        return self._ends > MOST_ENDS and self._ends * LEAST_GAP > self._wire_bytes
+
+    def _watch(self) -> None:
+        """Set the time for what the client has to send now."""
+        phase = (self.conn.their_state, self.cycle)
+        if self._is_lingering or phase == self._phase:
+            return
+        self._phase = phase
+        self._disarm()
+        self._ends = self._wire_bytes = 0
+        if phase[0] is h11.IDLE:
+            self._timer = self.loop.call_later(self.limits.header_seconds, self._head_is_late)
+        elif phase[0] is h11.SEND_BODY:
+            self._timer = self.loop.call_later(self.limits.body_seconds, self._refuse, LATE)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _head_is_late(self) -> None:
+        if self.conn.trailing_data[0]:
+            self._refuse(LATE)
+        else:  # a connection that never said a word gets none
+            self._abort()
+
+    def _refuse(self, fault: Fault) -> None:
+        """Answer without the app, and close. The app, where it has the request already, is told that nobody waits."""
+        self._count(fault.kind)
+        cycle = self.cycle
+        is_begun = cycle is not None and not cycle.response_complete
+        if is_begun:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self._abort()
+            return
+        answer = refusal(fault.status, fault.message, kind=fault.kind, headers=_HEADERS)
+        head = h11.Response(status_code=fault.status, headers=answer.raw_headers, reason=b"")
+        self.transport.write(self.conn.send(head))
+        if not (is_begun and self.scope["method"] == "HEAD"):
+            self.transport.write(self.conn.send(h11.Data(data=bytes(answer.body))))
+        self.transport.write(self.conn.send(h11.EndOfMessage()))
+        self._dropped += 1
+        self.transport.close()
+
+    def _count(self, kind: str) -> None:
+        for count in self.counting:
+            count(kind)
+
+    def _drop(self, count: int) -> None:
+        """Count bytes that are not acted on; too many end the connection."""
+        self._dropped += count
+        if self._is_lingering:
+            most = self.limits.body_bytes
+        else:
+            most = self.limits.header_bytes
+            self.cycle.keep_alive = False
+        if self._dropped > most:
+            self._abort()
+
+    def _close(self) -> None:
+        """Close, or first take for a moment what the client is still sending."""
+        if self._outgoing is None or self._is_lingering:
+            return
+        if not self._dropped and self.conn.their_state not in (h11.SEND_BODY, h11.ERROR):
+            self._outgoing.really_close()
+            return
+        self._is_lingering = True
+        self._unset_keepalive_if_required()
+        self._disarm()
+        self._timer = self.loop.call_later(LINGER_SECONDS, self._lingered)
+        self._outgoing.half_close()
+
+    def _lingered(self) -> None:
+        if self._outgoing is not None and self._outgoing.get_write_buffer_size():
+            self._outgoing.really_close()  # it reads slowly; the time for that is another
+        else:
+            self._abort()
+
+    def _abort(self) -> None:
+        if self._outgoing is not None:
+            self._outgoing.abort()
+
+
+_HEADERS = {
+    "Connection": "close",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def protocol_of(
+    limits: LimitsSection,
+    *,
+    proxies: Sequence[str] = (),
+    many: Sequence[str] = LOOPBACK,
+    tls: ssl.SSLContext | None = None,
+    refused: Refused | None = None,
+) -> type[TimedProtocol]:
+    """A protocol class for `uvicorn.Config(http=...)`. One class is for one server: it counts its connections.
+
+    Addresses in `proxies` and `many` stand for many clients and have no share of their own. With `tls` it is spoken
+    on every connection; uvicorn itself is told of no certificate. `refused` hears of what the app does not.
+
+    Raises:
+        BadSetting: one of them is neither an address nor a network.
+    """
+    seats = Seats(limits.connections, many=(*many, *proxies))
+    told = {"limits": limits, "seats": seats, "tls": tls, "counting": () if refused is None else (refused,)}
+    return type("TimedProtocol", (TimedProtocol,), told)

@@ -1,0 +1,362 @@
+"""The MCP endpoint of one role: both protocol eras on one path, for principals that the gate has told.
+
+A session that this replica does not have may be another's: what its client missed can be read here once that replica
+is gone; the session itself is not taken over, and its client is told to start anew.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.errors import Conflict, Unreachable
+from coretools.protocol.call_adapter import SESSION_KEY
+from coretools.protocol.process_exit import Draining
+from coretools.web.common.principals import name_in
+from coretools.web.common.refusals import refusal
+from coretools.web.replicas.stores import Missed, Stores
+from coretools.web.sessions.batches import header_mismatch, no_stream_here
+from coretools.web.sessions.response_format import (
+    MESSAGE_KEY,
+    AnswerForm,
+    IsQuiet,
+    is_quiet_now,
+    never,
+    unanswered,
+    without_cancelled,
+)
+from coretools.web.sessions.session_manager import Admission, OpenSession, SessionManager, as_user
+
+_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
+_LAST_EVENT = LAST_EVENT_ID_HEADER.encode("ascii")
+_REVISION = b"mcp-protocol-version"
+_HANDSHAKE = frozenset(version.encode("ascii") for version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+LONGEST_ID = 128
+"""Bytes of a session id or an event id; ours have 32 and less than 40."""
+
+LOOK_SECONDS = 0.5
+"""Between two looks whether the replica of a session is gone, for a client that came back for what it missed."""
+
+RETRY_SECONDS = "5"
+
+WATCH_SECONDS = 0.1
+"""From then on a client that is to get JSON is watched for going away."""
+
+
+class Endpoint:
+    """One role's server over HTTP. Its lifespan is `running`."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        *,
+        role: str,
+        stores: Stores,
+        admission: Admission,
+        draining: Draining | None = None,
+        is_quiet: IsQuiet = never,
+    ) -> None:
+        """`is_quiet` knows which requests have nothing to tell but their answer."""
+        self._is_quiet = is_quiet
+        self.manager = SessionManager(server, stores, admission, role=role)
+        self._draining = draining or Draining()
+        self._role = role
+        self._stores = stores
+        self._admission = admission
+        self._handshake: ASGIApp = AnswerForm(self.manager.handle_request)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve until the end of the block; every session is ended then."""
+        async with self.manager.run():
+            try:
+                yield
+            finally:
+                await self.manager.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of a principal of this role."""
+        scope = {**scope, "user": as_user(name_in(scope))}
+        headers = dict(scope["headers"])
+        revision = headers.get(_REVISION)
+        if revision is not None and revision not in _HANDSHAKE:
+            await self._stateless(scope, receive, send)
+            return
+        mismatch = header_mismatch(scope, revision)
+        if mismatch is not None:
+            await mismatch(scope, receive, send)
+            return
+        session = headers.get(_SESSION)
+        if session is None:
+            await self._open(scope, receive, send)
+            return
+        known = self.manager.sessions.get(session.decode("latin-1"))
+        if known is None or known.principal != name_in(scope):
+            await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
+            return
+        if not self._stores.sessions.holds(known.id):
+            # Others took this replica for gone, and may have told the client to start anew.
+            await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
+            await self.manager.end(known.id)
+            return
+        scope[SESSION_KEY] = known.id
+        known.begin()
+        try:
+            await self._within(known, headers.get(_LAST_EVENT), scope, receive, send)
+        finally:
+            known.end()
+
+    async def _within(
+        self, known: OpenSession, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve one request of a session."""
+        if scope["method"] == "GET":
+            await self._listen(known, last_event, scope, receive, send)
+        elif self._has_nothing_to_tell(scope):
+            await self._answer(scope, receive, unanswered(send))
+        else:
+            await self._handshake(scope, receive, send)
+
+    def revision_of(self, scope: Scope) -> str:
+        """What the session of a request negotiated; empty where there is no such session of its principal."""
+        session = dict(scope["headers"]).get(_SESSION, b"")
+        known = self.manager.sessions.get(session.decode("latin-1"))
+        return known.revision if known is not None and known.principal == name_in(scope) else ""
+
+    def _has_nothing_to_tell(self, scope: Scope) -> bool:
+        message = scope.get(MESSAGE_KEY)
+        return message is not None and self._is_quiet(message)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request answered with JSON."""
+        token = is_quiet_now.set(True)
+        try:
+            await self.manager.handle_request(scope, receive, send)
+        finally:
+            is_quiet_now.reset(token)
+
+    async def _stateless(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of the stateless era; whoever goes away cancels it.
+
+        The SDK sees to that where it may stream, and forgets it where it answers with JSON (mcp 2.3.0).
+        """
+        if scope["method"] != "POST":
+            await no_stream_here()(scope, receive, send)
+            return
+        if not self._has_nothing_to_tell(scope):
+            await self.manager.handle_request(scope, receive, send)
+            return
+        with anyio.CancelScope() as answering:
+            watch = _Watch(receive, answering)
+            try:
+                await self._answer(scope, watch.receive, send)
+            finally:
+                watch.stop()
+
+    async def _listen(
+        self, session: OpenSession, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve the stream of a session, or what its client missed on another one."""
+        missed = None
+        if last_event is not None and len(last_event) <= LONGEST_ID:
+            with suppress(Unreachable):  # which the SDK finds too
+                missed = await session.events.log.after(last_event.decode("latin-1"))
+        if missed is not None and missed.is_cancelled:
+            await _cancelled()(scope, receive, send)
+        else:
+            await self._stream(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a stream that has no end of its own, until the server ends."""
+        has_begun = is_over = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun, is_over
+            has_begun = True
+            is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(without_cancelled(message))
+
+        with anyio.CancelScope() as streaming:
+            stop = self._draining.hear(streaming.cancel)
+            try:
+                await self._handshake(scope, receive, noting)
+            finally:
+                stop()
+        if streaming.cancelled_caught and has_begun and not is_over:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that has no session: only one that opens one can succeed."""
+        limits = self._admission.limits
+        principal = name_in(scope)
+        if scope.get(MESSAGE_KEY, {}).get("method") != "initialize":
+            said = "send the id of a session (Mcp-Session-Id); initialize opens one"
+            await refusal(400, said, kind="no-session")(scope, receive, send)
+        elif self.manager.has_room(principal):
+            opening = _Opening(self, principal, send, _proposed(scope))
+            try:
+                await self._handshake(scope, receive, opening.send)
+            finally:
+                opening.end()
+            if opening.has_failed:
+                await _unreachable()(scope, receive, send)
+        elif self._admission.is_full:
+            said = f"{limits.sessions} sessions are open, which is all there are; try again later"
+            await _refused(503, said)(scope, receive, send)
+        else:
+            said = f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
+            await _refused(429, said)(scope, receive, send)
+
+    async def claim(self, session: str, principal: str) -> None:
+        """Tell the other replicas of a new session.
+
+        Raises:
+            Unreachable: they can't be told.
+        """
+        await self._stores.sessions.claim(session, principal=principal, role=self._role)
+
+    async def _elsewhere(
+        self, session: bytes, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer for a session that is not here: what was missed on a replica that is gone, else start anew."""
+        try:
+            missed = await self._missed(session, last_event, scope)
+        except Unreachable:
+            await _unreachable()(scope, receive, send)
+            return
+        if missed is None or not missed.events:
+            said = "no such session: it is ended, or another server has it; initialize a new one"
+            await refusal(404, said, kind="unknown-session")(scope, receive, send)
+            return
+        if missed.is_cancelled:
+            await _cancelled()(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        for event in missed.events:
+            data = event.message.model_dump_json(by_alias=True, exclude_none=True)
+            frame = f"id: {event.event_id}\r\nevent: message\r\ndata: {data}\r\n\r\n"
+            await send({"type": "http.response.body", "body": frame.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _missed(self, session: bytes, last_event: bytes | None, scope: Scope) -> Missed | None:
+        if scope["method"] != "GET" or last_event is None or max(len(session), len(last_event)) > LONGEST_ID:
+            return None
+        found = session.decode("latin-1")
+        owner = await self._stores.sessions.owner(found)
+        while owner is not None:
+            if (owner.principal, owner.role) != (name_in(scope), self._role):
+                return None
+            if not owner.is_alive:
+                break
+            # A replica that was killed seems alive until its sign of life expires; one that lives renews it meanwhile.
+            await anyio.sleep(min(LOOK_SECONDS, owner.alive_seconds))
+            again = await self._stores.sessions.owner(found)
+            if again is not None and again.alive_seconds >= owner.alive_seconds:
+                return None
+            owner = again
+        if owner is None:
+            return None
+        return await self._stores.events(found).after(last_event.decode("latin-1"))
+
+
+class _Watch:
+    """Cancels a call whose client is gone. Most calls are through before it begins to look, and pay no task for it."""
+
+    def __init__(self, receive: Receive, answering: anyio.CancelScope) -> None:
+        self._receive = receive
+        self._answering = answering
+        self._looking: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._begin)
+
+    async def receive(self) -> Message:
+        """The body, for whoever answers; nothing else is asked for then."""
+        return await self._receive()
+
+    def stop(self) -> None:
+        """The call is over."""
+        self._timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _begin(self) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._answering.cancel()
+
+
+class _Opening:
+    """The answer to a request that may open a session: nobody learns its id before the replicas know it."""
+
+    def __init__(self, endpoint: Endpoint, principal: str, send: Send, revision: str) -> None:
+        """`revision` is the one that the client proposed: where it is served, it is negotiated."""
+        self._revision = revision
+        self._endpoint = endpoint
+        self._principal = principal
+        self._send = send
+        self._session = ""
+        self.has_failed = False
+
+    async def send(self, message: Message) -> None:
+        """One message of the app. What is no session has no id in its answer."""
+        if message["type"] == "http.response.start":
+            opened = dict(message.get("headers", ())).get(_SESSION)
+            if opened is not None and message["status"] < 400:
+                self._session = opened.decode("ascii")
+                await self._claim(self._session)
+            elif opened is not None:
+                kept = [(name, value) for name, value in message["headers"] if name != _SESSION]
+                message = {**message, "headers": kept}
+        if not self.has_failed:
+            await self._send(message)
+
+    def end(self) -> None:
+        """The request is over, and the session idle until the next one."""
+        opened = self._endpoint.manager.sessions.get(self._session)
+        if opened is not None:
+            opened.end()
+
+    async def _claim(self, session: str) -> None:
+        try:
+            await self._endpoint.claim(session, self._principal)
+            self._endpoint.manager.note_revision(session, self._revision)
+        except (Conflict, Unreachable):
+            self.has_failed = True
+            await self._endpoint.manager.end(session)
+
+
+def _proposed(scope: Scope) -> str:
+    message = scope.get(MESSAGE_KEY) or {}
+    return str((message.get("params") or {}).get("protocolVersion", ""))
+
+
+def _refused(status: int, said: str) -> Response:
+    return refusal(status, said, kind="too-many-sessions", headers={"Retry-After": RETRY_SECONDS})
+
+
+def _cancelled() -> Response:
+    """Clients take 405 for the end of a stream, and try again after anything else (2025-11-25, basic/transports)."""
+    said = "the request of this stream was cancelled: nothing comes any more"
+    return refusal(405, said, kind="cancelled", headers={"Allow": "POST, DELETE"})
+
+
+def _unreachable() -> Response:
+    said = "what the replicas share can't be reached now; try again later"
+    return refusal(503, said, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
+
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]

@@ -1,0 +1,1 @@
+"""Metrics, traces, access log, health and the console."""

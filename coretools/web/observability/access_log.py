@@ -1,0 +1,181 @@
+"""The log of what a server did: a line for each call, and one for each HTTP request that was not simply answered.
+
+Names, figures and outcomes only: no arguments, no contents, no token, no id of a session. How a line is written is
+decided in `coretools.config.logs`; that of a request begins with address and status, for programs that ban addresses
+(docs/deploy/fail2ban.conf).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from opentelemetry.trace import get_current_span
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.config.logs import Plain, with_facts
+from coretools.operations.dispatch import Outcome, Underway
+from coretools.protocol.call_adapter import PRINCIPAL_KEY, address_in
+from coretools.web.common.events import EXCHANGE_KEY, Exchange, RequestWatcher, ending_of
+from coretools.web.common.refusals import SERVER_FAULT
+from coretools.web.observability.tracing import Tracing
+
+calls = logging.getLogger("coretools.calls")
+requests = logging.getLogger("coretools.requests")
+
+LONGEST_PATH = 200
+"""Characters; paths of ours are short, and those of others need not be known to the end."""
+
+LONGEST_HOST = 255
+"""Characters; no name of DNS is longer."""
+
+NOWHERE = "unknown"
+"""Stands for an address where there is none."""
+
+WRONG_HOST = "unknown-host"
+"""The refusal whose line says which Host was sent: a name that an operator forgot is found so."""
+
+MOST_REFUSALS = 50
+"""Lines a second: whoever is refused can come as often as he likes, and must not fill the disk of the log."""
+
+REFUSED = 400
+FAILED = 500
+
+
+class CallJournal:
+    """The watcher that logs each call at `info`: who called what, and how it ended."""
+
+    def began(self, call: Underway) -> None:
+        """Nothing is said yet."""
+
+    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+        """Say how it ended. The id is the one that an error inside is logged with."""
+        if not calls.isEnabledFor(logging.INFO):
+            return
+        facts: dict[str, object] = {
+            "call": Plain(call.id),
+            "address": Plain(call.address or NOWHERE),
+            "principal": call.principal,
+            "tool": call.command,
+            "outcome": ending_of(outcome),
+            "ms": round(1000 * call.seconds, 2),
+        }
+        calls.info("call", extra=with_facts(facts | _trace()))
+
+
+class RequestJournal:
+    """Logs HTTP requests: those that were answered at `debug`, since their call has a line; refused ones at `info`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._second = 0
+        self._written = 0
+        self._left_out = 0
+
+    def request_began(self, exchange: Exchange) -> None:
+        """Nothing is said yet."""
+
+    def answer_began(self, exchange: Exchange) -> None:
+        """Nothing is said yet."""
+
+    def request_ended(self, exchange: Exchange) -> None:
+        """Say what it was. The query is left out: a token may stand in it."""
+        level = _level(exchange.status)
+        if not requests.isEnabledFor(level) or (level == logging.INFO and not self._has_room()):
+            return
+        facts: dict[str, object] = {
+            "address": Plain(address_in(exchange.scope) or NOWHERE),
+            "status": exchange.status,
+            **({"refused": exchange.refused} if exchange.refused else {}),
+            "method": exchange.method,
+            "path": exchange.path[:LONGEST_PATH],
+            "bytes": exchange.bytes_out,
+            "ms": round(1000 * exchange.seconds, 2),
+            "era": exchange.era,
+        }
+        if PRINCIPAL_KEY in exchange.scope:
+            facts["principal"] = exchange.scope[PRINCIPAL_KEY]
+        if exchange.refused == WRONG_HOST:
+            facts["host"] = exchange.host[:LONGEST_HOST]
+        if self._left_out:
+            facts["left_out"], self._left_out = self._left_out, 0
+        requests.log(level, "request", extra=with_facts(facts | _trace()))
+
+    def _has_room(self) -> bool:
+        """Whether another refusal may be written; those that are left out are counted in the next line."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._written = second, 0
+        self._written += 1
+        self._left_out += self._written > MOST_REFUSALS
+        return self._written <= MOST_REFUSALS
+
+
+def _level(status: int) -> int:
+    if status >= FAILED:
+        return logging.WARNING
+    return logging.INFO if status >= REFUSED else logging.DEBUG
+
+
+def _trace() -> dict[str, object]:
+    """The trace that this is a part of, so that its spans are found."""
+    context = get_current_span().get_span_context()
+    return {"trace": Plain(f"{context.trace_id:032x}")} if context.is_valid else {}
+
+
+# Every HTTP request is seen here first and last: counted, logged, and made a part of its caller's trace.
+
+
+class Observed:
+    """An app whose requests are told to watchers. Outside of everything that refuses: what is refused is seen too."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        watchers: Sequence[RequestWatcher],
+        *,
+        endpoint: str = "/mcp",
+        tracing: Tracing | None = None,
+    ) -> None:
+        """`endpoint` is the path at which the protocol is spoken."""
+        self._app = app
+        self._watchers = tuple(watchers)
+        self._endpoint = endpoint
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send, endpoint=self._endpoint)
+        scope[EXCHANGE_KEY] = exchange
+        if self._tracing is None:
+            await self._watched(exchange)
+        else:
+            with self._tracing.request(exchange):
+                await self._watched(exchange)
+
+    async def _watched(self, exchange: Exchange) -> None:
+        for watcher in self._watchers:
+            watcher.request_began(exchange)
+        try:
+            await self._serve(exchange)
+        finally:
+            for watcher in self._watchers:
+                watcher.request_ended(exchange)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        async def send(message: Message) -> None:
+            # Told before it is sent: whoever has the answer finds it counted.
+            if message["type"] == "http.response.start":
+                exchange.answer(message)
+                for watcher in self._watchers:
+                    watcher.answer_began(exchange)
+            await exchange.send(message)
+
+        try:
+            await self._app(exchange.scope, exchange.receive, send)
+        except Exception:
+            # The server below this answers so when nothing was sent yet.
+            exchange.status = exchange.status or SERVER_FAULT
+            raise

@@ -1,0 +1,135 @@
+"""Who looks at the console: operators who logged in, by a cookie, or by a token with each request.
+
+A cookie is random and stands for a token for an hour at most. The token is verified with every look, so that one that
+was revoked shows nothing any more.
+"""
+
+import hashlib
+import math
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import anyio
+from starlette.requests import Request
+
+from coretools.errors import CoreError
+from coretools.protocol.call_adapter import address_in
+from coretools.web.auth.failures import Failures
+from coretools.web.common.principals import NotEntitled, Verifier
+
+SESSION_SECONDS = 3_600.0
+MOST_SESSIONS = 32
+"""Of more, the one that logged in first is out."""
+
+COOKIE = "coretools_console"
+LONGEST_TOKEN = 1_024
+"""Characters; ours have some 50."""
+
+
+class TooManyFailures(CoreError):
+    """Too many wrong tokens came from an address."""
+
+    kind = "too-many-failures"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("too many wrong tokens; wait a minute")
+        self.seconds = math.ceil(seconds)
+
+
+class Operator:
+    """One who was let in."""
+
+    def __init__(self, token: str, ends_at: float) -> None:
+        self.token = token
+        """Kept in memory only: it is verified again with every look."""
+        self.ends_at = ends_at
+        self.has_left = False
+        self.wakes: set[anyio.Event] = set()
+        """Streams of his, which are to look whether he may still see them."""
+
+    def leave(self) -> None:
+        """Log out; his streams end at once."""
+        self.has_left = True
+        for wake in self.wakes:
+            wake.set()
+
+
+class Operators:
+    """Lets operators in and out."""
+
+    def __init__(self, verifier: Verifier, failures: Failures, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._verifier = verifier
+        self._failures = failures
+        self._clock = clock
+        self._by_digest: OrderedDict[bytes, Operator] = OrderedDict()
+
+    async def log_in(self, token: str, address: str) -> str | None:
+        """The cookie for a token; None when it opens nothing.
+
+        Raises:
+            TooManyFailures: the token is wrong, and the address must wait. Unreachable: tokens can't be verified now.
+        """
+        if not await self._is_good(token, address):
+            return None
+        cookie = secrets.token_urlsafe(32)
+        self._by_digest[_digest(cookie)] = Operator(token, self._clock() + SESSION_SECONDS)
+        while len(self._by_digest) > MOST_SESSIONS:
+            self._by_digest.popitem(last=False)[1].leave()
+        return cookie
+
+    def log_out(self, cookie: str) -> None:
+        """The cookie opens nothing any more."""
+        operator = self._by_digest.pop(_digest(cookie), None)
+        if operator is not None:
+            operator.leave()
+
+    async def found(self, request: Request) -> Operator | None:
+        """Who makes a request: by his cookie, or by a token in the Authorization header.
+
+        Raises:
+            TooManyFailures: the token is wrong, and the address must wait. Unreachable: tokens can't be verified now.
+        """
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            is_good = await self._is_good(token.strip(), address_in(request.scope))
+            return Operator(token.strip(), math.inf) if is_good else None
+        digest = _digest(request.cookies.get(COOKIE, ""))
+        operator = self._by_digest.get(digest)
+        if operator is None or await self.may_look(operator):
+            return operator
+        del self._by_digest[digest]
+        return None
+
+    async def may_look(self, operator: Operator) -> bool:
+        """Whether somebody who was let in still may look.
+
+        Raises:
+            Unreachable: tokens can't be verified now.
+        """
+        if operator.has_left or operator.ends_at <= self._clock():
+            return False
+        return await self._verified(operator.token)
+
+    async def _is_good(self, token: str, address: str) -> bool:
+        # Verified before anything is counted: who shares an address with others must not be locked out by them.
+        if await self._verified(token):
+            return True
+        seconds = self._failures.noted(address, token)
+        if seconds > 0:
+            raise TooManyFailures(seconds)
+        return False
+
+    async def _verified(self, token: str) -> bool:
+        if not token or len(token) > LONGEST_TOKEN:
+            return False
+        try:
+            return await self._verifier.verify(token) is not None
+        except NotEntitled:
+            return False
+
+
+def _digest(cookie: str) -> bytes:
+    """What a cookie is looked up by: how long a look takes tells nothing of the cookie."""
+    return hashlib.sha256(cookie.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,249 @@
+"""What a server counts, for Prometheus. The names are a stable interface (docs/specs/operations.md).
+
+A registry of the server's own. Every label has few values, whatever clients send, and who calls is never one.
+"""
+
+import platform
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector, make_asgi_app
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coretools import __version__
+from coretools.errors import Unreachable
+from coretools.operations.dispatch import Outcome, Underway
+from coretools.web.auth.loopback import is_loopback
+from coretools.web.common.events import Exchange, ending_of
+from coretools.web.common.principals import Verifier
+from coretools.web.common.refusals import refusal
+from coretools.web.observability.console_state import Supplier
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Bounds of the histograms: from a file of 4 KB (under 1 ms) to a build."""
+
+MOST_WORDS = 64
+"""Different values of a label that comes from code, such as kinds of errors; registries of others may have many."""
+
+UNKNOWN = "unknown"
+OTHER = "other"
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class Metrics:
+    """Counts requests, and everything that is no call; `calls` gives what counts those of one role."""
+
+    def __init__(self, *, replica: str = "") -> None:
+        self.registry = CollectorRegistry()
+        made = self.registry
+        ProcessCollector(registry=made)
+        GCCollector(registry=made)
+        self._calls = Counter("coretools_calls", "Calls that ended.", ("tool", "role", "outcome"), registry=made)
+        self._call_seconds = Histogram(
+            "coretools_call_seconds", "How long calls took.", ("tool",), registry=made, buckets=SECONDS
+        )
+        self._in_flight = Gauge("coretools_calls_in_flight", "Calls under way.", ("role",), registry=made)
+        self._requests = Counter(
+            "coretools_http_requests", "HTTP requests that ended.", ("method", "status", "era"), registry=made
+        )
+        self._request_seconds = Histogram(
+            "coretools_http_request_seconds",
+            "How long HTTP requests took whose answer is no stream of events.",
+            ("era",),
+            registry=made,
+            buckets=SECONDS,
+        )
+        self._open_requests = Gauge("coretools_http_requests_in_flight", "HTTP requests under way.", registry=made)
+        self._streams = Gauge("coretools_http_streams_open", "Streams of events that are open.", registry=made)
+        self._received = Counter("coretools_http_received_bytes", "Bytes of bodies of requests.", registry=made)
+        self._sent = Counter("coretools_http_sent_bytes", "Bytes of bodies of answers.", registry=made)
+        self._refusals = Counter("coretools_refusals", "Requests that were refused.", ("reason",), registry=made)
+        self._opened = Counter("coretools_sessions_opened", "Sessions that were opened.", ("role",), registry=made)
+        self._ended = Counter("coretools_sessions_ended", "Sessions that ended.", ("role", "reason"), registry=made)
+        build = Gauge("coretools_build_info", "What runs here.", ("version", "python", "replica"), registry=made)
+        build.labels(__version__, platform.python_version(), replica).set(1)
+        self._reasons = _Few()
+        self._by_request: dict[tuple[str, int, str], Counter] = {}
+
+    def calls(self, role: str, tools: Collection[str]) -> "CallMetrics":
+        """What counts the calls of a role; another tool than these is `unknown`."""
+        return CallMetrics(
+            frozenset(tools),
+            in_flight=self._in_flight.labels(role),
+            ended=lambda tool, outcome: self._calls.labels(tool, role, outcome),
+            seconds=self._call_seconds.labels,
+        )
+
+    def supply(self, supplier: Supplier) -> None:
+        """Have the figures that are looked up when somebody asks for them."""
+        self.registry.register(_Looked(supplier))
+
+    def refused(self, reason: str) -> None:
+        """Count one that was refused before it became a request; others are counted with the request."""
+        self._refusals.labels(self._reasons.of(reason)).inc()
+
+    def session_opened(self, role: str) -> None:
+        """One session more."""
+        self._opened.labels(role).inc()
+
+    def session_ended(self, role: str, reason: str) -> None:
+        """One session less; `reason` is one word of code, such as `deleted` or `idle`."""
+        self._ended.labels(role, self._reasons.of(reason)).inc()
+
+    def request_began(self, _: Exchange) -> None:
+        """Count it as under way."""
+        self._open_requests.inc()
+
+    def answer_began(self, exchange: Exchange) -> None:
+        """A stream is open from here on."""
+        if exchange.is_stream:
+            self._streams.inc()
+
+    def request_ended(self, exchange: Exchange) -> None:
+        """Count what it was."""
+        self._open_requests.dec()
+        key = (exchange.method, exchange.status, exchange.era)
+        counter = self._by_request.get(key)
+        if counter is None:
+            # All three have few values: methods and eras are listed, a status is one of our own or of the SDK.
+            status = str(exchange.status) if exchange.status else "none"
+            counter = self._by_request[key] = self._requests.labels(exchange.method, status, exchange.era)
+        counter.inc()
+        self._received.inc(exchange.bytes_in)
+        self._sent.inc(exchange.bytes_out)
+        if exchange.is_stream:
+            self._streams.dec()
+        else:
+            self._request_seconds.labels(exchange.era).observe(exchange.seconds)
+        if exchange.refused:
+            self.refused(exchange.refused)
+
+
+class CallMetrics:
+    """The watcher that counts the calls of one role. Costs some 10 microseconds a call."""
+
+    def __init__(
+        self,
+        tools: frozenset[str],
+        *,
+        in_flight: Gauge,
+        ended: Callable[[str, str], Counter],
+        seconds: Callable[[str], Histogram],
+    ) -> None:
+        self._tools = tools
+        self._in_flight = in_flight
+        self._make_ended = ended
+        self._make_seconds = seconds
+        # Looked up here and not by `labels` each time, which is half of the cost.
+        self._ended: dict[tuple[str, str], Counter] = {}
+        self._seconds: dict[str, Histogram] = {}
+        self._outcomes = _Few()
+
+    def began(self, _: Underway) -> None:
+        """One more is under way."""
+        self._in_flight.inc()
+
+    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+        """One is over."""
+        self._in_flight.dec()
+        tool = call.command if call.command in self._tools else UNKNOWN
+        key = (tool, self._outcomes.of(ending_of(outcome)))
+        counter = self._ended.get(key)
+        if counter is None:
+            counter = self._ended[key] = self._make_ended(*key)
+        counter.inc()
+        seconds = self._seconds.get(tool)
+        if seconds is None:
+            seconds = self._seconds[tool] = self._make_seconds(tool)
+        seconds.observe(call.seconds)
+
+
+class MetricsPage:
+    """The text for Prometheus, to who has a token for it; without tokens to who asks on this machine."""
+
+    def __init__(self, metrics: Metrics, verifier: Verifier | None = None) -> None:
+        """Without a verifier it is for a server that listens on loopback only."""
+        self._page: ASGIApp = make_asgi_app(metrics.registry)
+        self._verifier = verifier
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] not in ("GET", "HEAD"):
+            answer = refusal(405, "ask with GET", kind="method", headers={"Allow": "GET, HEAD"})
+            await answer(scope, receive, send)
+            return
+        try:
+            is_permitted = await self._is_permitted(scope)
+        except Unreachable:
+            await refusal(503, "tokens can't be verified now; try again", kind="unreachable")(scope, receive, send)
+            return
+        if is_permitted:
+            await self._page(scope, receive, send)
+        elif self._verifier is None:
+            await refusal(403, "metrics are for this machine only", kind="forbidden")(scope, receive, send)
+        else:
+            headers = {"WWW-Authenticate": "Bearer"}
+            await refusal(401, "send a token for metrics", kind="auth", headers=headers)(scope, receive, send)
+
+    async def _is_permitted(self, scope: Scope) -> bool:
+        headers = Headers(scope=scope)
+        if self._verifier is None:
+            # A proxy on this machine would make everybody a neighbour.
+            return _is_local(scope) and not any(name in headers for name in FORWARDED)
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and bool(token) and await self._verifier.verify(token.strip()) is not None
+
+
+class _Looked(Collector):
+    """What the server knows of itself, looked up for each scrape."""
+
+    def __init__(self, supplier: Supplier) -> None:
+        self._supplier = supplier
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is asked for when it is registered: the server may not run yet."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures as they are now."""
+        sessions, workplaces, server = self._supplier.sessions(), self._supplier.workplaces(), self._supplier.server()
+        roles = [workplace.role for workplace in workplaces]
+        held = [session.role for session in sessions]
+        yield _by_role(
+            "coretools_sessions_open", "Sessions that are open.", [(role, held.count(role)) for role in roles]
+        )
+        children = [(workplace.role, workplace.children) for workplace in workplaces]
+        yield _by_role("coretools_children_alive", "Children of the server that run.", children)
+        runs = [(workplace.role, workplace.runs) for workplace in workplaces]
+        yield _by_role("coretools_runs_alive", "Runs of commands that have not ended.", runs)
+        yield GaugeMetricFamily("coretools_draining", "1 once the server takes no new work.", int(server.is_draining))
+
+
+class _Few:
+    """Words for a label, and `other` once there are too many of them."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def of(self, word: str) -> str:
+        if word in self._known:
+            return word
+        if len(self._known) >= MOST_WORDS:
+            return OTHER
+        self._known.add(word)
+        return word
+
+
+def _by_role(name: str, documentation: str, figures: list[tuple[str, int]]) -> Metric:
+    family = GaugeMetricFamily(name, documentation, labels=("role",))
+    for role, figure in figures:
+        family.add_metric((role,), figure)
+    return family
+
+
+def _is_local(scope: Scope) -> bool:
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0])

@@ -1,0 +1,246 @@
+"""Traces by OpenTelemetry: one span for each HTTP request and for each call, the SDK's span for each message between.
+
+What leaves the process is scrubbed: the SDK's spans say the message of an error, a name as the client sent it and the
+text of an exception. Only attributes that are listed here go out, and they hold names and figures.
+"""
+
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mcp_types.methods import MONOLITH_NOTIFICATIONS, MONOLITH_REQUESTS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from opentelemetry import trace
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from coretools import __version__
+from coretools.errors import BadSetting
+from coretools.operations.dispatch import Outcome, Underway
+from coretools.web.common.events import Exchange, ending_of
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+SERVICE = "coretools-http"
+"""`service.name`, unless OTEL_SERVICE_NAME says another."""
+
+ATTRIBUTES = frozenset(
+    {
+        "error.type",
+        "gen_ai.operation.name",
+        "gen_ai.tool.call.id",
+        "gen_ai.tool.name",
+        "http.request.method",
+        "http.response.status_code",
+        "http.route",
+        "mcp.method.name",
+        "mcp.protocol.version",
+        "rpc.response.status_code",
+    }
+)
+"""That go out. The semantic conventions for HTTP, MCP and generative AI have more; those hold what clients send."""
+
+VALUES: Mapping[str, Collection[object]] = {
+    "mcp.method.name": frozenset({*MONOLITH_REQUESTS, *MONOLITH_NOTIFICATIONS}),
+    "mcp.protocol.version": frozenset({*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS}),
+}
+"""What attributes may say where it is the client's word."""
+
+LONGEST = 64
+"""Characters of an attribute."""
+
+LAST_SECONDS = 2.0
+"""For what waits to be sent when the server ends."""
+
+FAULT = 500
+OTHER = "inner"
+"""Name of a span that somebody else made: his names may hold anything."""
+
+_HEADERS = ("traceparent", "tracestate")
+
+
+class Tracing:
+    """Makes the spans. The SDK makes its own, with the same provider."""
+
+    def __init__(self, tracer: Tracer, routes: Collection[str] = ("/mcp",)) -> None:
+        """Paths beyond `routes` are not said: they are whatever somebody asks for."""
+        self._tracer = tracer
+        self._routes = frozenset(routes)
+        self._propagator = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def request(self, exchange: Exchange) -> Iterator[None]:
+        """The span of an HTTP request, beneath that of its caller if the headers name one (W3C Trace Context)."""
+        attributes: dict[str, str] = {"http.request.method": exchange.method}
+        name = exchange.method
+        if exchange.path in self._routes:
+            attributes["http.route"] = exchange.path
+            name = f"{exchange.method} {exchange.path}"
+        with self._tracer.start_as_current_span(
+            name,
+            context=self._parent(exchange),
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            finally:
+                _say_answer(span, exchange)
+
+    def calls(self) -> "CallSpans":
+        """The watcher that makes a span for each call."""
+        return CallSpans(self._tracer)
+
+    def _parent(self, exchange: Exchange) -> Context:
+        found: dict[str, str] = {}
+        for name, value in exchange.scope["headers"]:
+            text = name.decode("latin-1")
+            if text in _HEADERS:
+                found[text] = value.decode("latin-1")
+        # From an empty context: what happens to be current in the server's own task is no parent of a request.
+        return self._propagator.extract(found, Context())
+
+
+class CallSpans:
+    """One span for each call; what a tool traces itself lies beneath it."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._open: dict[str, tuple[Span, Token[Context]]] = {}
+
+    def began(self, call: Underway) -> None:
+        """Open it, and make it the current one."""
+        attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": call.command,
+            # The log knows the call by it, and by whom it was.
+            "gen_ai.tool.call.id": call.id,
+        }
+        span = self._tracer.start_span(f"execute_tool {call.command}", attributes=attributes)
+        self._open[call.id] = span, attach(trace.set_span_in_context(span))
+
+    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+        """Close it; an error is known by its kind only."""
+        span, token = self._open.pop(call.id)
+        ending = ending_of(outcome)
+        if ending != "ok":
+            span.set_attribute("error.type", ending)
+            span.set_status(Status(StatusCode.ERROR))
+        detach(token)
+        span.end()
+
+
+@contextmanager
+def exported(replica: str, tools: Collection[str], routes: Collection[str] = ("/mcp",)) -> Iterator[Tracing]:
+    """Send spans to where OpenTelemetry's own variables say (OTLP over HTTP), until the end of the block.
+
+    At the end what waits is sent, for `LAST_SECONDS` at most. A process can do this once: the provider is its own.
+    `tools` are the names that spans may say; more may come later.
+
+    Raises:
+        BadSetting: the extra is not installed.
+    """
+    try:
+        # Imported late: an extra, and 0.2 s of a start that a server without traces does not pay for.
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        needed = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
+        raise BadSetting(f"telemetry.traces: needs {needed}") from error
+    provider = provider_of(replica)
+    tracing = Tracing(provider.get_tracer(__name__, __version__), routes)
+    provider.add_span_processor(BatchSpanProcessor(scrubbing(OTLPSpanExporter(), tools)))
+    trace.set_tracer_provider(provider)
+    try:
+        yield tracing
+    finally:
+        # A collector that does not answer would hold up the end of the server for as long as an export may take.
+        last = threading.Thread(target=provider.shutdown, daemon=True)
+        last.start()
+        last.join(LAST_SECONDS)
+
+
+def provider_of(replica: str) -> "TracerProvider":
+    """What makes spans of this server; the sampler and its bounds are OpenTelemetry's variables."""
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # imported late, as above
+    from opentelemetry.sdk.trace import TracerProvider
+
+    named = {"service.name": SERVICE, "service.version": __version__}
+    if replica:
+        named["service.instance.id"] = replica
+    # The variables (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) go before ours.
+    return TracerProvider(
+        resource=Resource.create(named).merge(OTELResourceDetector().detect()), shutdown_on_exit=False
+    )
+
+
+def scrubbing(exporter: "SpanExporter", tools: Collection[object]) -> "SpanExporter":
+    """An exporter that gets every span without what clients or exceptions said in it."""
+    from opentelemetry.sdk.trace.export import SpanExporter  # imported late, as above
+
+    values = {**VALUES, "gen_ai.tool.name": tools}
+
+    class Scrubbing(SpanExporter):
+        def export(self, spans: "Sequence[ReadableSpan]") -> "SpanExportResult":
+            return exporter.export([scrubbed(span, values) for span in spans])
+
+        def shutdown(self) -> None:
+            exporter.shutdown()
+
+        def force_flush(self, timeout_millis: int = 30_000) -> bool:
+            return exporter.force_flush(timeout_millis)
+
+    return Scrubbing()
+
+
+def scrubbed(span: "ReadableSpan", values: Mapping[str, Collection[object]]) -> "ReadableSpan":
+    """A span with its place, times and kind; of its attributes those that are listed; no events and no descriptions."""
+    from opentelemetry.sdk.trace import ReadableSpan  # imported late, as above
+
+    attributes = _listed(span.attributes or {}, values)
+    return ReadableSpan(
+        name=_name(span, attributes),
+        context=span.get_span_context(),
+        parent=span.parent,
+        resource=span.resource,
+        attributes=attributes,
+        links=span.links,
+        kind=span.kind,
+        status=Status(span.status.status_code),
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _listed(attributes: Mapping[str, object], values: Mapping[str, Collection[object]]) -> dict[str, str | int]:
+    return {
+        name: value if isinstance(value, int) else str(value)[:LONGEST]
+        for name, value in attributes.items()
+        if name in ATTRIBUTES and (name not in values or value in values[name])
+    }
+
+
+def _name(span: "ReadableSpan", attributes: Mapping[str, str | int]) -> str:
+    """Ours as it is; the SDK's by its method, which it found in its own table, and the tool if that is known."""
+    method = attributes.get("mcp.method.name")
+    if method is None:
+        return span.name if "http.request.method" in attributes or "gen_ai.tool.name" in attributes else OTHER
+    tool = attributes.get("gen_ai.tool.name")
+    return str(method) if tool is None else f"{method} {tool}"
+
+
+def _say_answer(span: Span, exchange: Exchange) -> None:
+    if exchange.status:
+        span.set_attribute("http.response.status_code", exchange.status)
+    if exchange.status >= FAULT or not exchange.status:
+        span.set_attribute("error.type", str(exchange.status) if exchange.status else "disconnected")
+        span.set_status(Status(StatusCode.ERROR))

@@ -1,0 +1,323 @@
+"""The last events of one session in Redis: written by the replica that has the session, read by any.
+
+One list of entries, and beside it the name of the log, the number of the next entry and the bytes of all. The name is
+drawn when the first event comes, so nobody guesses the id of an event, and ids of another session are of none here.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mcp.server.streamable_http import EventMessage
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from pydantic import ValidationError
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from coretools.errors import Unreachable
+from coretools.web.replicas.redis_engine import Engine, Script
+from coretools.web.replicas.redis_lease import Lease
+from coretools.web.replicas.redis_sessions import KEPT_SECONDS, session_keys
+from coretools.web.replicas.stores import Missed
+
+_ID = re.compile(r"([0-9a-f]{16})-([0-9]{1,15})", re.ASCII)
+
+ENDED = "this session is ended: its server was away too long"
+
+# Everything that a write decides is decided in this one step: another replica's session is not written to.
+_ADD = Script("""
+local token = redis.call('HGET', KEYS[1], 'token')
+if token and token ~= ARGV[1] then
+  return false
+end
+local name = redis.call('HGET', KEYS[3], 'name')
+if not name then
+  name = ARGV[6]
+  redis.call('DEL', KEYS[2])
+  redis.call('HSET', KEYS[3], 'name', name, 'next', 0, 'bytes', 0)
+end
+local number = redis.call('HINCRBY', KEYS[3], 'next', 1) - 1
+local count = redis.call('RPUSH', KEYS[2], ARGV[2])
+local bytes = count == 1 and 0 or tonumber(redis.call('HGET', KEYS[3], 'bytes'))
+bytes = bytes + #ARGV[2]
+while count > tonumber(ARGV[3]) or (count > 0 and bytes > tonumber(ARGV[4])) do
+  bytes = bytes - #redis.call('LPOP', KEYS[2])
+  count = count - 1
+end
+redis.call('HSET', KEYS[3], 'bytes', bytes)
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
+redis.call('PEXPIRE', KEYS[3], ARGV[5])
+return {name, number}
+""")
+
+_CLEAR = Script("""
+local token = redis.call('HGET', KEYS[1], 'token')
+if token and token ~= ARGV[1] then
+  return 0
+end
+redis.call('DEL', KEYS[2], KEYS[3])
+return 1
+""")
+
+_AFTER = Script("""
+local state = redis.call('HMGET', KEYS[2], 'name', 'next')
+if state[1] ~= ARGV[1] then
+  return false
+end
+local count = redis.call('LLEN', KEYS[1])
+local position = tonumber(ARGV[2]) - (tonumber(state[2]) - count)
+if position < 0 or position >= count then
+  return false
+end
+local entries = redis.call('LRANGE', KEYS[1], position, -1)
+local stream = string.match(entries[1], '^[^\\n]*\\n')
+local found = {}
+for at, entry in ipairs(entries) do
+  if string.sub(entry, 1, #stream) == stream then
+    table.insert(found, tonumber(ARGV[2]) + at - 1)
+    table.insert(found, entry)
+  end
+end
+return found
+""")
+
+
+class RedisEvents:
+    """The events of one session."""
+
+    def __init__(self, engine: Engine, lease: Lease, session: str, *, most_events: int, most_bytes: int) -> None:
+        self._engine = engine
+        self._lease = lease
+        self._keys = session_keys(engine, session)
+        self._bounds = (most_events, most_bytes)
+        self.news = asyncio.Event()
+        """Set with the next event that is added here, and replaced then."""
+
+    async def add(self, stream: str, message: JSONRPCMessage | None) -> str:
+        """Keep an event, and get its id.
+
+        Raises:
+            Unreachable: it can't be kept, or the session is not this replica's any more.
+        """
+        text = "" if message is None else message.model_dump_json(by_alias=True, exclude_none=True)
+        # A stream is named by whatever id a client gave its request; as JSON it has no line break.
+        entry = f"{json.dumps(stream)}\n{text}"
+        words = (self._lease.token, entry, *self._bounds, int(KEPT_SECONDS * 1000), secrets.token_hex(8))
+        answer = await self._engine.run(_ADD, self._keys, *words)
+        if answer is None:
+            raise Unreachable(ENDED)
+        self._tell()
+        return f"{answer[0].decode()}-{answer[1]}"
+
+    async def after(self, event_id: str) -> Missed | None:
+        """What came after an event on its stream; None when it is not kept, or not of this session.
+
+        Raises:
+            Unreachable: it can't be told now.
+        """
+        parts = _ID.fullmatch(event_id)
+        if parts is None:
+            return None
+        name, number = parts.groups()
+        answer = await self._engine.run(_AFTER, self._keys[1:], name, number)
+        if answer is None:
+            return None
+        found: list[EventMessage] = []
+        try:
+            for position, entry in zip(answer[::2], answer[1::2], strict=True):
+                stream, _, text = entry.partition(b"\n")
+                if text:
+                    found.append(EventMessage(jsonrpc_message_adapter.validate_json(text), f"{name}-{position}"))
+            of: str = json.loads(stream)
+        except (ValidationError, ValueError) as error:
+            raise Unreachable("the events of this session can't be read; initialize a new one") from error
+        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in found)
+        first = f"{name}-{int(number)}"
+        return Missed(stream=of, events=[event for event in found if event.event_id != first], is_all=is_all)
+
+    async def clear(self) -> None:
+        """Forget everything; ids that were given out are of no event from now on.
+
+        Raises:
+            Unreachable: it can't be done now; the events expire then.
+        """
+        try:
+            if not await self._engine.run(_CLEAR, self._keys, self._lease.token):
+                raise Unreachable(ENDED)
+        finally:
+            self._tell()
+
+    def _tell(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+# What changed, told to the listeners of a role on every replica, over one channel of Redis.
+#
+# Listeners of the replica where something changed are told at once and by itself, so each is told exactly once, whether
+# Redis is there or not. What the others were told while this replica was away from the channel is unknown: then its
+# listeners are told that every list changed, because a client that asks once more for nothing loses a millisecond, and
+# one that is never told works with a list that is wrong. A publisher that could not reach Redis makes up for it later
+# in the same way. Updates of single resources that are lost so are not made up for: each replica watches by itself what
+# its own clients look at.
+
+
+QUIET_SECONDS = 5.0
+"""Without a word for so long, Redis is asked whether it is there."""
+
+AGAIN_SECONDS = 0.5
+"""Between two attempts to reach the channel."""
+
+EVERYTHING = "everything"
+"""Said where it is not known any more which lists changed."""
+
+_LISTS: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
+
+logger = logging.getLogger(__name__)
+
+
+class Channel:
+    """The buses of all roles of one replica, and the channel between the replicas."""
+
+    def __init__(self, engine: Engine, *, quiet_seconds: float = QUIET_SECONDS) -> None:
+        self._engine = engine
+        self._own = secrets.token_hex(8)
+        """How this replica signs, to tell what it said itself."""
+        self._quiet_seconds = quiet_seconds
+        self._name = engine.key("changes")
+        self._buses: dict[str, RedisBus] = {}
+        self._owed: set[str] = set()
+        """Roles of which the other replicas were not told something."""
+        self.is_open = asyncio.Event()
+        """Set while what the others say is heard."""
+        self.is_over = False
+        """Set before `hear` is cancelled: a redis-py that is just connecting swallows that."""
+
+    def bus(self, role: str) -> "RedisBus":
+        """The bus of one role."""
+        return self._buses.setdefault(role, RedisBus(self, role))
+
+    async def tell(self, role: str, event: ServerEvent) -> None:
+        """Tell the other replicas; later that everything changed, when it can't be done now."""
+        if not await self._sent(role, *_written(event)):
+            self._owed.add(role)
+
+    async def make_up(self) -> None:
+        """Tell what is owed."""
+        for role in tuple(self._owed):
+            if await self._sent(role, EVERYTHING, ""):
+                self._owed.discard(role)
+
+    async def hear(self) -> None:
+        """Pass on what other replicas say, until cancelled."""
+        was_away = False
+        while not self.is_over:
+            pubsub = self._engine.client.pubsub()
+            try:
+                await pubsub.subscribe(self._name)
+                await self._hear(pubsub, was_away=was_away)
+            except (RedisError, OSError, TimeoutError, Unreachable) as error:
+                logger.warning("what changes on other replicas is not heard now: %s", type(error).__name__)
+            finally:
+                self.is_open.clear()
+                await _closed(pubsub)
+            was_away = True
+            if not self.is_over:
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _hear(self, pubsub: PubSub, *, was_away: bool) -> None:
+        is_asked = False
+        while not self.is_over:
+            message: dict[str, Any] | None = await pubsub.get_message(timeout=self._quiet_seconds)
+            if message is None:
+                if is_asked:
+                    raise Unreachable("no word from Redis")
+                # A connection whose other end is gone without a word is quiet as well.
+                await pubsub.ping()
+                is_asked = True
+                continue
+            is_asked = False
+            if message["type"] == "subscribe":
+                self.is_open.set()
+                if was_away:
+                    await self._everything(self._buses.values())
+            elif message["type"] == "message":
+                await self._pass_on(message["data"])
+
+    async def _pass_on(self, data: bytes) -> None:
+        try:
+            said = json.loads(data)
+            sender, role, kind, uri = (str(said[name]) for name in ("from", "role", "kind", "uri"))
+        except (ValueError, KeyError, TypeError):
+            logger.warning("something on the channel of replicas is none of theirs")
+            return
+        bus = self._buses.get(role)
+        if bus is None or sender == self._own:
+            return
+        if kind == EVERYTHING:
+            await self._everything([bus])
+        elif kind in _LISTS:
+            await bus.here.publish(_LISTS[kind]())
+        else:
+            await bus.here.publish(ResourceUpdated(uri=uri))
+
+    async def _everything(self, buses: "Iterable[RedisBus]") -> None:
+        for bus in tuple(buses):
+            for made in _LISTS.values():
+                await bus.here.publish(made())
+
+    async def _sent(self, role: str, kind: str, uri: str) -> bool:
+        try:
+            text = json.dumps({"from": self._own, "role": role, "kind": kind, "uri": uri})
+            await self._engine.ask("PUBLISH", self._name, text)
+        except Unreachable:
+            return False
+        return True
+
+
+class RedisBus:
+    """Tells the listeners of one role, on every replica, what changed."""
+
+    def __init__(self, channel: Channel, role: str) -> None:
+        self.here = InMemorySubscriptionBus()
+        """The listeners of this replica."""
+        self._channel = channel
+        self._role = role
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Tell every listener; those on other replicas later, when they can't be told now."""
+        await self.here.publish(event)
+        await self._channel.tell(self._role, event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Tell this listener from now on, until the result is called."""
+        return self.here.subscribe(listener)
+
+
+async def _closed(pubsub: Any) -> None:
+    try:
+        await pubsub.aclose()
+    except (RedisError, OSError, TimeoutError) as error:
+        logger.debug("redis: %s", type(error).__name__)
+
+
+def _written(event: ServerEvent) -> tuple[str, str]:
+    if isinstance(event, ResourceUpdated):
+        return "resource", event.uri
+    return next(kind for kind, made in _LISTS.items() if made is type(event)), ""

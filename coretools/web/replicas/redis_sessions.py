@@ -1,0 +1,228 @@
+"""Which replica has which session, as records in Redis that expire some time after the replica that wrote them.
+
+A session is never taken over: what it is lives in the process that opened it. A record says whose the session was, so
+that another replica can show its owner what it missed, and tell anybody else nothing.
+"""
+
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from coretools.errors import BadSetting, Conflict, Unreachable
+from coretools.protocol.round_trip_questions import STATE_SECONDS
+from coretools.web.replicas.redis_engine import Engine, Script, hashed
+from coretools.web.replicas.redis_lease import Lease, replica_key
+from coretools.web.replicas.stores import Ownership
+
+KEPT_SECONDS = 600.0
+"""A record, and the events of its session, outlive the last sign of their replica by so long at most."""
+
+RENEWED = 3
+"""Times that they are renewed while they last."""
+
+AT_ONCE = 256
+"""Sessions renewed by one step of Redis, so that no other step waits long for it."""
+
+_CLAIM = Script("""
+local token = redis.call('HGET', KEYS[1], 'token')
+if token and (token ~= ARGV[1] or redis.call('HGET', KEYS[1], 'principal') ~= ARGV[2]) then
+  return 0
+end
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'principal', ARGV[2], 'role', ARGV[3], 'replica', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return 1
+""")
+
+_OWNER = Script("""
+local found = redis.call('HMGET', KEYS[1], 'principal', 'role', 'replica', 'token')
+if not found[1] then
+  return false
+end
+local sign = ARGV[1] .. found[3]
+found[4] = redis.call('GET', sign) == found[4] and redis.call('PTTL', sign) or 0
+return found
+""")
+
+_RELEASE = Script("""
+local token = redis.call('HGET', KEYS[1], 'token')
+if not token or token == ARGV[1] then
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+end
+""")
+
+_RENEW = Script("""
+local gone = {}
+for at = 1, #KEYS, 3 do
+  if redis.call('HGET', KEYS[at], 'token') == ARGV[1] then
+    for offset = 0, 2 do
+      redis.call('PEXPIRE', KEYS[at + offset], ARGV[2])
+    end
+  else
+    table.insert(gone, (at - 1) / 3)
+  end
+end
+return gone
+""")
+
+
+class RedisSessions:
+    """The records of all replicas."""
+
+    def __init__(self, engine: Engine, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._lease = lease
+        self._clock = clock
+        self._mine: dict[str, str] = {}
+        """Sessions that this replica claimed, with the token that it had then."""
+        self._renewed = clock()
+
+    async def claim(self, session: str, *, principal: str, role: str) -> None:
+        """Say that this replica serves it from now on.
+
+        Raises:
+            Conflict: it is another's. Unreachable: it can't be said, or this replica counts as gone.
+        """
+        token = self._lease.token
+        if not self._lease.is_held:
+            raise Unreachable("this replica lost its place among the others; try again in a moment")
+        words = (token, principal, role, self._lease.replica, int(KEPT_SECONDS * 1000))
+        if not await self._engine.run(_CLAIM, (self._keys(session)[0],), *words):
+            raise Conflict("another replica has a session of this id")
+        self._mine[session] = token
+
+    def holds(self, session: str) -> bool:
+        """Whether this replica may serve it: it claimed it, and was never taken for gone since."""
+        return self._lease.is_held and self._mine.get(session) == self._lease.token
+
+    async def owner(self, session: str) -> Ownership | None:
+        """Whose it is; None when nobody knows it."""
+        found = await self._engine.run(_OWNER, (self._keys(session)[0],), replica_key(self._engine, ""))
+        if found is None:
+            return None
+        principal, role, replica = (word.decode() for word in found[:3])
+        seconds = found[3] / 1000
+        return Ownership(principal=principal, role=role, replica=replica, is_alive=seconds > 0, alive_seconds=seconds)
+
+    async def release(self, session: str) -> None:
+        """It is ended; its events are forgotten too. Of another replica's session this does nothing."""
+        token = self._mine.pop(session, self._lease.token)
+        await self._engine.run(_RELEASE, self._keys(session), token)
+
+    async def renew(self) -> None:
+        """Keep the records of this replica, when it is time. One that Redis lost is not held any more."""
+        if self._clock() < self._renewed + KEPT_SECONDS / RENEWED:
+            return
+        began = self._clock()
+        self._mine = {session: token for session, token in self._mine.items() if token == self._lease.token}
+        mine = list(self._mine)
+        for at in range(0, len(mine), AT_ONCE):
+            some = mine[at : at + AT_ONCE]
+            keys = tuple(key for session in some for key in self._keys(session))
+            for index in await self._engine.run(_RENEW, keys, self._lease.token, int(KEPT_SECONDS * 1000)):
+                self._mine.pop(some[index], None)
+        self._renewed = began
+
+    def _keys(self, session: str) -> tuple[str, str, str]:
+        return session_keys(self._engine, session)
+
+
+def session_keys(engine: Engine, session: str) -> tuple[str, str, str]:
+    """Where the record of a session stands, its events, and what is known of these."""
+    name = hashed(session)
+    return engine.key("session", name), engine.key("events", name), engine.key("log", name)
+
+
+# What the replicas seal states with, and which states were used (`coretools.protocol.round_trip_questions`).
+
+
+SKEW_SECONDS = 30.0
+"""The clocks of replicas and of Redis may differ by so much; a state that was minted further off counts as used."""
+
+KEY_BYTES = 32
+
+MOST_KEYS = 8
+
+KEYS_SECONDS = 86_400.0
+"""The keys stay so long after the last replica."""
+
+logger = logging.getLogger(__name__)
+
+# A Redis that was started again, or a copy that took its place, may have forgotten what was used last: what was minted
+# before this one was first asked is refused. INFO tells them apart by the id of the process.
+_BEGIN = """
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+local id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+local known = redis.call('HMGET', KEYS[1], 'id', 'began')
+if known[1] ~= id then
+  known[2] = now
+  redis.call('HSET', KEYS[1], 'id', id, 'began', string.format('%.6f', now))
+end
+"""
+
+_KEEP = Script(f"{_BEGIN}redis.call('PEXPIRE', KEYS[1], ARGV[1])")
+
+_TAKE = Script(f"""{_BEGIN}
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+local minted = tonumber(ARGV[1])
+local left = minted + ARGV[2] + ARGV[3] - now
+if minted <= tonumber(known[2]) or left <= 0 or minted > now + ARGV[3] then
+  return 0
+end
+return redis.call('SET', KEYS[2], '', 'NX', 'PX', math.ceil(left * 1000)) and 1 or 0
+""")
+
+_KEYS = Script("""
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('RPUSH', KEYS[1], unpack(ARGV, 2))
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+return redis.call('LRANGE', KEYS[1], 0, -1)
+""")
+
+
+class RedisUsedStates:
+    """Which states had their confirmation used, on any replica."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def take(self, nonce: str, minted: float) -> bool:
+        """Use a state, minted at that time; False when it was used before, or may have been.
+
+        Raises:
+            Unreachable: it can't be told.
+        """
+        if not math.isfinite(minted):
+            return False
+        keys = (self._engine.key("states"), self._engine.key("used", hashed(nonce)))
+        words = (repr(minted), STATE_SECONDS, SKEW_SECONDS, int(KEYS_SECONDS * 1000))
+        return bool(await self._engine.run(_TAKE, keys, *words))
+
+    async def keep(self) -> None:
+        """Note since when this Redis knows what is used.
+
+        Raises:
+            Unreachable: it does not answer.
+        """
+        await self._engine.run(_KEEP, (self._engine.key("states"),), int(KEYS_SECONDS * 1000))
+
+
+async def shared_keys(engine: Engine, own: Sequence[bytes] = ()) -> tuple[bytes, ...]:
+    """The keys of all replicas; these, or a new one, where there are none yet.
+
+    Raises:
+        Unreachable: they can't be read. BadSetting: what stands there is none.
+    """
+    offered = [key.hex() for key in own or (secrets.token_bytes(KEY_BYTES),)]
+    found = await engine.run(_KEYS, (engine.key("sealing-keys"),), int(KEYS_SECONDS * 1000), *offered)
+    try:
+        keys = tuple(bytes.fromhex(word.decode("ascii")) for word in found)
+    except ValueError:  # its text has a part of the key
+        keys = ()
+    if not 0 < len(keys) <= MOST_KEYS or any(len(key) != KEY_BYTES for key in keys):
+        said = f"{engine.key('sealing-keys')}: must be a list of 1 to {MOST_KEYS} keys of {KEY_BYTES} bytes, as hex"
+        raise BadSetting(said)
+    return keys

@@ -1,0 +1,196 @@
+"""The stores of a server that has replicas: everything they share is in Redis, under one prefix, for a stated time."""
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+import anyio
+from mcp.server.subscriptions import SubscriptionBus
+
+from coretools.errors import BadSetting, Unreachable
+from coretools.web.common.config import LimitsSection, RedisSection
+from coretools.web.replicas.redis_engine import Engine, Script, hashed
+from coretools.web.replicas.redis_events import Channel, RedisEvents
+from coretools.web.replicas.redis_lease import BEATS, Lease
+from coretools.web.replicas.redis_sessions import RedisSessions, RedisUsedStates, shared_keys
+
+# How often somebody came, over all replicas: GCRA, in one step and by the clock of Redis.
+#
+# GCRA keeps one number for each caller: when he would have come last, had he come at his rate ("theoretical arrival
+# time", ITU-T I.371). No counter has to be reset, and no edge of a window lets twice the rate through.
+
+
+MICROSECONDS = 1_000_000
+
+_TAKE = Script("""
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local interval = tonumber(ARGV[1])
+local due = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
+local early = due - now - interval * (tonumber(ARGV[2]) - 1)
+if early >= 1 then
+  return math.ceil(early)
+end
+due = due + interval
+redis.call('SET', KEYS[1], string.format('%.0f', due), 'PX', math.ceil((due - now) / 1000))
+return 0
+""")
+
+
+class RedisRateLimiter:
+    """The rates of all replicas."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def take(self, key: str, *, per_second: float, burst: int) -> float:
+        """Count one request. 0.0 when it is within the limit, otherwise the seconds until one would be.
+
+        Raises:
+            Unreachable: it can't be counted.
+        """
+        if per_second <= 0:
+            return 0.0
+        interval = MICROSECONDS / per_second
+        wait: int = await self._engine.run(_TAKE, (self._engine.key("rate", hashed(key)),), interval, burst)
+        return wait / MICROSECONDS
+
+
+END_SECONDS = 1.0
+"""Waited at the end for what runs in the background."""
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+"""Stands in the ids of runs, which stand in addresses and are copied by models."""
+
+logger = logging.getLogger(__name__)
+
+
+class RedisStores:
+    """Everything in one Redis. Used within `running`."""
+
+    def __init__(
+        self, section: RedisSection, limits: LimitsSection, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Nothing is connected yet.
+
+        Raises:
+            BadSetting: the URL or the name of the replica can't be used.
+        """
+        self.replica = section.replica or secrets.token_hex(4)
+        if not _NAME.fullmatch(self.replica):
+            raise BadSetting("redis.replica: up to 32 small letters, digits and hyphens, such as `a-1`")
+        self._engine = Engine(section)
+        self._lease_seconds = section.lease_seconds
+        self._lease = Lease(self._engine, self.replica, section.lease_seconds, clock=clock)
+        self._limits = limits
+        self._channel = Channel(self._engine, quiet_seconds=section.lease_seconds / BEATS)
+        self._logs: WeakValueDictionary[str, RedisEvents] = WeakValueDictionary()
+        self.sessions = RedisSessions(self._engine, self._lease, clock=clock)
+        self.rates = RedisRateLimiter(self._engine)
+        self.used_states = RedisUsedStates(self._engine)
+        self.sealing_keys: Sequence[bytes] = ()
+        """Known from the beginning of `running` on."""
+
+    @property
+    def peers(self) -> frozenset[str]:
+        """Names of the replicas that were alive a moment ago, this one among them."""
+        return self._lease.peers
+
+    def is_alive(self, replica: str) -> bool:
+        """Whether a replica of that name said a moment ago that it is."""
+        return replica in self._lease.peers
+
+    def events(self, session: str) -> RedisEvents:
+        """The events of one session: the same log whoever asks, so that a reader hears of what a writer adds."""
+        log = self._logs.get(session)
+        if log is None:
+            bounds = self._limits.events, self._limits.event_bytes
+            log = RedisEvents(self._engine, self._lease, session, most_events=bounds[0], most_bytes=bounds[1])
+            self._logs[session] = log
+        return log
+
+    def bus(self, role: str) -> SubscriptionBus:
+        """Tells the listeners of one role, on every replica, what changed."""
+        return self._channel.bus(role)
+
+    async def check(self) -> None:
+        """Whether Redis answers, and the other replicas see this one.
+
+        Raises:
+            Unreachable: they don't.
+        """
+        await self._engine.ask("PING")
+        if not self._lease.is_held:
+            said = "another replica has this one's name" if self._lease.is_taken else "not said to be alive yet"
+            raise Unreachable(f"replica {self.replica}: {said}")
+
+    async def beat(self) -> None:
+        """Say again what has to be said again: that this replica lives, what it holds, what it could not tell.
+
+        Raises:
+            Unreachable: it can't be said.
+        """
+        await self._lease.write()
+        await self.sessions.renew()
+        await self.used_states.keep()
+        await shared_keys(self._engine, self.sealing_keys)
+        await self._channel.make_up()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Use them until the end of the block.
+
+        Raises:
+            BadSetting: Redis does not answer, or it is none.
+        """
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._open()
+            # Tasks of asyncio and not of a group: a fault of ours in one makes this replica unready, and ends nothing.
+            tasks += [asyncio.create_task(self._keep_beating()), asyncio.create_task(self._channel.hear())]
+            for task in tasks:
+                task.add_done_callback(_note_end)
+            yield
+        finally:
+            self._channel.is_over = True
+            with anyio.CancelScope(shield=True):
+                for task in tasks:
+                    task.cancel()
+                if tasks:
+                    await asyncio.wait(tasks, timeout=END_SECONDS)
+                    await self._lease.drop()
+                await self._engine.close()
+
+    async def _open(self) -> None:
+        await self._engine.require_usable()
+        try:
+            self.sealing_keys = await shared_keys(self._engine)
+            await self.beat()
+        except Unreachable as error:
+            cause = type(error.__cause__).__name__
+            raise BadSetting(f"redis.url: no Redis answers there, or it refuses us ({cause})") from None
+
+    async def _keep_beating(self) -> None:
+        was_heard = True
+        while True:
+            await asyncio.sleep(self._lease_seconds / BEATS)
+            try:
+                await self.beat()
+            except Unreachable as error:
+                if was_heard:
+                    logger.warning("redis can't be reached: %s", type(error.__cause__).__name__)
+                was_heard = False
+            else:
+                if not was_heard:
+                    logger.info("redis is reached again")
+                was_heard = True
+
+
+def _note_end(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        logger.error("this replica does not hear of the others any more", exc_info=failure)

@@ -1,0 +1,106 @@
+"""What each role may do, from the operator's configuration and the flags that every entry point has."""
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from coretools.config.author import read_author
+from coretools.config.flags import policy_from, settings_from
+from coretools.config.policy_file import require_out_of_reach
+from coretools.config.settings import Settings, require_profile
+from coretools.confinement.allowed_paths import is_granted
+from coretools.errors import BadSetting
+from coretools.web.common.config import CONFIG_VARIABLE, Config, RoleSection
+from coretools.web.common.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, Rates, Role
+
+
+def roles_of(
+    config: Config, options: argparse.Namespace, environment: Mapping[str, str], directory: str
+) -> dict[str, Role]:
+    """Every role by its name. Without any in the configuration there is the default one, of what the flags say.
+
+    `directory` is its root where none is named at all.
+
+    Raises:
+        BadSetting: a role without a root, a profile that there is not, or what the flags say can't be used; names
+            what is wrong with each role.
+    """
+    sections = config.roles or {DEFAULT_ROLE: RoleSection()}
+    base = settings_from(options, options.root or (), environment, None if config.roles else directory)
+    roots = {name: section.roots or base.roots for name, section in sections.items()}
+    # The operator's own file of rules must lie where no role can write.
+    writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
+    base = replace(base, policy=policy_from(options, environment, writable))
+    for path in _of_the_operator(config, options, environment):
+        _require_out_of_reach(path, _all(roots, sections))
+    return _each({name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()})
+
+
+def _each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
+    """All of them.
+
+    Raises:
+        BadSetting: what is wrong with each that is refused.
+    """
+    found, wrong = {}, []
+    for name, make in made.items():
+        try:
+            found[name] = make()
+        except BadSetting as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadSetting("; ".join(wrong))
+    return found
+
+
+def _all(roots: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(root for name in names for root in roots[name])
+
+
+def _require_out_of_reach(path: str, roots: Sequence[str]) -> None:
+    require_out_of_reach(path, [root.removesuffix(":ro").removesuffix(":rw") for root in roots])
+    if is_granted(path):
+        raise BadSetting(f"{path}: commands may read what is there; move it out, for instance to /etc/coretools")
+
+
+def _of_the_operator(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+    named = (
+        options.config or environment.get(CONFIG_VARIABLE),
+        config.auth.tokens,
+        config.console.tokens,
+        config.metrics.tokens,
+        config.server.tls_key,
+    )
+    # A missing one is refused by who opens it, and hides no other fault until then.
+    return [path for path in named if path and os.path.lexists(path)]
+
+
+def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings, config: Config) -> Role:
+    if not roots:
+        raise BadSetting(f"role {name}: no root; name one in [roles.{name}] roots, or with --root")
+    try:
+        profile = require_profile(section.profile or base.profile)
+    except BadSetting as error:
+        raise BadSetting(f"role {name}: {error}") from error
+    confinement = base.policy.confinement
+    settings = replace(
+        base,
+        policy=replace(base.policy, confinement=replace(confinement, network=section.network or confinement.network)),
+        roots=roots,
+        profile=profile,
+        read_only=base.read_only or section.read_only,
+        deny=(*base.deny, *section.deny),
+        author=read_author(section.author, f"roles.{name}.author") if section.author else base.author,
+    )
+    return Role(name=name, settings=settings, rates=_rates(section, config))
+
+
+def _rates(section: RoleSection, config: Config) -> Rates:
+    """What a role may ask for. Without tokens there is no limit: who is on this machine can take all of it anyway."""
+    wanted = section.requests_per_second
+    if wanted is None:
+        has_tokens = config.auth.tokens or config.auth.jwt is not None
+        wanted = REQUESTS_PER_SECOND if has_tokens else 0.0
+    return Rates(requests_per_second=wanted, burst=section.burst, concurrent=section.concurrent)

@@ -1,0 +1,1 @@
+"""Sessions, batches, request ids and response formats of the MCP endpoint."""

@@ -1,0 +1,187 @@
+"""Batches of JSON-RPC messages, which the revision 2025-03-26 has servers take (basic/index, "Batching"), and no other.
+
+Each message goes on as a request of its own, so that ids, slots and sessions are what they are without batches; the
+answers come in one stream, each as soon as it is there.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
+from mcp_types import HEADER_MISMATCH, PROTOCOL_VERSION_META_KEY
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.protocol.stdio.lines import BATCH_REVISION
+from coretools.web.common.refusals import ID_KEY, refusal
+from coretools.web.sessions.request_ids import REQUEST_ID_KEY
+from coretools.web.sessions.response_format import MESSAGE_KEY
+
+BATCH_KEY = "coretools.batch"
+"""Where the scope of a POST has the messages of a batch."""
+
+IS_CALL_KEY = "coretools.is_call"
+"""Where the scope of a POST says whether it is a request that will be worked on: not a notification, not an answer."""
+
+Charge = Callable[[Scope, int], Awaitable[Response | None]]
+"""Counts so many further requests of a principal; the refusal where they are too many."""
+
+_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
+_REVISION = b"mcp-protocol-version"
+
+
+def may_be_batch(scope: Scope) -> bool:
+    """Whether a request could be one of that revision: in a session, with its header or, as it has none, without."""
+    headers = dict(scope["headers"])
+    return _SESSION in headers and headers.get(_REVISION, b"") in (b"", BATCH_REVISION.encode())
+
+
+def note_message(scope: Scope, message: Mapping[str, Any]) -> None:
+    """Put into a scope what is known of its one message."""
+    scope[IS_CALL_KEY] = "id" in message and "method" in message
+    if scope[IS_CALL_KEY]:
+        scope[ID_KEY] = message["id"]
+        scope[REQUEST_ID_KEY] = str(message["id"])
+        scope[MESSAGE_KEY] = message
+
+
+class Batches:
+    """Takes batches apart."""
+
+    def __init__(self, app: ASGIApp, *, revision_of: Callable[[Scope], str], charge: Charge) -> None:
+        """`revision_of` knows what the session of a request negotiated."""
+        self._app = app
+        self._revision_of = revision_of
+        self._charge = charge
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        batch: Sequence[Mapping[str, Any]] | None = scope.get(BATCH_KEY)
+        if batch is None:
+            await self._app(scope, receive, send)
+            return
+        refused = await self._refused(scope, batch)
+        if refused is not None:
+            await refused(scope, receive, send)
+            return
+        answer = _Answer(send, has_requests=any("id" in one and "method" in one for one in batch))
+        gone = anyio.Event()
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(_watch, receive, gone)
+            async with anyio.create_task_group() as parts:
+                for message in batch:
+                    parts.start_soon(self._one, scope, message, gone, answer)
+            watching.cancel_scope.cancel()
+        await answer.end()
+
+    async def _refused(self, scope: Scope, batch: Sequence[Mapping[str, Any]]) -> Response | None:
+        if self._revision_of(scope) != BATCH_REVISION:
+            said = (
+                f"send one JSON-RPC message; batches are of the revision {BATCH_REVISION}, which this session has not"
+            )
+            return refusal(400, said, kind="bad-json")
+        if any(message.get("method") == "initialize" for message in batch):
+            return refusal(400, "initialize is no part of a batch", kind="bad-json")
+        return await self._charge(scope, len(batch) - 1)
+
+    async def _one(self, scope: Scope, message: Mapping[str, Any], gone: anyio.Event, answer: "_Answer") -> None:
+        body = json.dumps(message).encode()
+        own = {name: value for name, value in scope.items() if name != BATCH_KEY}
+        own["headers"] = [
+            *((name, value) for name, value in scope["headers"] if name != b"content-length"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        note_message(own, message)
+        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if first:
+                return first.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        await self._app(own, receive, answer.part())
+
+
+class _Answer:
+    """The answer to a batch: one stream of events, or 202 where nothing is to be answered."""
+
+    def __init__(self, send: Send, *, has_requests: bool) -> None:
+        self._send = send
+        self._has_requests = has_requests
+        self._has_begun = False
+        self._lock = anyio.Lock()
+        self._status = 202
+
+    def part(self) -> Send:
+        """What takes the answer to one message."""
+        is_stream = False
+
+        async def send(message: Message) -> None:
+            nonlocal is_stream
+            if message["type"] == "http.response.start":
+                kind = dict(message.get("headers", ())).get(b"content-type", b"")
+                is_stream = kind.startswith(b"text/event-stream")
+                self._status = max(self._status, message["status"])
+            elif self._has_requests and (body := message.get("body", b"")):
+                await self._write(body if is_stream else b"event: message\r\ndata: " + body + b"\r\n\r\n")
+
+        return send
+
+    async def end(self) -> None:
+        """Every part has its answer."""
+        if not self._has_requests:
+            await self._send({"type": "http.response.start", "status": self._status, "headers": []})
+        else:
+            await self._begin()
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _write(self, body: bytes) -> None:
+        async with self._lock:  # an event is in one piece
+            await self._begin()
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def _watch(receive: Receive, gone: anyio.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+# The revision in the header of a request beside that in its envelope (2026-07-28, basic/transports).
+#
+# The SDK compares the two where the header names a stateless revision; here where it names another one, or is missing.
+
+
+def header_mismatch(scope: Scope, header: bytes | None) -> Response | None:
+    """The refusal of a request whose envelope names another revision than its header; None where they agree."""
+    message = scope.get(MESSAGE_KEY)
+    # `initialize` is of the handshake era whatever envelope it has, as on stdio.
+    if message is None or message["method"] == "initialize":
+        return None
+    meta = (message.get("params") or {}).get("_meta")
+    if not isinstance(meta, dict) or PROTOCOL_VERSION_META_KEY not in meta:
+        return None
+    said = meta[PROTOCOL_VERSION_META_KEY]
+    if isinstance(said, str) and header is not None and said == header.decode("latin-1"):
+        return None
+    how = "is missing" if header is None else "names another revision than the request"
+    text = f"MCP-Protocol-Version {how}; it must be the value of _meta's {PROTOCOL_VERSION_META_KEY}"
+    return refusal(400, text, kind="header-mismatch", code=HEADER_MISMATCH)
+
+
+def no_stream_here() -> Response:
+    """The answer to GET and DELETE of a client of the stateless era."""
+    said = (
+        "this revision has no stream to GET and no session to DELETE; POST a subscriptions/listen request to be told of"
+        " changes"
+    )
+    return refusal(405, said, kind="unknown-method", headers={"Allow": "POST"})

@@ -1,0 +1,244 @@
+"""The form of an answer in the handshake era: JSON where nothing streams, an event stream where something does.
+
+The SDK answers every request of that era with a stream, or every one with JSON, which loses progress and questions.
+Here the beginning of a stream is held back for a moment: a response that comes first goes out as JSON; anything else,
+or a call that takes longer, as the stream it is, with the event id from which a client can resume it.
+
+A cancelled request is not answered (basic/utilities/cancellation, "Behavior Requirements"). The SDK ends its stream
+with an error all the same, which is kept for clients that come back, and left out of what is sent.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.operations.call import LOCAL
+from coretools.operations.live_catalog import Graph
+from coretools.protocol.open_requests import OpenRequests, RequestReader, ResponseWriter
+
+HELD_SECONDS = 0.5
+"""A call that is not through by then streams: its client learns an event id to come back with."""
+
+_RESPONSE = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"(?:result|error)":')
+"""How a response begins as the SDK writes it; a request or a notification has its method there."""
+
+_CANCELLED = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"error":\{"code":-32800,"message":"Request cancelled"\}\}'
+)
+"""What the SDK writes for a cancelled request."""
+
+_DATA = b"data: "
+_RETRY = re.compile(rb"retry: \d+")
+"""Stands behind the data of a stream's first event, for clients of revision 2025-11-25 on."""
+
+
+class AnswerForm:
+    """Holds back the beginning of each answer of the handshake era to a POST."""
+
+    def __init__(self, app: ASGIApp, *, held_seconds: float = HELD_SECONDS) -> None:
+        self._app = app
+        self._held_seconds = held_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        held = _Held(send, self._held_seconds)
+        try:
+            await self._app(scope, receive, held.send)
+        finally:
+            held.stop()
+
+
+class _Held:
+    """The answer to one request."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._waiting: list[Message] = []
+        self._is_open = False
+        """Whether messages go straight through."""
+        self._is_done = False
+        """Whether the answer is out, as JSON, and nothing more may follow."""
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._release: asyncio.Task[None] | None = None
+
+    async def send(self, message: Message) -> None:
+        """One message of the app."""
+        async with self._lock:
+            if self._is_done:
+                return
+            if self._is_open:
+                await self._send(without_cancelled(message))
+            elif message["type"] == "http.response.start":
+                await self._begin(message)
+            else:
+                await self._hold(message)
+
+    def stop(self) -> None:
+        """The request is over."""
+        for running in (self._timer, self._release):
+            if running is not None:
+                running.cancel()
+
+    async def _begin(self, message: Message) -> None:
+        if not _streams(message):
+            self._is_open = True
+            await self._send(message)
+            return
+        self._waiting.append(message)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._time_is_over)
+
+    async def _hold(self, message: Message) -> None:
+        self._waiting.append(message)
+        data = _data_of(message.get("body", b""))
+        if data is None or not _RESPONSE.match(data):
+            # The first event is empty: it only carries the id. Whatever else comes makes it a stream.
+            if data or data is None or not message.get("more_body", False):
+                await self._open()
+            return
+        self._is_done = True
+        start = self._waiting[0]
+        if _CANCELLED.fullmatch(data):
+            await self._send(start)  # of a stream in which nothing comes, not even an id to come back with
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        kept = [(name, value) for name, value in start["headers"] if name not in _OF_STREAMS]
+        headers = [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+        await self._send({**start, "headers": headers})
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    def _time_is_over(self) -> None:
+        self._release = asyncio.get_running_loop().create_task(self._open_late())
+
+    async def _open_late(self) -> None:
+        async with self._lock:
+            if not self._is_done:
+                await self._open()
+
+    async def _open(self) -> None:
+        self._is_open = True
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            await self._send(message)
+
+
+def without_cancelled(message: Message) -> Message:
+    """A piece of a stream, emptied where it is the error for a cancelled request."""
+    data = _data_of(message["body"]) if message["type"] == "http.response.body" and message.get("body") else None
+    return {**message, "body": b""} if data is not None and _CANCELLED.fullmatch(data) else message
+
+
+def unanswered(send: Send) -> Send:
+    """Sends an answer in JSON, or an empty stream where it is the error for a cancelled request."""
+    waiting: list[Message] = []
+
+    async def answering(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            waiting.append(message)
+            return
+        start = waiting.pop() if waiting else None
+        if start is not None and _CANCELLED.fullmatch(message.get("body", b"")):
+            kept = [(name, value) for name, value in start["headers"] if name not in _OF_STREAMS]
+            start = {**start, "headers": [*kept, (b"content-type", b"text/event-stream")]}
+            message = {**message, "body": b""}
+        if start is not None:
+            await send(start)
+        await send(message)
+
+    return answering
+
+
+_OF_STREAMS = (b"content-type", b"content-length", b"x-accel-buffering", b"connection", b"cache-control")
+
+
+def _streams(message: Message) -> bool:
+    headers = dict(message.get("headers", ()))
+    kind: bytes = headers.get(b"content-type", b"")
+    return message["status"] == 200 and kind.startswith(b"text/event-stream")
+
+
+def _data_of(body: bytes) -> bytes | None:
+    """The data of the one event in a chunk, as one line; None when it is no such chunk."""
+    at = body.find(_DATA)
+    if at < 0 or (at and body[at - 1 : at] != b"\n"):
+        return None if body.strip() else b""
+    end = body.find(b"\r\n", at)
+    rest = body[end:].strip(b"\r\n") if end >= 0 else b""
+    if rest and not _RETRY.fullmatch(rest):
+        return None
+    return body[at + len(_DATA) : end if end >= 0 else None]
+
+
+# Requests that have nothing to tell but their answer: they are answered with JSON, and no stream is made for them.
+#
+# A stream has five tasks of the SDK's and costs as much as all the rest of a call. Whether one may be needed is known
+# from the declaration: a plain function that takes no `Call` can neither tell nor ask anything. The SDK decides it for
+# a whole server, by one public attribute of its transport and one of its manager; here each request decides (ADR 0024).
+
+
+MESSAGE_KEY = "coretools.message"
+"""Where the scope of a POST has its parsed message; without one nothing is known of it."""
+
+QUIET_METHODS = frozenset(
+    {
+        *("ping", "server/discover", "completion/complete", "logging/setLevel"),
+        *("tools/list", "prompts/list", "resources/list", "resources/templates/list"),
+        *("resources/subscribe", "resources/unsubscribe"),
+    }
+)
+
+JsonMessage = Mapping[str, Any]
+IsQuiet = Callable[[JsonMessage], bool]
+
+is_quiet_now: ContextVar[bool] = ContextVar("the request has nothing to tell but its answer", default=False)
+"""Set while a request is handed to the SDK, in the task that does it; the tasks of a session never see it."""
+
+
+class SessionTransport(StreamableHTTPServerTransport):
+    """The SDK's transport, which is told with each request whether it is answered with JSON.
+
+    Ids of requests are taken as they are between it and the SDK's dispatcher, as on stdio.
+    """
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[tuple[RequestReader, ResponseWriter]]:
+        """The two ends for the dispatcher."""
+        async with super().connect() as streams:
+            yield OpenRequests(finish_seconds=None).around(*streams)
+
+    @property
+    def is_json_response_enabled(self) -> bool:
+        """Of the request whose task asks."""
+        return is_quiet_now.get()
+
+    @is_json_response_enabled.setter
+    def is_json_response_enabled(self, value: bool) -> None:
+        """What the SDK says of all requests is not asked for."""
+
+
+def quiet_in(graph: Graph) -> IsQuiet:
+    """Tells of the requests to one server."""
+
+    def is_quiet(message: JsonMessage) -> bool:
+        if message["method"] != "tools/call":
+            return message["method"] in QUIET_METHODS
+        params = message.get("params") or {}
+        command = graph.offer(LOCAL).find(str(params.get("name")))
+        return command is not None and command.is_silent
+
+    return is_quiet
+
+
+def never(_message: JsonMessage) -> bool:
+    """Nothing is known of the commands: every request may have something to tell."""
+    return False

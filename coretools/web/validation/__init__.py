@@ -1,0 +1,1 @@
+"""Checks on a request before it is served: host, origin, headers, body, rate."""

@@ -1,0 +1,120 @@
+"""How much one principal may ask for: so many requests in a time, so many at work at once. Nobody pays for another."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coretools.errors import Unreachable
+from coretools.web.common.principals import Rates, name_in, role_in
+from coretools.web.common.refusals import refusal
+from coretools.web.replicas.stores import RateLimiter
+from coretools.web.sessions.batches import IS_CALL_KEY
+
+LONGEST_WAIT = 3600
+"""Seconds that a client is told to wait at most."""
+
+SHORT_WAIT = 1
+
+_LAST_EVENT = b"last-event-id"
+
+RatesOf = Callable[[str], Rates]
+
+
+class Charge:
+    """Counts requests of principals."""
+
+    def __init__(self, rates_of: RatesOf, limiter: RateLimiter) -> None:
+        """`rates_of` knows what a role may have."""
+        self._rates_of = rates_of
+        self._limiter = limiter
+
+    async def __call__(self, scope: Scope, count: int = 1) -> Response | None:
+        """Count so many requests of whoever sends one; the refusal where that is too many."""
+        rates = self._rates_of(role_in(scope))
+        try:
+            for _ in range(count):
+                wait = await self._limiter.take(
+                    f"requests:{name_in(scope)}", per_second=rates.requests_per_second, burst=rates.burst
+                )
+                if wait:
+                    said = f"you may send {rates.requests_per_second:g} requests per second"
+                    said = f"{said}; wait as long as Retry-After says"
+                    return refusal(429, said, kind="too-many-requests", headers=_after(wait))
+        except Unreachable:
+            said = "what the replicas share can't be reached now; try again later"
+            return refusal(503, said, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
+        return None
+
+
+class Throttle:
+    """Refuses a principal that comes too often, before its body is read. Behind the gate, which says who it is."""
+
+    def __init__(self, app: ASGIApp, *, rates_of: RatesOf, limiter: RateLimiter) -> None:
+        """`rates_of` knows what a role may have."""
+        self._app = app
+        self._charge = Charge(rates_of, limiter)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        refused = None if scope["type"] != "http" else await self._charge(scope)
+        await (refused or self._app)(scope, receive, send)
+
+
+class Slots:
+    """Refuses a principal that has too much being worked on. Behind the bodies, which tell what a request is.
+
+    Requests take a slot. Notifications, answers to the server's questions and the end of a session do not: with all
+    slots taken they are what gives some back. Nor does the one stream that each session may have open by GET: whoever
+    has his share of sessions must still be able to call. A stream that goes on where another ended takes a slot of
+    another kind, of which there are as many: a session may have any number of them.
+    """
+
+    def __init__(self, app: ASGIApp, *, rates_of: RatesOf) -> None:
+        self._app = app
+        self._rates_of = rates_of
+        self._taken: Counter[str] = Counter()
+        self._resumed: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> dict[str, int]:
+        """Slots by principal; one without any is not there."""
+        return dict(self._taken)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        taken = self._slots_for(scope)
+        if taken is None:
+            await self._app(scope, receive, send)
+            return
+        name = name_in(scope)
+        most = self._rates_of(role_in(scope)).concurrent
+        if taken[name] >= most:
+            await _too_many(most)(scope, receive, send)
+            return
+        taken[name] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            taken[name] -= 1
+            if not taken[name]:
+                del taken[name]
+
+    def _slots_for(self, scope: Scope) -> Counter[str] | None:
+        """Of which kind a request takes one, if it does."""
+        if scope["type"] != "http":
+            return None
+        if scope["method"] == "GET" and any(name == _LAST_EVENT for name, _ in scope["headers"]):
+            return self._resumed
+        return self._taken if scope["method"] == "POST" and scope.get(IS_CALL_KEY, True) else None
+
+
+def _too_many(most: int) -> Response:
+    said = f"{most} requests of yours are being worked on, which is your share; wait for one, or cancel it"
+    return refusal(429, said, kind="too-many-at-once", headers=_after(SHORT_WAIT))
+
+
+def _after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(min(max(math.ceil(seconds), 1), LONGEST_WAIT))}

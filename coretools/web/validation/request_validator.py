@@ -1,0 +1,313 @@
+"""What no stranger gets past: names and origins, methods, paths, headers. Looks at the header of a request only.
+
+Outside of everything that knows who calls. The body is `bodies`', which stands behind the gate: nobody who may not
+call has one read.
+"""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coretools.errors import BadSetting
+from coretools.web.common.config import LimitsSection, ServerSection
+from coretools.web.common.refusals import refusal
+from coretools.web.validation.request_head import TOO_LONG, Fault
+
+# By which names a server is called, and whose pages may call it: exact lists, whatever address it listens on.
+
+
+ALLOWED_HEADERS = (
+    "authorization",
+    "content-type",
+    "accept",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+)
+"""What a page may send; and `mcp-param-` with the name of an argument."""
+
+_HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_ENTRY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s@*,]+")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LONGEST = 512
+
+
+class Hosts:
+    """The values that a Host header may have (RFC 9110, 7.2). Names are the same in capitals."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        """Exact values; `NAME:*` is the name with any port, in digits.
+
+        Raises:
+            BadSetting: an entry is no name.
+        """
+        self._exact: set[bytes] = set()
+        self._any_port: set[bytes] = set()
+        for entry in entries:
+            found = _ENTRY.fullmatch(entry.lower())
+            if found is None:
+                raise BadSetting(f"server.hosts: {entry[:200]}: neither NAME, NAME:PORT nor NAME:*")
+            if found["port"] == "*":
+                self._any_port.add(found["name"].encode("ascii"))
+            else:
+                self._exact.add(entry.lower().encode("ascii"))
+
+    def have(self, value: bytes) -> bool:
+        """Whether a request is for this server."""
+        value = value.lower()
+        if value in self._exact:
+            return True
+        found = _HOST.fullmatch(value) if len(value) <= _LONGEST else None
+        return found is not None and found["port"] is not None and found["name"] in self._any_port
+
+
+class Origins:
+    """The values that an Origin header may have (RFC 6454): those of the list, and the server's own."""
+
+    def __init__(self, entries: Sequence[str], *, public_url: str = "") -> None:
+        """Exact values, such as `https://console.example.com`.
+
+        Raises:
+            BadSetting: an entry is no origin.
+        """
+        for entry in entries:
+            if not _ORIGIN.fullmatch(entry.lower()):
+                raise BadSetting(f"server.origins: {entry[:200]}: no origin, such as https://console.example.com")
+        self._listed = frozenset(_normal(entry) for entry in entries)
+        self._own = _normal(public_url) if public_url else None
+
+    def allow(self, origin: bytes, *, scheme: str, host: bytes) -> bool:
+        """Whether a page of an origin may call a server under a name that is one of its own."""
+        if len(origin) > _LONGEST:
+            return False
+        value = origin.lower()
+        here = f"{scheme}://".encode("ascii") + host.lower()
+        return value in self._listed or value == self._own or value == here
+
+    def is_foreign(self, origin: bytes | None) -> bool:
+        """Whether it is one of the list, so that its browser must be told that it may read the answer."""
+        return origin is not None and origin.lower() in self._listed
+
+
+def _normal(url: str) -> bytes:
+    """The origin of a URL as browsers write it."""
+    try:
+        parts = urlsplit(url.lower())
+        port = parts.port
+    except ValueError as error:
+        raise BadSetting(f"{url[:200]}: no URL") from error
+    host = parts.netloc.rpartition("@")[2]
+    if port is not None and port == _DEFAULT_PORTS.get(parts.scheme):
+        host = host.rpartition(":")[0]
+    return f"{parts.scheme}://{host}".encode("ascii", "backslashreplace")
+
+
+METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
+
+JSON_TYPE = re.compile(rb'application/json(?:[ \t]*;[ \t]*charset="?utf-8"?)?[ \t]*', re.IGNORECASE)
+
+_PATH = re.compile(rb"/(?:(?!\.{1,2}(?:/|$))[\w.~-]+/)*(?:(?!\.{1,2}$)[\w.~-]+)?")
+"""Segments that mean themselves: nothing is escaped, empty, `.` or `..`. No path of ours needs any of them."""
+
+_LONGEST_PATH = 512
+_LONGEST_QUERY = 2048
+
+_ONCE = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"content-type", b"content-encoding", b"authorization"}
+    | {b"origin", b"last-event-id", b"access-control-request-method", b"access-control-request-headers"}
+)
+"""With these, and with all that begin with `mcp-`, a proxy that reads the first and a server that reads the last would
+see two requests."""
+
+_WRONG_HOST = Fault(
+    421, "unknown-host", "not a name of this server, with this port; the operator says which are ([server] hosts)"
+)
+_WRONG_ORIGIN = Fault(
+    403, "unknown-origin", "pages of this origin may not call; the operator says whose ([server] origins)"
+)
+_WRONG_PATH = Fault(404, "unknown-path", "there is nothing here")
+_LONG_PATH = Fault(414, "unknown-path", "no path here is so long")
+_WRONG_METHOD = Fault(405, "unknown-method", "the methods are GET, HEAD, POST, DELETE and OPTIONS")
+_WRONG_VERSION = Fault(505, "bad-request", "the versions of HTTP are 1.1 and 1.0")
+_TWICE = Fault(400, "bad-request", "a header that may stand once is there twice")
+_FRAMING = Fault(400, "bad-request", "say the length of the body, or send it in chunks of HTTP/1.1; not both")
+_UPGRADE = Fault(400, "bad-request", "no other protocol is spoken on this connection")
+_BODY = Fault(400, "bad-request", "only POST has a body")
+_TOO_LARGE = Fault(413, "body-too-large", "the body is too large")
+_ENCODED = Fault(415, "unsupported-encoding", "send the body without a content coding")
+_NO_JSON = Fault(415, "unsupported-type", "send application/json, in UTF-8")
+
+
+class Guard:
+    """An app that sees only requests which are for it, with the headers of every answer made safe."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Sequence[str],
+        server: ServerSection,
+        limits: LimitsSection,
+        endpoint: str = "/mcp",
+    ) -> None:
+        """`hosts` are the names of the server, `NAME:*` with any port; `endpoint` is where JSON is posted.
+
+        Raises:
+            BadSetting: a name or an origin is none.
+        """
+        self._app = app
+        self._hosts = Hosts(hosts)
+        self._origins = Origins(server.origins, public_url=server.public_url)
+        self._limits = limits
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":  # there are no others: a WebSocket is never accepted
+                await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin")
+        fault = self._fault_in(scope, headers)
+        shared = origin if self._is_shared(scope["path"]) and self._origins.is_foreign(origin) else None
+        answering = _answering(send, shared)
+        if fault is not None:
+            await _refused(fault)(scope, receive, answering)
+        elif scope["method"] == "OPTIONS":
+            await self._options(headers, shared)(scope, receive, answering)
+        else:
+            await self._app(scope, receive, answering)
+
+    def _fault_in(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
+        return (
+            _fault_in_line(scope)
+            or self._fault_in_fields(scope, headers)
+            or self._fault_in_names(scope, headers)
+            or self._fault_in_body(scope, headers)
+        )
+
+    def _fault_in_fields(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
+        if len(scope["headers"]) > self._limits.headers or _size(scope["headers"]) > self._limits.header_bytes:
+            return TOO_LONG
+        if len(scope["headers"]) != len(headers) and _is_twice(scope["headers"]):
+            return _TWICE
+        return _UPGRADE if b"upgrade" in headers else None
+
+    def _fault_in_names(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
+        host = headers.get(b"host", b"")
+        if not self._hosts.have(host):
+            return _WRONG_HOST
+        origin = headers.get(b"origin")
+        if origin is not None and not self._origins.allow(origin, scheme=scope["scheme"], host=host):
+            return _WRONG_ORIGIN
+        return None
+
+    def _fault_in_body(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
+        length = headers.get(b"content-length", b"0")
+        is_chunked = b"transfer-encoding" in headers
+        if not length.isdigit() or (is_chunked and (b"content-length" in headers or scope["http_version"] == "1.0")):
+            return _FRAMING
+        if scope["method"] != "POST":
+            return _BODY if is_chunked or int(length) else None
+        return _TOO_LARGE if int(length) > self._limits.body_bytes else self._fault_in_type(scope, headers)
+
+    def _fault_in_type(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            return _ENCODED
+        is_for_endpoint = scope["path"] == self._endpoint
+        return _NO_JSON if is_for_endpoint and not JSON_TYPE.fullmatch(headers.get(b"content-type", b"")) else None
+
+    def _is_shared(self, path: str) -> bool:
+        """Whether pages of other origins may read what is there, if theirs is allowed."""
+        return path == self._endpoint or path.startswith("/.well-known/")
+
+    def _options(self, headers: dict[bytes, bytes], shared: bytes | None) -> Response:
+        """What a browser asks before it lets a page call (Fetch, 4.8); others are told the methods."""
+        if shared is None or b"access-control-request-method" not in headers:
+            return Response(status_code=204, headers={"Allow": ", ".join(METHODS)})
+        asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower().split(",")
+        parameters = sorted({name.strip() for name in asked if _PARAMETER.fullmatch(name.strip())})
+        return Response(
+            status_code=204,
+            headers={
+                "Access-Control-Allow-Methods": "POST, GET, DELETE",
+                "Access-Control-Allow-Headers": ", ".join((*ALLOWED_HEADERS, *parameters)),
+                "Access-Control-Max-Age": "600",
+                "Vary": "Access-Control-Request-Headers",
+            },
+        )
+
+
+_PARAMETER = re.compile(r"mcp-param-[a-z0-9_.-]{1,128}")
+"""Arguments of tools that a header repeats for proxies (MCP 2026-07-28, Streamable HTTP)."""
+
+_EXPOSED = b"mcp-session-id, www-authenticate, retry-after"
+
+
+def _fault_in_line(scope: Scope) -> Fault | None:
+    if scope["http_version"] not in ("1.1", "1.0"):
+        return _WRONG_VERSION
+    if scope["method"] not in METHODS:
+        return _WRONG_METHOD
+    if len(scope["raw_path"]) > _LONGEST_PATH or len(scope["query_string"]) > _LONGEST_QUERY:
+        return _LONG_PATH
+    return None if _PATH.fullmatch(scope["raw_path"]) else _WRONG_PATH
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in headers)  # ": " and CR LF
+
+
+def _is_twice(headers: list[tuple[bytes, bytes]]) -> bool:
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in seen and (name in _ONCE or name.startswith(b"mcp-")):
+            return True
+        seen.add(name)
+    return False
+
+
+def _refused(fault: Fault) -> Response:
+    """The last answer on its connection: where it is not clear what a client means, the next bytes are not either."""
+    headers = {"Connection": "close"}
+    if fault is _WRONG_METHOD:
+        headers["Allow"] = ", ".join(METHODS)
+    return refusal(fault.status, fault.message, kind=fault.kind, headers=headers)
+
+
+def _answering(send: Send, shared: bytes | None) -> Send:
+    """Every answer says that it is not to be guessed at, not to be kept, and who may read it."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": _safe(message.get("headers", ()), shared)}
+        await send(message)
+
+    return answer
+
+
+def _safe(headers: Sequence[tuple[bytes, bytes]], shared: bytes | None) -> list[tuple[bytes, bytes]]:
+    kept = [(name, value) for name, value in headers if name.lower() != b"server"]
+    names = {name.lower() for name, _ in kept}
+    for name, value in _ALWAYS:
+        if name not in names:
+            kept.append((name, value))
+    if shared is not None:
+        kept.append((b"access-control-allow-origin", shared))
+        kept.append((b"access-control-expose-headers", _EXPOSED))
+    kept.append((b"vary", b"Origin"))
+    return kept
+
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)

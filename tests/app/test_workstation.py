@@ -1,0 +1,414 @@
+"""The workstation server as a desktop client meets it: a real process, real pipes (docs/specs/serving.md)."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coretools.process.fork_server.client import MOST_WARM, WARM
+from tests.conftest import Figure
+from tests.protocol.peer import (
+    ENVELOPE,
+    HANDSHAKE,
+    TREE,
+    Peer,
+    marker,
+    peer,
+    processes_with,
+    stop,
+    wait_until_none,
+    wait_until_some,
+)
+
+SNAPSHOT = Path(__file__).parent / "tools.json"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "README.md").write_text("# Sample\nhello\n")
+    return root
+
+
+def text(result: dict[str, Any]) -> str:
+    said: str = result["content"][0]["text"]
+    return said
+
+
+def test_the_handshake_era_is_served(project: Path) -> None:
+    """serving-1: every handshake revision, with instructions that name the root."""
+    for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
+        with peer(project) as client:
+            answer = client.ask("initialize", {**HANDSHAKE, "protocolVersion": version})["result"]
+            assert answer["protocolVersion"] == version
+            assert answer["serverInfo"]["name"] == "coretools"
+            assert str(project) in answer["instructions"]
+            client.notify("notifications/initialized")
+            assert "hello" in text(client.call("read_file", path="README.md"))
+            assert client.end() == 0
+
+
+def test_the_stateless_era_is_served(project: Path) -> None:
+    """serving-1: every request carries its envelope, and there is no handshake."""
+    with peer(project) as client:
+        found = client.ask("server/discover", {"_meta": ENVELOPE})["result"]
+        assert "2026-07-28" in found["supportedVersions"]
+        listed = client.ask("tools/list", {"_meta": ENVELOPE})["result"]
+        assert listed["ttlMs"] > 0
+        call = {"name": "read_file", "arguments": {"path": "README.md"}, "_meta": ENVELOPE}
+        assert "hello" in text(client.ask("tools/call", call)["result"])
+        assert client.end() == 0
+
+
+def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, figure: Figure) -> None:
+    """serving-2: under 14,000 bytes in both eras; a change of the public surface shows in review."""
+    with peer(project) as client:
+        newer = client.ask("tools/list", {"_meta": ENVELOPE})
+    with peer(project) as client:
+        client.start_session()
+        answer = client.ask("tools/list")
+    size, size_of_newer = (
+        len(json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()) for one in (answer, newer)
+    )
+    said = f"tools/list of the default profile: {size} bytes, {len(answer['result']['tools'])} tools"
+    figure(f"{said}; {size_of_newer} bytes at 2026-07-28")
+    assert size_of_newer < 14_000
+    if os.environ.get("CORETOOLS_UPDATE_SNAPSHOTS"):
+        SNAPSHOT.write_text(json.dumps(answer["result"]["tools"], indent=1, sort_keys=True) + "\n")
+    assert size < 14_000
+    assert answer["result"]["tools"] == json.loads(SNAPSHOT.read_text())
+
+
+def test_every_tool_has_its_four_hints_and_a_description(project: Path) -> None:
+    """declarations-1: nothing is left to a client's assumption."""
+    with peer(project, "--profile", "all") as client:
+        client.start_session()
+        tools = client.ask("tools/list")["result"]["tools"]
+    for tool in tools:
+        assert set(tool["annotations"]) == {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+        assert tool["description"]
+
+
+def test_read_only_wins_over_every_profile(project: Path) -> None:
+    """declarations-7: what changes is neither listed nor callable, and the roots are read-only beneath."""
+    with peer(project, "--read-only", "--profile", "all") as client:
+        client.start_session()
+        tools = client.ask("tools/list")["result"]["tools"]
+        assert all(tool["annotations"]["readOnlyHint"] for tool in tools)
+        answer = client.ask("tools/call", {"name": "write_file", "arguments": {"path": "x", "content": "y"}})
+    assert answer["error"]["code"] == -32602
+    assert "read-only" in answer["error"]["message"]
+    assert not (project / "x").exists()
+
+
+BAD_LINES: dict[str, tuple[bytes, int]] = {
+    "malformed JSON": (b'{"jsonrpc": "2.0", "id": 1, "method"', -32700),
+    "invalid UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xc3\x28"}', -32700),
+    "no object": (b'"hello"', -32600),
+    "a batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+    "wrong types": (b'{"jsonrpc":"2.0","id":41,"method":["ping"]}', -32600),
+    "params of another type": (b'{"jsonrpc":"2.0","id":41,"method":"tools/call","params":"x"}', -32600),
+    "name of another type": (b'{"jsonrpc":"2.0","id":41,"method":"tools/call","params":{"name":5}}', -32602),
+    "arguments of another type": (
+        b'{"jsonrpc":"2.0","id":41,"method":"tools/call","params":{"name":"read_file","arguments":[1]}}',
+        -32602,
+    ),
+    "unknown method": (b'{"jsonrpc":"2.0","id":41,"method":"tools/destroy"}', -32601),
+    "unknown tool": (
+        b'{"jsonrpc":"2.0","id":41,"method":"tools/call","params":{"name":"rm_rf","arguments":{}}}',
+        -32602,
+    ),
+    "NUL bytes": (b"\0" * 100, -32700),
+    "100,000 brackets": (b"[" * 100_000, -32700),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_bad_input_is_answered_and_the_next_call_works(project: Path, case: str) -> None:
+    """serving-5, serving-10: an error each, and the server answers the next call."""
+    line, code = BAD_LINES[case]
+    with peer(project) as client:
+        client.start_session()
+        client.send_line(line)
+        answer = client.receive()
+        assert answer["error"]["code"] == code
+        assert "hello" in text(client.call("read_file", path="README.md"))
+
+
+def test_a_line_of_64_mb_is_an_error_and_costs_no_memory(project: Path) -> None:
+    """serving-4: the limit holds, the next call works, the server did not keep the line."""
+    with peer(project) as client:
+        client.start_session()
+        before = peak_memory(client)
+        for _ in range(64):
+            assert client.process.stdin is not None
+            client.process.stdin.write(b"x" * (1 << 20))
+        client.send_line(b"")
+        answer = client.receive()
+        assert answer["error"]["code"] == -32600
+        assert "line too long" in answer["error"]["message"]
+        assert "hello" in text(client.call("read_file", path="README.md"))
+        assert peak_memory(client) - before < 40 * 1024
+
+
+def peak_memory(client: Peer) -> int:
+    """Peak resident memory of the server in KiB (proc(5), VmHWM)."""
+    status = Path(f"/proc/{client.process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+
+def test_arguments_that_do_not_fit_are_an_error_result(project: Path) -> None:
+    """serving-10, serving-11: the model reads it and tries again; the kind is for programs."""
+    with peer(project) as client:
+        client.start_session()
+        result = client.call("read_file", pth="README.md")
+    assert result["isError"]
+    assert result["_meta"]["coretools/error"] == "invalid-arguments"
+    assert "did you mean path?" in text(result)
+
+
+def test_each_result_goes_out_once(project: Path) -> None:
+    """declarations-5: text tools send no structured copy."""
+    with peer(project) as client:
+        client.start_session()
+        result = client.call("read_file", path="README.md")
+    assert "structuredContent" not in result
+    assert len(result["content"]) == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_server_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
+    """serving-9: while a command runs, and with none left of it."""
+    seconds = marker()
+    with peer(project) as client:
+        client.start_session()
+        client.send("tools/call", {"name": "run_command", "arguments": {"command": f"sh -c 'sleep {seconds} & wait'"}})
+        wait_until_some(f"sleep {seconds}", 2)
+        assert stop(client.process, number) == code
+    assert processes_with(f"sleep {seconds}") == []
+
+
+def test_the_end_of_input_ends_the_server_and_its_children(project: Path) -> None:
+    """serving-6, serving-9: a client that just goes away."""
+    seconds = marker()
+    with peer(project) as client:
+        client.start_session()
+        command = f"sh -c 'trap \"\" TERM; sleep {seconds}; sleep {seconds}'"
+        client.send("tools/call", {"name": "run_command", "arguments": {"command": command}})
+        wait_until_some(f"sleep {seconds}", 2)
+        assert client.end() == 0
+    assert processes_with(f"sleep {seconds}") == []
+
+
+def test_a_killed_server_leaves_no_process(project: Path) -> None:
+    """process: SIGKILL of the server can't be seen by it; its guard sees it."""
+    seconds = marker()
+    with peer(project) as client:
+        client.start_session()
+        for command in (f"sleep {seconds}", f"sh -c 'nohup sleep {seconds} & sleep {seconds}'"):
+            client.send("tools/call", {"name": "run_command", "arguments": {"command": command}})
+        wait_until_some(f"sleep {seconds}", 4)
+        client.process.kill()
+        client.process.wait()
+        assert wait_until_none(f"sleep {seconds}") == []
+
+
+def test_cancelling_a_call_ends_its_children_and_nothing_else(project: Path) -> None:
+    """The next call is answered; a cancelled one is not (basic/utilities/cancellation)."""
+    seconds = marker()
+    with peer(project) as client:
+        client.start_session()
+        arguments = {"command": f"sleep {seconds}"}
+        request_id = client.send("tools/call", {"name": "run_command", "arguments": arguments})
+        wait_until_some(f"sleep {seconds}")
+        client.notify("notifications/cancelled", {"requestId": request_id})
+        assert wait_until_none(f"sleep {seconds}") == []
+        assert "hello" in text(client.call("read_file", path="README.md"))
+
+
+def test_a_deadline_keeps_what_was_written_and_leaves_no_process(project: Path) -> None:
+    """docs/adr/0005: a timeout is a result."""
+    seconds = marker()
+    with peer(project) as client:
+        client.start_session()
+        result = client.call("run_command", command=f"sh -c 'echo early; sleep {seconds}'", timeout_seconds=1)
+        assert "early" in text(result)
+        assert result["_meta"]["coretools/facts"]["timed_out"] is True
+        assert processes_with(f"sleep {seconds}") == []
+
+
+def test_a_background_child_does_not_hold_the_answer(project: Path) -> None:
+    """A grandchild that keeps the pipe open is stopped; the test's own bound is far below its sleep."""
+    seconds = marker()
+    with peer(project) as client:
+        client.start_session()
+        result = client.call("run_command", command=f"sh -c 'sleep {seconds} & echo done'")
+        assert "done" in text(result)
+        assert result["_meta"]["coretools/facts"]["duration_seconds"] < 1
+        assert processes_with(f"sleep {seconds}") == []
+
+
+def test_stray_prints_and_children_never_touch_the_wire(project: Path) -> None:
+    """serving-3: a child that writes to and reads from the standard descriptors of its parent finds nothing there."""
+    with peer(project) as client:
+        client.start_session()
+        command = "sh -c 'cat; echo \"{}\" >/proc/$PPID/fd/1; echo out; echo err >&2'"
+        assert "out" in text(client.call("run_command", command=command))
+        assert "hello" in text(client.call("read_file", path="README.md"))
+
+
+def test_200_commands_at_once_are_all_answered_and_descriptors_are_given_back(project: Path) -> None:
+    """None is lost, nothing leaks: more commands may be kept waiting than before, each two sockets."""
+    with peer(project) as client:
+        client.start_session()
+        client.call("run_command", command="true")
+        before = open_descriptors(client)
+        sent = [
+            client.send("tools/call", {"name": "run_command", "arguments": {"command": "sleep 0.2"}})
+            for _ in range(200)
+        ]
+        results = [client.answer(request_id)["result"] for request_id in sent]
+        assert all(result["_meta"]["coretools/facts"]["exit_code"] == 0 for result in results)
+        client.call("run_command", command="true")
+        assert open_descriptors(client) <= before + 2 * (MOST_WARM - WARM)
+
+
+def open_descriptors(client: Peer) -> int:
+    return len(os.listdir(f"/proc/{client.process.pid}/fd"))
+
+
+def test_a_child_that_floods_both_pipes_ends_and_memory_stays(project: Path) -> None:
+    """64 MB alternately on stdout and stderr: no deadlock, and less than 20 MB of the server's memory."""
+    flood = "import os\nfor _ in range(1024):\n    os.write(1, b'o' * 65536)\n    os.write(2, b'e' * 65536)\n"
+    (project / "flood.py").write_text(flood)
+    with peer(project) as client:
+        client.start_session()
+        client.call("run_command", command="true")
+        before = peak_memory(client)
+        result = client.call("run_command", command="python3 flood.py")
+        grown = peak_memory(client) - before
+    assert result["_meta"]["coretools/facts"]["exit_code"] == 0
+    assert "left out" in text(result)
+    assert grown < 20 * 1024, f"{grown} KiB"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["/does/not/exist"], "/does/not/exist"),
+        (["--limit", "run_seconds=soon", "."], "run_seconds=soon"),
+        (["--limit", "speed=9", "."], "limit speed"),
+        (["/proc"], "/proc"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_ends_the_start(project: Path, words: list[str], sentence: str) -> None:
+    """serving-13: code 78, a sentence on stderr, nothing on stdout."""
+    with peer(*words, cwd=project) as client:
+        out, said = client.process.communicate(timeout=30)
+        assert client.process.returncode == 78
+    assert out == b""
+    assert sentence in said.decode()
+    assert "Traceback" not in said.decode()
+
+
+def test_a_bad_variable_ends_the_start(project: Path) -> None:
+    """serving-13: by its name."""
+    with peer(project, environment={"CORETOOLS_PROFILE": "root"}) as client:
+        _, said = client.process.communicate(timeout=30)
+        assert client.process.returncode == 78
+    assert b"CORETOOLS_PROFILE: unknown profile 'root'; choose read, dev, ci or all" in said
+
+
+def test_no_root_in_the_home_directory_is_refused(project: Path) -> None:
+    """A client that starts its servers in / or at home must not open either by accident."""
+    with peer(cwd=project, environment={"HOME": str(project)}) as client:
+        _, said = client.process.communicate(timeout=30)
+        assert client.process.returncode == 78
+    assert b"home directory" in said
+    with peer(cwd=Path("/")) as client:
+        _, said = client.process.communicate(timeout=30)
+        assert client.process.returncode == 78
+
+
+def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
+    """serving-12: the start is logged there with what is missing; a forged line in a path stays one line."""
+    with peer(project, environment={"CORETOOLS_LOG_LEVEL": "debug"}) as client:
+        client.start_session()
+        client.call("read_file", path="x\n2026-01-01 ERROR forged \x1b[31m")
+        assert client.process.stdin is not None
+        _, said = client.process.communicate(timeout=30)
+    assert str(project).encode() in said
+    assert b"missing protections" in said
+    assert b"\x1b" not in said
+    assert not [line for line in said.splitlines() if line.startswith(b"2026-01-01")]
+
+
+def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:
+    """serving-12: what the pipe does not take is lost and counted; every line is answered all the same."""
+    with peer(project) as client:
+        client.start_session()
+        for _ in range(1500):
+            client.send_line(b"none")
+            assert client.receive()["error"]["code"] == -32700
+        assert client.process.stderr is not None
+        os.read(client.process.stderr.fileno(), 1 << 20)
+        client.send_line(b"none")
+        client.receive()
+        assert b"records of the log were lost" in os.read(client.process.stderr.fileno(), 1 << 20)
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 78), (">&-", 78), ("2>&-", 0), ("<&- >&- 2>&-", 78)])
+def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: str, code: int) -> None:
+    """serving-3: without the wire there is no server; without a log there is. No file gets the number of either."""
+    script = f'exec "$1" -m servers.workstation "$2" {closed}'
+    words = ["sh", "-c", script, "sh", sys.executable, project]
+    ended = subprocess.run(words, cwd=TREE, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (code, b"")
+    assert b"Traceback" not in ended.stderr
+
+
+def test_requests_piped_from_a_file_do_not_break_the_server(project: Path) -> None:
+    """serving-6: a shell that pipes requests in and closes gets a clean end."""
+    with peer(project) as client:
+        client.start_session()
+        client.send("tools/call", {"name": "read_file", "arguments": {"path": "README.md"}})
+        assert client.end() == 0
+
+
+def test_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None:
+    """A full table of descriptors fails the call that needs one; the next call works once there is room."""
+    with peer(project) as client:
+        client.start_session()
+        client.call("run_command", command="true")
+        limits = resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE, (open_descriptors(client), limits[1]))
+        assert client.call("run_command", command="true")["isError"]
+        assert client.call("read_file", path="README.md")["content"]
+        resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE, limits)
+        assert "hello" in text(client.call("read_file", path="README.md"))
+        assert client.call("run_command", command="true")["_meta"]["coretools/facts"]["exit_code"] == 0
+
+
+@pytest.mark.parametrize("module", ["servers.workstation", "servers.http_server --check", "coretools.cli.main tools"])
+def test_a_start_in_a_directory_that_was_deleted_ends_with_a_sentence(tmp_path: Path, module: str) -> None:
+    """serving-13: a shell stands there when what it was in is deployed anew."""
+    script = f'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m {module}'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
+    assert "the working directory can't be found" in done.stderr

@@ -1,0 +1,111 @@
+"""What a typed command may ask of its surface (docs/specs/client.md)."""
+
+from typing import Any
+
+import pytest
+
+from coretools.cli.call import CliCall, prompt_of
+from coretools.cli.terminal import Screen
+from coretools.errors import AnswerNeeded, InvalidArguments
+from coretools.operations.call import LOCAL, Call
+from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskModel, AskRoots, AskSecret, AskText
+from tests.cli.contacts import QUIET
+
+Captured = pytest.CaptureFixture[str]
+SEEN = Screen(shows_results=True, has_colours=False, can_ask=True, shows_progress=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "prompt"),
+    [
+        (AskText(key="k", message="Name"), "Name: "),
+        (AskText(key="k", message="Name", default="Ada"), "Name [Ada]: "),
+        (AskSecret(key="k", message="Token"), "Token: "),
+        (AskConfirmation(key="k", message="Go on?"), "Go on? [yes/no]: "),
+        (AskConfirmation(key="k", message="Go on?", default=False), "Go on? [yes/no] [no]: "),
+        (AskConfirmation(key="k", message="Go on?", default=True), "Go on? [yes/no] [yes]: "),
+        (AskChoice(key="k", message="One", choices=("a", "b")), "One\n  1) a\n  2) b\nnumber or name: "),
+        (
+            AskChoices(key="k", message="Some", choices=("a", "b"), default=("a", "b")),
+            "Some\n  1) a\n  2) b\nnumbers or names, with commas between [a, b]: ",
+        ),
+    ],
+)
+def test_a_question_shows_its_choices_and_its_default(question: Any, prompt: str) -> None:
+    """client-13: what an empty line means is seen."""
+    assert prompt_of(question) == prompt
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        AskText(key="k", message="Name"),
+        AskSecret(key="k", message="Token"),
+        AskConfirmation(key="k", message="Go on?"),
+        AskModel(key="k", message="Sum it up"),
+    ],
+    ids=lambda question: type(question).__name__,
+)
+async def test_without_a_terminal_a_question_says_what_to_give(question: Any) -> None:
+    """client-13: the words of the command line, not those for a model; the key is a fact."""
+    value = "yes" if isinstance(question, AskConfirmation) else "VALUE"
+    with pytest.raises(AnswerNeeded, match=rf"nobody can be asked here; give --answer k={value}$") as caught:
+        await CliCall(QUIET).ask(question)
+    assert caught.value.facts == {"question": "k"}
+
+
+async def test_a_model_is_not_asked_where_there_is_none() -> None:
+    """client-13: a person is no model; its default counts."""
+    question = AskModel(key="k", message="Sum it up")
+    with pytest.raises(AnswerNeeded):
+        await CliCall(SEEN).ask(question)
+    assert await CliCall(SEEN).ask(AskModel(key="k", message="Sum it up", default="nothing")) == "nothing"
+
+
+async def test_answers_given_beforehand_go_before_the_terminal() -> None:
+    """client-13: and are checked like typed ones; several at once come in their order."""
+    call = CliCall(SEEN, roots=["file:///work"])
+    call.prefill({"a": "yes", "b": "gr", "c": "perhaps"})
+    sure, pick = AskConfirmation(key="a", message=""), AskChoice(key="b", message="", choices=("red", "green"))
+    assert await call.ask_all(sure, pick, AskRoots(key="r")) == (True, "green", ("file:///work",))
+    with pytest.raises(InvalidArguments, match=r"answers\.c"):
+        await call.ask(AskConfirmation(key="c", message=""))
+
+
+async def test_a_question_that_was_not_declared_is_a_bug() -> None:
+    """client-13: as on every surface."""
+    call = CliCall(QUIET)
+    call.prefill({}, ["other"])
+    with pytest.raises(LookupError, match="not declared"):
+        await call.ask(AskText(key="k", message="Name", default="x"))
+
+
+async def test_a_surface_says_what_it_can_do() -> None:
+    """client-13: a terminal is a person, the roots are known, there is no model."""
+    call: Call = CliCall(SEEN)
+    assert [call.offers("elicitation"), call.offers("roots"), call.offers("sampling")] == [True, True, False]
+    assert CliCall(QUIET).offers("elicitation") is False
+    assert call.principal == LOCAL
+    await call.close_stream()
+
+
+async def test_messages_are_shown_by_their_level(capsys: Captured) -> None:
+    """client-14: on standard error, escaped."""
+    for screen in (QUIET, SEEN):
+        call = CliCall(screen)
+        for level in ("debug", "info", "warning", "error"):
+            await call.log(level, "said \x1b[2J")  # type: ignore[arg-type]  # each is a level
+    captured = capsys.readouterr()
+    shown = [line.removeprefix("coretools: ").partition(":")[0] for line in captured.err.splitlines()]
+    assert shown == ["warning", "error", "debug", "info", "warning", "error"]
+    assert "\x1b" not in captured.err
+    assert captured.out == ""
+
+
+async def test_progress_without_a_terminal_is_silent(capsys: Captured) -> None:
+    """client-14: not a byte."""
+    call = CliCall(QUIET)
+    for done in (1, 0.5, 2):
+        await call.progress(done, 2, "working")
+    call.close()
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,65 @@
+"""Colour is added to a text and changes nothing in it (docs/specs/client.md)."""
+
+import random
+import re
+
+import pytest
+
+from coretools.cli.terminal import coloured, coloured_table, escaped, styled
+
+ESCAPE = re.compile("\x1b\\[[0-9]*m")
+NAMES = ("git_diff", "git_status", "git_log", "search_text", "edit_file", "read_file")
+
+PIECES = [
+    *("+", "-", "+++ a/b", "--- a/b", "@@ -1 +1 @@", "diff --git a/x b/x", " M x.py", "?? y", "A  z", "R  a -> b"),
+    *("0123456789 2026-01-02 Ada: x", "a/b.py:12:text", "a-b.py-7-text", "--", "[3 more]", "", "\t", "plain [bold]"),
+    *("read_file  reads   Read.", "x  changes It.", "ünïcode", "::", "1:2:3", "branch main"),
+]
+
+
+def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
+    """client-15: whatever the text is."""
+    for seed in range(100):
+        chance = random.Random(seed)
+        text = "\n".join(chance.choice(PIECES) + chance.choice(["", " ", chance.choice(PIECES)]) for _ in range(20))
+        for name in NAMES:
+            assert ESCAPE.sub("", coloured(name, text)) == text, seed
+        assert ESCAPE.sub("", coloured_table(text)) == text, seed
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("git_diff", "+new", styled("+new", "green")),
+        ("git_diff", "-old", styled("-old", "red")),
+        ("git_diff", "@@ -1 +1 @@", styled("@@ -1 +1 @@", "cyan")),
+        ("git_diff", "+++ b/x", styled("+++ b/x", "bold")),
+        ("git_status", " M x.py", f" {styled('M', 'red')} x.py"),
+        ("git_status", "A  x.py", f"{styled('A', 'green')}  x.py"),
+        ("git_status", "?? x.py", f"{styled('?', 'red')}{styled('?', 'red')} x.py"),
+        ("git_log", "0123456789 2026 x", f"{styled('0123456789', 'yellow')} 2026 x"),
+        ("search_text", "a.py:3:x", f"{styled('a.py', 'magenta')}:{styled('3', 'green')}:x"),
+        ("search_text", "[3 shown]", styled("[3 shown]", "dim")),
+        ("read_file", "+new", "+new"),
+    ],
+)
+def test_lines_are_coloured_by_what_they_are(name: str, line: str, expected: str) -> None:
+    """client-15: diffs, status, history, search."""
+    assert coloured(name, line) == expected
+
+
+def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
+    """client-15: what changes stands out."""
+    assert (
+        coloured_table("write_file  changes Write.")
+        == f"{styled('write_file', 'bold')}  {styled('changes', 'red')} Write."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\tb\nc", "a\tb\nc"), ("\x1b[2J", "\\x1b[2J"), ("a\rb", "a\\rb"), ("\x9b1m", "\\x9b1m"), ("ü…", "ü…")],
+)
+def test_what_drives_a_terminal_is_shown_instead(text: str, shown: str) -> None:
+    """client-15: control characters, C1 too; line breaks and tabs stay."""
+    assert escaped(text) == shown

@@ -1,0 +1,223 @@
+"""The coretools command, run as a user runs it: a process, its output, its exit code (docs/specs/client.md)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import TREE
+from tests.protocol.peer import processes_with, stop, wait_until_some
+from tests.starting import warm
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text("# Sample\nhello\n")
+    return tmp_path
+
+
+def coretools(*words: str, cwd: Path, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    return warm.run(
+        [sys.executable, "-m", "coretools.cli.main", *words],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "PYTHONPATH": str(TREE), **environment},
+    )
+
+
+def test_a_call_prints_the_text_of_its_result(project: Path) -> None:
+    """client-1, client-5: the result on stdout and nothing else anywhere."""
+    done = coretools("call", "read_file", "path=README.md", cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "# Sample\nhello\n" in done.stdout
+
+
+def test_json_has_one_shape_for_every_tool(project: Path) -> None:
+    """client-3: a pipeline reads the same fields whatever the tool and however it ended."""
+    good = coretools("call", "read_file", "path=README.md", "--json", cwd=project)
+    bad = coretools("call", "read_file", "path=missing", "--json", cwd=project)
+    wrong = coretools("call", "no_such_tool", "--json", cwd=project)
+    shapes = [json.loads(done.stdout) for done in (good, bad, wrong)]
+    assert [shape["ok"] for shape in shapes] == [True, False, False]
+    assert [shape["error"] for shape in shapes] == [None, "not-found", "unknown-tool"]
+    assert {frozenset(shape) for shape in shapes} == {frozenset({"tool", "ok", "text", "data", "facts", "error"})}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["call", "read_file", "path=missing"], 66, "missing"),
+        (["call", "read_file", "path=../outside"], 77, "outside"),
+        (["call", "read_file", "path=README.md", "--root", "/does/not/exist"], 78, "/does/not/exist"),
+        (["call", "read_file", "README.md"], 0, None),
+        (["call", "read_file", "README.md", "x"], 64, "one word too many"),
+        (["call", "read_file", "pth=README.md"], 64, "did you mean --path?"),
+        (["call", "read_file", "path=README.md", "limit=many"], 64, "--limit: must be a whole number, got 'many'"),
+        (["call", "run_command", "true", 'answers:={"confirm": "yes"}'], 64, "by --answer KEY=VALUE"),
+        (["call", "get_diagnostics", "--limit", "read_bytes=0"], 78, "limit read_bytes=0: must be above 0"),
+        (["call", "red_file", "path=README.md"], 64, "did you mean read_file?"),
+        (["call", "write_file", "path=x", "content=y", "--read-only"], 64, "the server is read-only"),
+        (["call", "run_command", "command=no-such-program-here"], 127, "no-such-program-here"),
+        (["call", "run_command", "command=sh -c 'exit 3'"], 1, None),
+        (["call", "run_command", "command=true"], 0, None),
+        (["tools", "no_such_tool"], 64, "no_such_tool"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_the_exit_code_says_the_kind_of_failure(project: Path, words: list[str], code: int, said: str | None) -> None:
+    """client-4, client-5: a pipeline sees what went wrong; a person reads it on stderr."""
+    done = coretools(*words, cwd=project)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if said is not None:
+        assert said in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_takes_nothing_is_named_in_the_exit_code(project: Path) -> None:
+    """client-4: 1 would say that the command failed."""
+    words = [sys.executable, "-m", "coretools.cli.main", "call", "file_exists", "path=README.md"]
+    with Path("/dev/full").open("w") as full:
+        environment = {**os.environ, "PYTHONPATH": str(TREE)}
+        done = subprocess.run(
+            words, cwd=project, stdout=full, stderr=subprocess.PIPE, timeout=SECONDS, env=environment, check=False
+        )
+    assert (done.returncode, done.stderr) == (74, b"coretools: standard output: No space left on device\n")
+
+
+def test_who_stops_reading_has_seen_enough(project: Path) -> None:
+    """client-4: `coretools call ... | head -1` is no failure."""
+    (project / "long").write_text("line\n" * 40_000)
+    script = '"$1" -m coretools.cli.main call read_file path=long | head -c 4; exit ${PIPESTATUS[0]}'
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    words = ["bash", "-c", script, "bash", sys.executable]
+    done = subprocess.run(words, cwd=project, capture_output=True, timeout=SECONDS, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"line", b"")
+
+
+def test_arguments_are_read_by_the_schema(project: Path) -> None:
+    """client-2: names, lists, JSON, files and standard input; as options and in order too."""
+    (project / "notes.txt").write_text("from a file\n")
+    written = coretools("call", "write_file", "path=a.txt", "content@=notes.txt", cwd=project)
+    assert written.returncode == 0, written.stderr
+    piped = coretools("call", "write_file", "path=b.txt", "content@=-", cwd=project, stdin="5\n")
+    assert piped.returncode == 0, piped.stderr
+    edits = 'edits:=[{"old": "from", "new": "out of"}]'
+    edited = coretools("call", "edit_file", "path=a.txt", edits, cwd=project)
+    assert edited.returncode == 0, edited.stderr
+    assert (project / "a.txt").read_text() == "out of a file\n"
+    assert (project / "b.txt").read_text() == "5\n"
+
+
+def test_a_list_takes_its_name_several_times(project: Path) -> None:
+    """client-2: one item each."""
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    (project / "b.txt").write_text("b\n")
+    added = coretools("call", "git_add", "paths=README.md", "paths=b.txt", cwd=project)
+    assert added.returncode == 0, added.stderr
+    staged = subprocess.run(["git", "ls-files"], cwd=project, capture_output=True, text=True, check=True)
+    assert staged.stdout.split() == ["README.md", "b.txt"]
+
+
+def test_tools_are_listed_in_a_table(project: Path) -> None:
+    """client-6: name, effect, first sentence; the profile decides."""
+    everything = coretools("tools", cwd=project).stdout
+    reading = coretools("tools", "--profile", "read", cwd=project).stdout
+    assert "write_file" in everything
+    assert "write_file" not in reading
+    assert "read_file" in reading
+    page = coretools("tools", "read_file", cwd=project).stdout
+    assert "path (string, required)" in page
+    listed = json.loads(coretools("tools", "read_file", "--json", cwd=project).stdout)
+    assert listed[0]["inputSchema"]["properties"]["path"]["type"] == "string"
+
+
+def test_the_doctor_starts_a_real_server_and_says_what_is_missing(project: Path) -> None:
+    """client-7: git is required, ripgrep is not, the server answers over stdio."""
+    done = coretools("doctor", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ok      server: " in done.stdout
+    assert str(project) in done.stdout
+    without = coretools("doctor", cwd=project, PATH="/nonexistent")
+    assert without.returncode == 69
+    assert "MISSING git" in without.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_call_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
+    """client-8: a pipeline that is stopped leaves nothing."""
+    seconds = f"4{uuid.uuid4().int % 10**12:012d}.5"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coretools.cli.main", "call", "run_command", f"command=sleep {seconds}"],
+        cwd=project,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+    )
+    with process:
+        wait_until_some(f"sleep {seconds}", 2)
+        assert stop(process, number) == code
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+    assert processes_with(f"sleep {seconds}") == []
+
+
+def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
+    """The start of what needs no server is not the SDK's."""
+    code = (
+        "import sys; sys.argv = ['coretools', '--version']\n"
+        "from coretools.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print([m for m in ('mcp', 'mcp_types', 'git', 'pydantic') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True, timeout=SECONDS
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -> None:
+    """client-6: a project's modules may have the names of ours."""
+    for module in ("servers/__init__", "servers/workstation", "coretools/__init__", "mcp/__init__", "anyio"):
+        (project / module).parent.mkdir(exist_ok=True)
+        (project / f"{module}.py").write_text(f"open({str(project / 'taken')!r}, 'w').close()\n")
+    words = [sys.executable, "-P", "-m", "coretools.cli.main", "doctor"]  # as by its script, which has no directory
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    done = subprocess.run(words, cwd=project, capture_output=True, timeout=SECONDS, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (project / "taken").exists()
+
+
+def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
+    """confinement-1, ci-19: the tier and the network, of a server with the same switches; why one does not start."""
+    told = coretools("doctor", cwd=project)
+    assert "commands are held in tier: " in told.stdout
+    assert "\nnetwork: " in told.stdout
+    assert told.returncode == 0
+    switches = (
+        "--network",
+        "allow",
+        "--limit",
+        "run_seconds=7.5",
+        "--deny",
+        "*.secret",
+        "--no-default-deny",
+        "--read-only",
+    )
+    other = coretools("doctor", *switches, "--profile", "ci", "--ask", "defaults", "--redact-output", cwd=project)
+    assert "run_seconds=7.5" in other.stdout, other.stdout
+    assert f"{project} (read only)" in other.stdout
+    assert "network: allowed to commands, by the operator" in other.stdout
+    impossible = coretools("doctor", "--policy", str(project / "missing.toml"), cwd=project)
+    assert impossible.returncode == 78

@@ -1,0 +1,99 @@
+"""What a word could become, for shells and the REPL (docs/specs/client.md)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coretools.cli.completion import candidates, of_built_in
+from coretools.cli.completion_scripts import SHELLS, script
+from coretools.cli.repl import at_cursor
+from tests.checkout import TREE
+from tests.cli.contacts import bench
+from tests.cli.test_commands import coretools
+
+
+async def found(line: str) -> list[str]:
+    before, current, _ = at_cursor(line)
+    return [one.text for one in await candidates(bench(), before, current)]
+
+
+async def test_words_options_and_values_are_completed() -> None:
+    """client-17: routes without the hidden ones, options not given yet, choices, sources."""
+    for line, expected in (
+        ("", ["contact"]),
+        ("con", ["contact"]),
+        ("x", []),
+        ("contact f", ["fail", "for_people"]),
+        ("contact for-p", ["for_people"]),
+        ("contact back", []),
+        ("contact 42 ", ["show"]),
+        ("contact 42 show --v", ["--verbose"]),
+        ("contact 42 show --verbose --", ["--answer", "--help", "--json"]),
+        ("contact add a", ["ada", "alan wise", "after-none"]),
+        ("contact add 'alan ", ["alan wise"]),
+        ("contact add ada t1 fr", []),
+        ("contact add ada --role f", ["friend", "foe"]),
+        ("contact add ada --role=f", ["--role=friend", "--role=foe"]),
+        ("contact add --near gr", ["grace"]),
+        ("contact add --near=gr", ["--near=grace"]),
+        ("contact add --is-new=", ["--is-new=true", "--is-new=false"]),
+        ("contact add --no-i", ["--no-is-new"]),
+        ("contact add --ne", ["--near", "--network"]),
+        ("contact add --near x --ne", ["--near", "--network"]),
+        ("contact add --network x --ne", ["--near"]),
+        ("contact fail ", ["foreseen", "bug", "surrogate"]),
+        ("contact fail bug ", ["--answer", "--help", "--json"]),
+        ("contact fail -- b", ["bug"]),
+        ("contact nothing x", []),
+    ):
+        assert await found(line) == expected, (line, expected)
+
+
+async def test_other_arguments_reach_the_source() -> None:
+    """client-17: a source may look at what was given."""
+    assert await found("contact add ada --near after") == ["after-none"]
+
+
+def test_words_of_our_own_are_completed() -> None:
+    """client-17: as far as there is little to choose from."""
+    assert [one.text for one in of_built_in(["completion"], "")] == list(SHELLS)
+    assert [one.text for one in of_built_in(["policy"], "ch")] == ["check"]
+    assert of_built_in(["doctor"], "") == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
+    """client-17: nothing is known twice."""
+    assert "coretools __complete -- " in script(shell)
+
+
+def test_bash_completes_by_the_script(tmp_path: Path) -> None:
+    """client-17: the script in a real shell, against the real command."""
+    (tmp_path / "two words.txt").write_text("")
+    program = tmp_path / "bin" / "coretools"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m coretools.cli.main "$@"\n')
+    program.chmod(0o755)
+    lines = [
+        f"PATH={program.parent}:$PATH",
+        script("bash"),
+        "COMP_WORDS=(coretools git cur) COMP_CWORD=2; _coretools; printf '%s\\n' \"${COMPREPLY[@]}\"",
+        "COMP_WORDS=(coretools read_file tw) COMP_CWORD=2; _coretools; printf '%s\\n' \"${COMPREPLY[@]}\"",
+    ]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(TREE)},
+    )
+    assert done.stdout == "current_branch\ntwo\\ words.txt\n", done.stderr
+
+
+def test_half_a_line_that_is_wrong_completes_to_nothing(tmp_path: Path) -> None:
+    """client-17: no error in the middle of typing."""
+    done = coretools("__complete", "--", "--root", "/does/not/exist", "git", "", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

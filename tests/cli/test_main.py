@@ -1,0 +1,171 @@
+"""The entry point in this process: which words go where, on our own tool sets (docs/specs/client.md)."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from coretools.cli.main import BUILT_IN, main
+from tests.checkout import TREE
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "README.md").write_text("# Sample\nhello\n")
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    (tmp_path / "README.md").write_text("# Sample\nhello there\n")
+    with chdir(tmp_path):
+        yield tmp_path
+
+
+def typed(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [
+        (["git", "status"], ["git_status"]),
+        (["git", "diff", "--stat"], ["git_diff", "stat=true"]),
+        (["search-text", "hello"], ["search_text", "pattern=hello"]),
+        (["read_file", "README.md", "--head", "1"], ["read_file", "path=README.md", "head=1"]),
+        (["read_file", "missing"], ["read_file", "path=missing"]),
+    ],
+    ids=" ".join,
+)
+def test_a_typed_command_gives_what_call_gives(
+    project: Path, capsys: Captured, words: list[str], called: list[str]
+) -> None:
+    """client-3, client-11, client-15: the same text, byte for byte, the same JSON, the same exit code."""
+    for more in ([], ["--json"]):
+        code = typed(*words, *more)
+        printed = capsys.readouterr()
+        assert typed("call", *called, *more) == code
+        assert capsys.readouterr() == printed
+        assert "\x1b" not in printed.out
+
+
+def test_own_options_stand_before_a_command_or_behind_it(project: Path, capsys: Captured) -> None:
+    """client-12: `--limit` before is a limit of ours, behind it the command's."""
+    other = project / "other"
+    other.mkdir()
+    for words in (["--root", str(other), "list_directory"], ["list_directory", f"--root={other}"]):
+        assert typed(*words) == 0
+        assert "README.md" not in capsys.readouterr().out
+    assert typed("--limit", "read_bytes=4", "read_file", "README.md", "--limit", "1") == 0
+    assert "[" in capsys.readouterr().out
+    assert typed("--read-only", "write_file", "x", "y") == 64
+    assert "write_file is not offered here: the server is read-only" in capsys.readouterr().err
+    assert typed("git", "status", "--root", "/does/not/exist") == 78
+
+
+def test_an_option_that_the_command_has_is_the_commands(project: Path, capsys: Captured) -> None:
+    """client-12: behind the command; ours of that name stands before it. Other people's commands stand beside ours."""
+    assert typed("search_text", "e", "--limit", "1") == 0
+    assert "1 matches shown" in capsys.readouterr().out
+    contacts = ("--with", f"{TREE / 'tests' / 'cli' / 'contacts.py'}:REGISTRY")
+    assert typed(*contacts, "contact", "add", "ada", "t1", "friend", "--network", "no setting of ours") == 0
+    assert "'no setting of ours'" in capsys.readouterr().out
+    assert typed(*contacts, "--network", "deny", "contact", "42", "show") == 0
+    assert capsys.readouterr().out == "contact 42\n"
+    assert typed("--with", "no.such.module:registry", "git", "status") == 78
+    assert "no.such.module can't be imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"]])
+def test_the_help_of_all_lists_what_is_built_in_and_the_graph(
+    project: Path, capsys: Captured, words: list[str]
+) -> None:
+    """client-12: contexts with their summaries, then commands."""
+    assert typed(*words) == 0
+    page = capsys.readouterr().out
+    assert all(f"coretools {word}" in page for word in BUILT_IN)
+    assert "  git               the git repositories beneath the roots\n" in page
+    assert "  read_file " in page
+    assert "git_log" not in page
+
+
+def test_built_in_commands_win_and_take_own_options_before_them(project: Path, capsys: Captured) -> None:
+    """client-12: `coretools --profile read tools` is `coretools tools --profile read`."""
+    assert typed("--profile", "read", "tools") == 0
+    assert "write_file" not in capsys.readouterr().out
+    assert typed("completion", "bash") == 0
+    assert "complete -o nosort -F _coretools coretools" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "coretools: a command is missing; `coretools --help` says more\n"),
+        (
+            ("--profile", "none", "git", "log"),
+            "coretools: argument --profile: unknown profile 'none'; choose read, dev, ci or all",
+        ),
+        (("call",), "coretools: call: the following arguments are required: TOOL"),
+        (("tools", "--bogus"), "coretools: unrecognized arguments: --bogus; `coretools --help` says more\n"),
+        (("policy",), "coretools: policy: the following arguments are required: ACTION"),
+        (("completion", "tcsh"), "coretools: completion: argument shell: invalid choice: 'tcsh'"),
+        (("--with",), "coretools: argument --with: expected one argument"),
+    ],
+)
+def test_a_line_that_is_wrong_is_refused_in_a_sentence(
+    project: Path, capsys: Captured, words: tuple[str, ...], said: str
+) -> None:
+    """client-4: wrong arguments are 64, wherever they are wrong."""
+    assert typed(*words) == 64
+    told = capsys.readouterr()
+    assert told.err.startswith(said)
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
+    """client-9, client-10: JSON, pages, the table in a page; a page that is no more is taken away, another stays."""
+    assert typed("docs", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["words"] for one in found["contexts"]] == [["git"], ["ci"]]
+    assert "git_log" in [one["name"] for one in found["commands"]]
+    assert typed("docs") == 0
+    assert capsys.readouterr().out.startswith("| set | tools |\n")
+    pages = project / "pages"
+    assert typed("docs", "--write", str(pages)) == 0
+    (pages / "gone.md").write_text((pages / "git.md").read_text())
+    (pages / "mine.md").write_text("# Mine\n")
+    assert typed("docs", "--write", str(pages), "--profile", "read") == 0
+    assert not (pages / "gone.md").exists()
+    assert (pages / "mine.md").exists()
+    assert "git_commit" not in (pages / "git.md").read_text()
+    assert typed("docs", "--page", str(pages / "mine.md")) == 78
+    assert "no place for the table" in capsys.readouterr().err
+    assert typed("docs", "--page", str(pages / "missing.md")) == 74
+
+
+def test_a_run_that_is_left_is_stopped_and_that_is_said(project: Path, capsys: Captured) -> None:
+    """client-11, runs-22: as `coretools call` does it."""
+    assert typed("run_command", "sleep 60", "--wait-seconds", "0") == 0
+    assert "still ran and is stopped" in capsys.readouterr().err
+
+
+def test_a_typed_command_does_without_the_sdk(tmp_path: Path) -> None:
+    """client-11: a second less of every start; what is for a terminal is not loaded either."""
+    code = (
+        "import sys\n"
+        "from coretools.cli.main import main\n"
+        f"try: main(['--root', {str(tmp_path)!r}, 'file_exists', 'x'])\n"
+        "except SystemExit: print([m for m in ('mcp', 'mcp_types', 'rich', 'prompt_toolkit') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "false\n[]\n"

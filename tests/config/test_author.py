@@ -1,0 +1,76 @@
+"""Who commits: what can be a name and an address, and how far it reaches (docs/specs/repository.md)."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from coretools.config.author import VARIABLES, Author, acting, author_of, read_author, variables_of_caller
+from coretools.errors import BadSetting
+
+ADA = Author("Ada", "ada@example.com")
+
+
+@pytest.mark.parametrize(
+    ("text", "author"),
+    [
+        ("Ada <ada@example.com>", ADA),
+        ("  Ada   <ada@example.com> ", ADA),
+        ("Ada King, Countess of L. <a+b@x>", Author("Ada King, Countess of L.", "a+b@x")),
+        ("Ada Lovelace (ö) <ö@example.com>", Author("Ada Lovelace (ö)", "ö@example.com")),
+    ],
+)
+def test_an_author_is_written_as_git_writes_it(text: str, author: Author) -> None:
+    """repository-37."""
+    assert read_author(text, "--author") == author
+    assert read_author(str(author), "--author") == author
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Ada", "ada@example.com", "<ada@example.com>", "Ada <>", "Ada <ada@example.com", "Ada <a@x> <b@x>"),
+        *("Ada <ada@example.com> and more", "A\nda <a@x>", "Ada <a\nb@x>", "A\0da <a@x>", "Ada <a @x>", ". <a@x>"),
+        *("Ada> <a@x>", "A\x1b[31m <a@x>", f"{'a' * 257} <a@x>", "Ada <,>", "", "Ada <a\u2028b>"),
+    ],
+)
+def test_what_git_would_refuse_or_write_otherwise_is_refused(text: str) -> None:
+    """repository-37: the sentence names the setting and what would do."""
+    with pytest.raises(BadSetting, match=r"^roles\.ci\.author: .*'Ada Lovelace <ada@example\.com>'"):
+        read_author(text, "roles.ci.author")
+
+
+@pytest.mark.parametrize("name", ["Ada", "x, y", "O'Hara", "a.b", "J. R.", "ö \\ (x)"])
+def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
+    """repository-37: a commit is made under it."""
+    author = author_of(name, "a@example.com")
+    assert author is not None
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True, timeout=60)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **author.variables}
+    words = ["git", "commit", "-q", "--allow-empty", "-m", "x"]
+    subprocess.run(words, cwd=tmp_path, check=True, timeout=60, env=environment)
+    told = ["git", "log", "-1", "--format=%ae %ce"]
+    assert subprocess.check_output(told, cwd=tmp_path, timeout=60, text=True).split() == ["a@example.com"] * 2
+
+
+async def test_it_holds_in_tasks_and_threads_of_the_call_and_nowhere_else() -> None:
+    """repository-37: calls that run at the same time have one each."""
+    seen: dict[str, str | None] = {}
+    both = {name: anyio.Event() for name in ("Ada", "Bob")}
+
+    async def call(name: str, other: str) -> None:
+        with acting(Author(name, "x@example.com")):
+            both[name].set()
+            await both[other].wait()
+            found = await anyio.to_thread.run_sync(variables_of_caller)
+            seen[name] = found.get(VARIABLES[0])
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "Ada", "Bob")
+            tasks.start_soon(call, "Bob", "Ada")
+    assert seen == {"Ada": "Ada", "Bob": "Bob"}
+    assert variables_of_caller() == {}

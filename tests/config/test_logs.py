@@ -1,0 +1,120 @@
+"""The log on standard error: for people or as JSON, one line a record, without credentials, waiting for nobody."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from coretools.config.logs import JsonLines, Plain, TextLines, with_facts
+from coretools.redaction.redactor import Redactor
+
+KNOWN = "correct-horse-battery"
+TOKEN = "ghp_" + "A1b2" * 9
+HOSTILE = "a\nb\x1b[2Jc\u202ed"
+
+
+def record(message: str, *arguments: object, facts: dict[str, object] | None = None) -> logging.LogRecord:
+    made = logging.LogRecord("some.logger", logging.WARNING, "f", 1, message, arguments, None)
+    made.__dict__.update(with_facts(facts or {}))
+    return made
+
+
+def as_json(made: logging.LogRecord) -> dict[str, Any]:
+    line = JsonLines(Redactor([KNOWN])).format(made)
+    assert "\n" not in line
+    assert line.isascii()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_a_record_is_one_json_object() -> None:
+    """operations-9: time in UTC, level, logger, message, and the facts with their own types."""
+    line = as_json(record("call of %s", "read", facts={"tool": "read", "ms": 1.5, "status": 200}))
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "warning",
+        "logger": "some.logger",
+        "message": "call of read",
+        "tool": "read",
+        "ms": 1.5,
+        "status": 200,
+    }
+
+
+@pytest.mark.parametrize("length", [0, 300], ids=["short", "long"])
+def test_no_credential_stands_in_a_line(length: int) -> None:
+    """operations-9: neither in the message nor in a fact, however long; what was looked through is not shown again."""
+    text = f"{'x ' * length}{KNOWN} and {TOKEN}"
+    for _ in range(2):
+        line = json.dumps(as_json(record("got %s", text, facts={"path": text})))
+        assert KNOWN not in line
+        assert TOKEN not in line
+        assert line.count("[redacted:environment]") == 2
+
+
+def test_a_traceback_is_part_of_the_line() -> None:
+    """operations-9: as `exception`, redacted."""
+    try:
+        int(f"bad {KNOWN}")
+    except ValueError as error:
+        made = record("it failed")
+        made.exc_info = (type(error), error, error.__traceback__)
+    line = as_json(made)
+    assert line["exception"].startswith("Traceback")
+    assert "bad [redacted:environment]" in line["exception"]
+
+
+def test_what_a_text_holds_forges_no_line_and_drives_no_terminal() -> None:
+    """operations-9: in both forms, in messages and in facts."""
+    made = record("saw %s", HOSTILE, facts={"path": HOSTILE})
+    assert as_json(made)["path"] == HOSTILE
+    text = TextLines(Redactor()).format(record("saw %s", HOSTILE, facts={"path": HOSTILE}))
+    assert text.isprintable()
+    assert text.endswith("some.logger: saw a\\nb\\x1b[2Jc\\u202ed path=a\\nb\\x1b[2Jc\\u202ed")
+
+
+def test_a_fact_can_not_take_the_place_of_the_line_s_own() -> None:
+    """operations-9: what calls itself `level` or `message` is left out."""
+    assert as_json(record("said", facts={"message": "forged", "level": "debug"}))["message"] == "said"
+
+
+def test_what_the_server_made_itself_is_not_looked_through() -> None:
+    """operations-9: an id stays as it is."""
+    assert as_json(record("said", facts={"call": Plain(KNOWN)}))["call"] == KNOWN
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_nobody_waits_for_who_reads_the_log(form: str) -> None:
+    """operations-10: a pipe that is not read takes what it holds; the rest is counted, and told later."""
+    program = f"""
+import logging, sys
+from coretools.config.logs import configure_logging
+configure_logging("info", {{}}, {form!r})
+for number in range(3000):
+    logging.info("line %d %s", number, "x" * 60)
+print("through", flush=True)
+sys.stdin.read()
+logging.info("at last")
+"""
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writing, text=True
+    ) as child:
+        os.close(writing)
+        assert child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout.readline() == "through\n"
+        with open(reading, encoding="utf-8") as log:
+            first = log.readline()
+            child.stdin.close()
+            rest = log.read()
+    assert "line 0" in first
+    assert "records of the log were lost: nobody read it" in rest
+    assert "at last" in rest.splitlines()[-1]
+    if form == "json":
+        told = json.loads(rest.splitlines()[-2])
+        assert told["level"] == "warning"

@@ -1,0 +1,230 @@
+"""Domains by effect: what a child can touch, what comes back from the thread that starts it, and what stays behind."""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from coretools.confinement import landlock
+from coretools.confinement.confined_thread import REMEMBERED, Domain, Domains
+from coretools.confinement.landlock import CHANGE, READ, RUN, Rule
+from coretools.errors import CannotStart
+from coretools.process import confined
+from tests.checkout import TREE
+from tests.roots.world import descriptors
+
+pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
+
+# What runs in a domain here is Python, which may read everything, so that each test grants what it is about.
+SYSTEM: tuple[Rule, ...] = (("/", READ),)
+LIBRARY: Rule = (sys.base_prefix, READ)
+
+
+def python_rules() -> tuple[Rule, ...]:
+    own = confined.rules_to_start(os.path.realpath(sys.executable))
+    assert own is not None
+    return own
+
+
+def ran(domain: Domain, code: str, *words: str | Path) -> str:
+    """What a Python child in the domain says."""
+    argv = [sys.executable, "-I", "-S", "-c", code, *map(str, words)]
+    completed = domain.run(partial(subprocess.run, argv, capture_output=True, text=True))
+    assert isinstance(completed, subprocess.CompletedProcess)
+    return completed.stdout.strip() or completed.stderr.strip().rpartition("\n")[2]
+
+
+@contextmanager
+def domain_of(*rules: Rule) -> Iterator[Domain]:
+    with closing(Domains()) as domains:
+        yield domains.of((*python_rules(), *rules))
+
+
+def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
+    """domains-1: as from a call in this thread."""
+
+    def fail() -> None:
+        raise KeyError("of its own kind")
+
+    with domain_of() as domain:
+        assert domain.run(threading.get_ident) != threading.get_ident()
+        with pytest.raises(KeyError, match="of its own kind"):
+            domain.run(fail)
+        assert domain.run(lambda: 7) == 7
+
+
+def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
+    """domains-1: the server goes on with all that it had."""
+    (tmp_path / "file").write_text("content")
+    with domain_of() as domain:
+        with pytest.raises(PermissionError):
+            domain.run((tmp_path / "file").read_text)
+        assert (tmp_path / "file").read_text() == "content"
+        assert "NoNewPrivs:\t0" in Path("/proc/thread-self/status").read_text()
+
+
+def test_a_child_has_all_processors_of_the_caller(tmp_path: Path) -> None:
+    """domains-10: though the thread that starts it wakes on one; also when many start children at once."""
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    mine = sorted(os.sched_getaffinity(0))
+    with domain_of(LIBRARY) as domain, ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: ran(domain, code), range(40))) == {str(mine)}
+        assert domain.run(lambda: sorted(os.sched_getaffinity(0))) == mine
+        with ThreadPoolExecutor(1) as narrow:
+            narrow.submit(os.sched_setaffinity, 0, mine[:1]).result()
+            assert narrow.submit(ran, domain, code).result() == str(mine[:1])
+        assert ran(domain, code) == str(mine)
+
+
+def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> None:
+    """domains-2: by handle, and by path."""
+    for name in ("read", "write", "neither"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    handle = os.open(tmp_path / "read", os.O_RDONLY)
+    code = "import sys\ntry: print(open(sys.argv[1], sys.argv[2]).read(9) or 'empty')\n"
+    code += "except OSError as e: print(e.errno)"
+    with domain_of(LIBRARY, (handle, READ), (str(tmp_path / "write"), READ | CHANGE)) as domain:
+        os.close(handle)
+        assert ran(domain, code, tmp_path / "read" / "file", "r") == "read"
+        assert ran(domain, code, tmp_path / "write" / "file", "w+") == "empty"
+        refused = str(errno.EACCES)
+        assert ran(domain, code, tmp_path / "read" / "file", "r+") == refused
+        assert ran(domain, code, tmp_path / "neither" / "file", "r") == refused
+        assert ran(domain, code, tmp_path / "neither" / "new", "w") == refused
+        assert ran(domain, code, f"/proc/{os.getpid()}/environ", "r") == refused
+
+
+@pytest.mark.parametrize(
+    "family", [socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET]
+)
+def test_a_child_has_no_socket_of_any_family(family: socket.AddressFamily) -> None:
+    """domains-2: not even one to itself by address."""
+    code = "import socket, sys\ntry: socket.socket(int(sys.argv[1]), 2)\nexcept OSError as e: print(e.errno)"
+    with domain_of(*SYSTEM) as domain:
+        assert ran(domain, code, str(int(family))) == str(errno.EAFNOSUPPORT)
+
+
+@pytest.mark.skipif(landlock.abi() < 6, reason="Landlock that holds signals back (Linux 6.12)")
+def test_a_child_signals_nobody_outside() -> None:
+    """domains-2: not even to ask whether a process is there."""
+    code = "import os, sys\ntry: os.kill(int(sys.argv[1]), 0)\nexcept OSError as e: print(e.errno)"
+    with domain_of(*SYSTEM) as domain:
+        assert ran(domain, code, str(os.getpid())) == str(errno.EPERM)
+
+
+def test_a_child_starts_nothing(tmp_path: Path) -> None:
+    """domains-3: no fork for it, and nothing but itself to execute."""
+    code = "import os\ntry: os.fork()\nexcept OSError as e: print(e.errno)"
+    exec_ = "import os, sys\ntry: os.execv(sys.argv[1], ['x'])\nexcept OSError as e: print(e.errno)"
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\necho ran\n")
+    script.chmod(0o755)
+    with domain_of(*SYSTEM, (str(tmp_path), READ)) as domain:
+        assert ran(domain, code) == str(errno.EPERM)
+        for program in ("/bin/sh", str(script), "/usr/bin/env"):
+            assert ran(domain, exec_, program) == str(errno.EACCES)
+
+
+def test_a_child_may_have_threads() -> None:
+    """domains-3: they are no processes."""
+    code = "import threading\nt = threading.Thread(target=print, args=('ran',)); t.start(); t.join()"
+    with domain_of(*SYSTEM) as domain:
+        assert ran(domain, code) == "ran"
+
+
+def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
+    """domains-4: and gains none; that one only where the server has it."""
+    code = "print([l for l in open('/proc/self/status') if l[:6] in ('CapEff', 'CapPrm', 'NoNewP')])"
+    own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapPrm"))
+    kept = int(own.split()[1], 16) & 2
+    with domain_of(*SYSTEM) as domain:
+        said = ran(domain, code)
+    assert said.count(f"{kept:016x}") == 2
+    assert "NoNewPrivs:\\t1" in said
+
+
+def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
+    """domains-5: by what the handles and paths mean now; a directory of the same name is another."""
+    rules = ((str(tmp_path / "a"), READ),)
+    (tmp_path / "a").mkdir()
+    with closing(Domains()) as domains:
+        first = domains.of(rules)
+        handle = os.open(tmp_path / "a", os.O_RDONLY)
+        assert domains.of(((handle, READ),)) is first
+        os.close(handle)
+        assert domains.of(((str(tmp_path / "a"), RUN),)) is not first
+        (tmp_path / "a").rename(tmp_path / "b")
+        (tmp_path / "a").mkdir()
+        assert domains.of(rules) is not first
+
+
+def test_domains_end_with_their_owner_and_when_too_many_are_kept(tmp_path: Path) -> None:
+    """domains-5: no descriptor and no thread stays behind; one that is in use ends when it is let go."""
+    before = descriptors()
+    threads = _threads()
+    with closing(Domains()) as domains:
+        assert domains.is_possible
+        held = domains.of(())
+        for number in range(REMEMBERED + 1):
+            (tmp_path / str(number)).mkdir()
+            assert domains.of(((str(tmp_path / str(number)), READ),)).run(lambda: True)
+        assert held.run(lambda: "still there") == "still there"
+        assert len(descriptors()) <= len(before)
+        last = domains.of(((str(tmp_path / "1"), READ),))
+    held.close()
+    with pytest.raises(CannotStart):
+        last.run(lambda: None)
+    _until_threads_are(threads)
+
+
+def test_a_script_is_no_program_to_be_held(tmp_path: Path) -> None:
+    """domains-6: its interpreter would run anything."""
+    (tmp_path / "git").write_text("#!/bin/sh\n")
+    (tmp_path / "git").chmod(0o755)
+    assert confined.found("git", str(tmp_path)) == str(tmp_path / "git")
+    assert confined.rules_to_start(str(tmp_path / "git")) is None
+    assert confined.rules_to_start(str(tmp_path / "none")) is None
+    for broken in (b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 58, b""):
+        (tmp_path / "broken").write_bytes(broken)
+        assert confined.rules_to_start(str(tmp_path / "broken")) is None
+
+
+def test_a_program_starts_with_the_rules_made_for_it() -> None:
+    """domains-6: itself, its loader, its libraries."""
+    true = confined.found("true", os.environ["PATH"])
+    assert true is not None
+    rules = confined.rules_to_start(true)
+    assert rules is not None
+    executable = [str(where) for where, rights in rules if rights & landlock.EXECUTE]
+    assert executable[0] == true
+    assert len(executable) <= 2
+    with closing(Domains()) as domains:
+        assert domains.of(rules).run(lambda: subprocess.run([true]).returncode) == 0
+
+
+def test_without_landlock_nothing_is_pretended() -> None:
+    """domains-7: on a kernel that answers as one without."""
+    code = "from coretools.confinement.confined_thread import Domains; print(Domains().is_possible)"
+    argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-c", code]
+    completed = subprocess.run(argv, cwd=TREE, capture_output=True, text=True, check=True)
+    assert completed.stdout == "False\n"
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _until_threads_are(count: int) -> None:
+    """Threads end a moment after they are told to; bounded by the time limit of the test."""
+    while _threads() > count:
+        os.sched_yield()

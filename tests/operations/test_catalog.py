@@ -1,0 +1,519 @@
+"""Which surfaces commands get, under which names, and who is offered which (docs/specs/graph.md)."""
+
+from typing import Any
+
+import pytest
+
+from coretools.errors import BadSetting, UnknownTool
+from coretools.operations.call import Call
+from coretools.operations.catalog import Offer, Selection, Surfaces, offered
+from coretools.operations.content import Message, Text
+from coretools.operations.declare import (
+    Effect,
+    Function,
+    at,
+    automation_hidden,
+    details,
+    hidden,
+    metadata,
+    prompt,
+    raw_schema,
+    resource,
+    tool,
+)
+from coretools.operations.registry import Registry
+from coretools.operations.route import below, flattened, parameters, shape_of, variables
+
+ALL = Selection(profile="all")
+PROMOTED = Surfaces(promote_read_only=True)
+AS_TOOLS = Surfaces(resources_as_tools=True, prompts_as_tools=True)
+
+
+def made(name: str, *decorators: Any, doc: str = "Do it.") -> Any:
+    """A function of this name with these declarations."""
+
+    def function() -> str:
+        return name
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    for decorator in decorators:
+        function = decorator(function)
+    return function
+
+
+def registry_with(*functions: Any, separator: str = "_") -> Registry:
+    registry = Registry(separator=separator)
+    for function in functions:
+        registry.add(function)
+    return registry
+
+
+def offer_of(registry: Registry, selection: Selection = ALL, surfaces: Surfaces | None = None) -> Offer:
+    return offered(registry, selection, surfaces)
+
+
+# Routes and names
+
+
+@pytest.mark.parametrize(
+    ("context", "name", "route"),
+    [
+        ((), "read_file", ("read_file",)),
+        (("git",), "git_log", ("git", "log")),
+        (("git",), "log", ("git", "log")),
+        (("git", "remote"), "git_remote_add", ("git", "remote", "add")),
+        (("git",), "gitlog", ("git", "gitlog")),
+    ],
+)
+def test_the_route_of_a_function_is_its_context_and_its_own_word(
+    context: tuple[str, ...], name: str, route: tuple[str, ...]
+) -> None:
+    """graph-1: `git_log` in the context `git` is `git log`."""
+    assert below(context, name) == route
+
+
+@pytest.mark.parametrize(
+    ("separator", "name"), [("_", "contact_show"), ("-", "contact-show"), (".", "contact.show"), ("/", "contact/show")]
+)
+def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: str, name: str) -> None:
+    """graph-1: parameters of the route are left out of the name."""
+
+    @tool(Effect.READ)
+    @at("contact", "{number}", "show")
+    def show(number: int) -> str:
+        """Show."""
+        return str(number)
+
+    registry = registry_with(show, separator=separator)
+    assert list(offer_of(registry).tools) == [name]
+    assert parameters(next(iter(registry)).route) == ("number",)
+    assert flattened(("a", "{b}", "c"), separator) == f"a{separator}c"
+
+
+def test_a_separator_that_no_name_may_have_is_refused() -> None:
+    """graph-1: there are four."""
+    with pytest.raises(BadSetting, match="separator ' '"):
+        Registry(separator=" ")
+
+
+@pytest.mark.parametrize(
+    ("route", "fault"),
+    [
+        (("{number}",), "needs a word"),
+        (("Show",), "no word of a route"),
+        (("show me",), "no word of a route"),
+        (("show", "{other}"), "no parameter: other"),
+    ],
+)
+def test_a_route_that_cannot_be_typed_is_refused_by_its_source(route: tuple[str, ...], fault: str) -> None:
+    """graph-1: words of a to z, 0 to 9, _ and -; braces hold a parameter of the function."""
+
+    @tool(Effect.READ)
+    @at(*route)
+    def look(number: int = 0) -> str:
+        """Look."""
+        return str(number)
+
+    with pytest.raises(BadSetting, match=fault) as caught:
+        Registry().add(look)
+    assert "look" in str(caught.value)
+
+
+def test_contexts_hold_commands_and_what_is_said_of_them() -> None:
+    """graph-1: a context within a context; both are described."""
+    registry = Registry()
+    remote = registry.context("git", summary="Repositories").context("remote", details="Other copies of it.")
+
+    @remote.tool(Effect.READ)
+    def add(name: str) -> str:
+        """Add one."""
+        return name
+
+    assert next(iter(registry)).route == ("git", "remote", "add")
+    remote.add(made("git_remote_list", tool(Effect.READ)))
+    assert [command.route for command in registry][1] == ("git", "remote", "list")
+    assert [(context.words, context.summary, context.details) for context in registry.contexts] == [
+        (("git",), "Repositories", ""),
+        (("git", "remote"), "", "Other copies of it."),
+    ]
+
+
+# Surfaces
+
+
+def test_one_declaration_asks_for_several_surfaces() -> None:
+    """graph-2: all three of one function; alone, a prompt or a resource is no tool."""
+    registry = registry_with(
+        made("all_three", tool(Effect.READ), resource("x://all"), prompt()),
+        made("only_read", resource("x://only")),
+        made("only_asked", prompt()),
+    )
+    offer = offer_of(registry)
+    assert list(offer.tools) == ["all_three"]
+    assert list(offer.resources) == ["x://all", "x://only"]
+    assert list(offer.prompts) == ["all_three", "only_asked"]
+    with pytest.raises(UnknownTool):
+        offer.get("only_read")
+    with pytest.raises(UnknownTool, match="unknown prompt"):
+        offer.prompt("only_read")
+
+
+def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
+    """graph-2: details and metadata are part of the declaration, whatever the surface."""
+    one = made("one", tool(Effect.READ), details("At length."), metadata({"org.example/x": 1}))
+    command = registry_with(one).command_of(one)
+    assert command.summary == "Do it."
+    assert "At length." in command.description
+    assert command.declaration.metadata == {"org.example/x": 1}
+
+
+@pytest.mark.parametrize(
+    ("uri", "fault"),
+    [
+        ("nothing", "no address"),
+        ("x://{broken", "no address"),
+        ("x://{name}/{other}", "no parameter: other"),
+        ("x://fixed", "lacks a required parameter: name"),
+    ],
+)
+def test_an_address_that_does_not_fit_the_signature_is_refused(uri: str, fault: str) -> None:
+    """graph-3: every variable is a parameter, every required parameter a variable."""
+
+    @resource(uri)
+    def config(name: str, section: str = "") -> str:
+        """Read."""
+        return name + section
+
+    with pytest.raises(BadSetting, match=fault) as caught:
+        Registry().add(config)
+    assert "config" in str(caught.value)
+
+
+def test_a_version_that_is_no_method_is_refused() -> None:
+    """graph-3: at the start, and not when the first client subscribes."""
+    with pytest.raises(BadSetting, match="its version is 'nothing'"):
+        Registry().add(made("read", resource("x://read", version="nothing")))
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        ("x://fixed", ()),
+        ("x://{a}/{+b}{?c,d*}{&e:3}", ("a", "b", "c", "d", "e")),
+    ],
+)
+def test_the_variables_of_a_template_are_found(template: str, names: tuple[str, ...]) -> None:
+    """graph-3: of all operators and modifiers of RFC 6570."""
+    assert variables(template) == names
+
+
+def test_a_call_is_no_variable() -> None:
+    """graph-3: a parameter of type Call is filled by the dispatcher."""
+
+    @resource("x://{name}")
+    async def config(name: str, call: Call) -> str:
+        """Read."""
+        return name + call.principal
+
+    assert list(offer_of(registry_with(config)).resources) == ["x://{name}"]
+
+
+def test_a_resource_only_reads() -> None:
+    """graph-4: one that changes something does not start."""
+    with pytest.raises(BadSetting, match="a resource only reads"):
+        Registry().add(made("change", tool(Effect.CHANGE), resource("x://change")))
+
+
+def test_promotion_and_fallbacks_are_off_by_default() -> None:
+    """graph-5: a tool is a tool, a resource a resource, a prompt a prompt."""
+    registry = registry_with(
+        made("look", tool(Effect.READ)), made("read", resource("x://read")), made("plan", prompt())
+    )
+    offer = offer_of(registry)
+    assert (list(offer.tools), list(offer.resources), list(offer.prompts)) == (["look"], ["x://read"], ["plan"])
+
+
+def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
+    """graph-5: required arguments in the path, the others behind `?`; what does not fit an address is left out."""
+
+    @tool(Effect.READ)
+    @at("contact", "{number}", "show")
+    def show(number: int, full: bool = False) -> str:
+        """Show."""
+        return f"{number}{full}"
+
+    @tool(Effect.READ)
+    def look_up(name: str, call: Call) -> str:
+        """Look up."""
+        return name
+
+    @tool(Effect.READ)
+    def many(names: list[str]) -> str:
+        """Look at many."""
+        return ",".join(names)
+
+    @tool(Effect.READ)
+    @raw_schema({"type": "object"})
+    def raw(given: dict[str, Any]) -> str:
+        """Take what comes."""
+        return str(given)
+
+    registry = registry_with(show, look_up, many, raw, made("change", tool(Effect.CHANGE)))
+    assert list(offer_of(registry, surfaces=PROMOTED).resources) == [
+        "coretools://contact/{number}/show{?full}",
+        "coretools://look_up/{name}",
+    ]
+    named = Surfaces(promote_read_only=True, scheme="mine")
+    assert next(iter(offer_of(registry, surfaces=named).resources)) == "mine://contact/{number}/show{?full}"
+
+
+def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() -> None:
+    """graph-5: each by its own switch; what is a tool already is one once."""
+    registry = registry_with(
+        made("read", resource("x://read")), made("both", tool(Effect.READ), prompt()), made("plan", prompt())
+    )
+    assert list(offer_of(registry).tools) == ["both"]
+    assert list(offer_of(registry, surfaces=Surfaces(resources_as_tools=True)).tools) == ["read", "both"]
+    assert list(offer_of(registry, surfaces=Surfaces(prompts_as_tools=True)).tools) == ["both", "plan"]
+    assert list(offer_of(registry, surfaces=AS_TOOLS).tools) == ["read", "both", "plan"]
+
+
+def test_a_prompt_that_overrides_is_the_one_that_becomes_a_tool() -> None:
+    """graph-5, graph-6: also where it overrides nothing; a tool of its name stays the tool."""
+    registry = registry_with(made("plan", prompt()), made("both", tool(Effect.READ), prompt()))
+    for name in ("plan", "both", "fresh"):
+        registry.add(made(name, prompt(), doc="Another."), overrides=True)
+    tools = offer_of(registry, surfaces=AS_TOOLS).tools
+    assert {name: command.overrides for name, command in tools.items()} == {
+        "both": False,
+        "plan": True,
+        "fresh": True,
+    }
+
+
+# Collisions
+
+
+def source(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+A_TOOL = made("a_b", tool(Effect.READ), doc="One.")
+ROUTED_TOOL = made("routed_tool", tool(Effect.READ), at("a", "b"), doc="Two.")
+A_PROMPT = made("a_b", prompt(), doc="Three.")
+ROUTED_PROMPT = made("routed_prompt", prompt(), at("a", "b"), doc="Four.")
+A_RESOURCE = made("read_one", resource("x://one"), at("a", "b"), doc="Five.")
+SAME_ADDRESS = made("read_other", resource("x://one"), doc="Six.")
+
+
+@resource("x://two/{name}")
+def by_name(name: str) -> str:
+    """Seven."""
+    return name
+
+
+@resource("x://two/{number}")
+def by_number(number: int) -> str:
+    """Eight."""
+    return str(number)
+
+
+@resource("coretools://a_b")
+def at_promoted() -> str:
+    """Nine."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "surfaces"),
+    [
+        pytest.param(A_TOOL, ROUTED_TOOL, None, id="tool-tool"),
+        pytest.param(A_PROMPT, ROUTED_PROMPT, None, id="prompt-prompt"),
+        pytest.param(A_RESOURCE, SAME_ADDRESS, None, id="resource-resource"),
+        pytest.param(by_name, by_number, None, id="template-template"),
+        pytest.param(A_TOOL, A_RESOURCE, AS_TOOLS, id="tool-resource-as-tool"),
+        pytest.param(A_TOOL, ROUTED_PROMPT, AS_TOOLS, id="tool-prompt-as-tool"),
+        pytest.param(A_RESOURCE, A_PROMPT, AS_TOOLS, id="resource-as-tool-prompt-as-tool"),
+        pytest.param(at_promoted, A_TOOL, PROMOTED, id="resource-promoted-tool"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
+    first: Any, second: Any, surfaces: Surfaces | None, turned: bool
+) -> None:
+    """graph-6: in whichever way they come by it, and in whichever order."""
+    registry = registry_with(*([second, first] if turned else [first, second]))
+    with pytest.raises(BadSetting) as caught:
+        offer_of(registry, surfaces=surfaces)
+    assert source(first) in str(caught.value)
+    assert source(second) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(A_TOOL, ROUTED_PROMPT, id="tool-prompt"),
+        pytest.param(A_TOOL, A_RESOURCE, id="tool-resource"),
+        pytest.param(A_RESOURCE, A_PROMPT, id="resource-prompt"),
+    ],
+)
+def test_lists_of_different_kinds_do_not_collide(first: Any, second: Any) -> None:
+    """graph-6: a tool and a prompt may have one name, when neither is made the other."""
+    offer_of(registry_with(first, second)) if first.__name__ != "read_one" else offer_of(registry_with(second, first))
+
+
+def test_one_route_is_one_command() -> None:
+    """graph-6: refused when it is added; the same function again changes nothing."""
+    registry = registry_with(A_TOOL)
+    before = registry.version
+    assert registry.add(A_TOOL) is A_TOOL
+    assert registry.version == before
+    with pytest.raises(BadSetting) as caught:
+        registry.add(made("a_b", tool(Effect.READ), doc="Another."))
+    assert "a_b" in str(caught.value)
+
+
+def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() -> None:
+    """graph-6: in whichever order; the tool of the other stays."""
+    explicit = made("plan", prompt(), doc="Explicitly.")
+    both = made("plan", tool(Effect.READ), prompt(), doc="By itself.")
+    for first in (True, False):
+        registry = Registry()
+        if first:
+            registry.add(explicit, overrides=True)
+        registry.add(both)
+        if not first:
+            registry.add(explicit, overrides=True)
+        offer = offer_of(registry)
+        assert offer.prompt("plan").summary == "Explicitly."
+        assert offer.get("plan").summary == "By itself."
+
+
+def test_only_a_prompt_overrides() -> None:
+    """graph-6: a tool that would replace another is a collision."""
+    with pytest.raises(BadSetting, match="only a prompt overrides"):
+        Registry().add(A_TOOL, overrides=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("x://{a}", "x://{b}", True),
+        ("x://{a}", "x://{+b}", False),
+        ("x://y{?a}", "x://y{?b}", False),
+        ("x://{a,b}", "x://{c}", False),
+    ],
+)
+def test_templates_are_told_apart_by_what_they_match(one: str, other: str, same: bool) -> None:
+    """graph-6: names of variables matter only where they stand in the address."""
+    assert (shape_of(one) == shape_of(other)) is same
+
+
+# Selection
+
+
+@pytest.fixture
+def selected() -> Registry:
+    registry = Registry()
+    registry.add(made("read_it", tool(Effect.READ)), "files")
+    registry.add(made("change_it", tool(Effect.CHANGE)), "files")
+    registry.add(made("git_log", tool(Effect.READ), resource("x://log"), prompt()), "git")
+    registry.add(made("ci_only", tool(Effect.CHANGE, profiles=("ci",))), "ci")
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("selection", "names", "refused", "reason"),
+    [
+        (Selection(profile="read"), ["read_it", "git_log"], "change_it", "profile read"),
+        (Selection(profile="dev"), ["read_it", "change_it", "git_log"], "ci_only", "profile dev"),
+        (Selection(profile="all", read_only=True), ["read_it", "git_log"], "change_it", "read-only"),
+        (Selection(profile="all", sets=("git",)), ["git_log"], "read_it", "tool set"),
+        (Selection(profile="all", only=("*_it",)), ["read_it", "change_it"], "git_log", "left it out"),
+        (Selection(profile="all", without=("git_*", "ci_*")), ["read_it", "change_it"], "git_log", "left it out"),
+    ],
+)
+def test_a_selection_holds_for_lists_and_calls_alike(
+    selected: Registry, selection: Selection, names: list[str], refused: str, reason: str
+) -> None:
+    """graph-7: what is not listed is refused, with the reason."""
+    offer = offer_of(selected, selection)
+    assert list(offer.tools) == names
+    with pytest.raises(UnknownTool, match=reason):
+        offer.get(refused)
+    assert ("x://log" in offer.resources) == ("git_log" in names) == ("git_log" in offer.prompts)
+
+
+@pytest.mark.parametrize("decorator", [automation_hidden, hidden], ids=lambda one: one.__name__)
+def test_what_is_hidden_is_on_no_surface(decorator: Function) -> None:
+    """graph-8: neither listed nor callable for agents, not even by a fallback; and not spoken of."""
+    one = made("secret", tool(Effect.READ), resource("x://secret"), prompt(), decorator)
+    registry = registry_with(one)
+    for surfaces in (None, PROMOTED, AS_TOOLS):
+        offer = offer_of(registry, surfaces=surfaces)
+        assert offer.commands == ()
+        with pytest.raises(UnknownTool, match="unknown tool"):
+            offer.get("secret")
+    assert [command.name for command in registry] == ["secret"]
+
+
+# Merging and removing
+
+
+def test_a_merged_registry_brings_its_commands_under_our_separator() -> None:
+    """graph-10: with its contexts; ours stay first."""
+    ours = registry_with(made("a_one", tool(Effect.READ), at("a", "one")), separator="-")
+    theirs = Registry()
+    theirs.context("b", summary="Theirs").add(made("b_two", tool(Effect.READ)))
+    ours.merge(theirs)
+    assert list(offer_of(ours).tools) == ["a-one", "b-two"]
+    assert [context.summary for context in ours.contexts] == ["Theirs"]
+
+
+def test_a_merge_that_collides_adds_nothing() -> None:
+    """graph-10: both sources named; neither of its commands came in."""
+    ours = registry_with(made("taken", tool(Effect.READ), doc="Ours."))
+    theirs = registry_with(made("fine", tool(Effect.READ)), made("taken", tool(Effect.READ), doc="Theirs."))
+    with pytest.raises(BadSetting, match="two commands are named taken"):
+        ours.merge(theirs)
+    assert [command.name for command in ours] == ["taken"]
+
+
+def test_merging_the_same_again_changes_nothing() -> None:
+    """graph-10: the same functions are the same commands."""
+    ours, theirs = registry_with(A_TOOL), registry_with(A_TOOL, SAME_ADDRESS)
+    ours.merge(theirs)
+    ours.merge(theirs)
+    assert [command.name for command in ours] == ["a_b", "read_other"]
+
+
+def test_removing_what_is_not_there_is_an_error() -> None:
+    """graph-9: by its route."""
+    registry = registry_with(A_TOOL)
+    with pytest.raises(KeyError, match="no such"):
+        registry.remove("no", "such")
+    registry.remove("a_b")
+    assert list(registry) == []
+
+
+def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
+    """graph-9: found before the offer is exchanged, not by the first client that lists."""
+
+    class Odd:
+        pass
+
+    def takes_odd(value: Odd) -> str:
+        """Take it."""
+        return str(value)
+
+    takes_odd.__annotations__ = {"value": Odd, "return": str}
+    registry = registry_with()
+    command = registry.command_of(registry.add(tool(Effect.READ)(takes_odd)))
+    with pytest.raises(BadSetting, match=r"takes_odd: parameter 'value' \(Odd\) gives no JSON schema"):
+        command.prove()
+
+
+def test_messages_and_text_are_what_a_prompt_may_give() -> None:
+    """graph-14: plain data, made without a protocol."""
+    assert Message(Text("x")) == Message(Text("x"), role="user")

@@ -1,0 +1,203 @@
+"""What an argument could be (docs/specs/completion.md)."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from coretools.errors import BadSetting, NotFound, OutsideRoot
+from coretools.operations.call import Call, SilentCall
+from coretools.operations.completion import MOST_COUNTED, Completes, beginning_with, completions
+from coretools.operations.declare import Effect, raw_schema, tool
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.registry import Command, Registry
+from coretools.roots import listing
+from coretools.roots.deny import DenyRules
+from coretools.roots.root_set import Roots, RootSpec
+
+TOWNS = ("Basel", "Bern", "Berlin", "Bonn")
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def towns(typed: str, given: Mapping[str, str]) -> list[str]:
+    """Towns of the country that is given already."""
+    return list(TOWNS[:2] if given.get("country") == "ch" else TOWNS)
+
+
+async def later(typed: str, given: Mapping[str, str]) -> list[str]:
+    return [f"{typed}-later"]
+
+
+def generated(typed: str, given: Mapping[str, str]) -> Iterator[str]:
+    yield threading.current_thread().name
+    yield from TOWNS
+
+
+def failing(typed: str, given: Mapping[str, str]) -> list[str]:
+    raise RuntimeError("inside")
+
+
+def missing(typed: str, given: Mapping[str, str]) -> list[str]:
+    raise NotFound("nothing there")
+
+
+class Travel:
+    def __init__(self) -> None:
+        self.seen = ["here", "there"]
+
+    @tool(Effect.READ)
+    def go_to(
+        self,
+        town: Annotated[str, Completes(towns)],
+        place: Annotated[str, Completes("places")] = "",
+        maybe: Annotated[str, Completes(later)] | None = None,
+        thread: Annotated[str, Completes(generated)] = "",
+        broken: Annotated[str, Completes(failing)] = "",
+        gone: Annotated[str, Completes(missing)] = "",
+        colour: Colour = Colour.RED,
+        size: Literal["small", "large"] = "small",
+        amount: Literal[1, 20] | None = None,
+        colours: list[Colour] = [],  # noqa: B006  # never changed
+        fast: bool = False,
+        free: str = "",
+        number: int = 0,
+        call: Call = SilentCall(),  # noqa: B008  # has no state
+    ) -> str:
+        """Go."""
+        return town
+
+    def places(self, typed: str, given: Mapping[str, str]) -> list[str]:
+        return self.seen
+
+
+def command_of(function: Any) -> Command:
+    registry = Registry()
+    return registry.command_of(registry.add(function))
+
+
+@pytest.fixture
+def go_to() -> Command:
+    return command_of(Travel().go_to)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "typed", "values"),
+    [
+        ("town", "", list(TOWNS)),
+        ("town", "be", ["Bern", "Berlin"]),
+        ("town", "x", []),
+        ("place", "h", ["here"]),
+        ("maybe", "much", ["much-later"]),
+        ("colour", "", ["red", "blue"]),
+        ("colour", "B", ["blue"]),
+        ("size", "l", ["large"]),
+        ("amount", "2", ["20"]),
+        ("colours", "r", ["red"]),
+        ("fast", "", ["true", "false"]),
+        ("free", "", []),
+        ("number", "", []),
+        ("nothing", "", []),
+    ],
+)
+async def test_values_begin_with_what_was_typed(go_to: Command, parameter: str, typed: str, values: list[str]) -> None:
+    """completion-1, completion-2: from a source, or the choices of the type; whatever the case."""
+    assert await completions(go_to, parameter, typed, {}) == values
+
+
+async def test_a_source_knows_the_other_arguments(go_to: Command) -> None:
+    """completion-1: those that are there already, as text."""
+    assert await completions(go_to, "town", "", {"country": "ch"}) == ["Basel", "Bern"]
+
+
+async def test_a_plain_source_runs_in_a_worker_thread(go_to: Command) -> None:
+    """completion-1: a generator does its work there too."""
+    [name] = await completions(go_to, "thread", "anyio", {})
+    assert name.casefold().startswith("anyio worker thread")
+
+
+async def test_choices_of_a_raw_schema_complete_too() -> None:
+    """completion-2: whatever the schema says."""
+
+    @tool(Effect.READ)
+    @raw_schema({"type": "object", "properties": {"a": {"anyOf": [{"const": "one"}, {"enum": ["two", 3]}]}}})
+    def raw(given: dict[str, Any]) -> str:
+        """Take it."""
+        return ""
+
+    assert await completions(command_of(raw), "a", "", {}) == ["one", "two", "3"]
+
+
+async def test_a_source_that_fails_has_no_values(go_to: Command, caplog: pytest.LogCaptureFixture) -> None:
+    """completion-3: what it could not find is no news, a fault in it is logged once."""
+    dispatcher = Dispatcher(threads=1)
+    assert await dispatcher.complete(go_to, "gone", "", {}) == []
+    assert caplog.text == ""
+    assert await dispatcher.complete(go_to, "broken", "", {}) == []
+    assert "completion of broken failed inside" in caplog.text
+
+
+async def test_a_source_that_is_not_there_is_told_by_name() -> None:
+    """completion-1: the name of a method that its tool set has not; and of a function that has no tool set."""
+
+    @tool(Effect.READ)
+    def alone(town: Annotated[str, Completes("towns")]) -> str:
+        """Go."""
+        return town
+
+    with pytest.raises(BadSetting, match="completes by 'towns'"):
+        await completions(command_of(alone), "town", "", {})
+
+
+def test_values_are_bounded_and_each_is_there_once() -> None:
+    """completion-4: in the order of their source."""
+    assert beginning_with("a", ["ab", "b", "aa", "ab"]) == ["ab", "aa"]
+    assert len(beginning_with("", map(str, range(2 * MOST_COUNTED)))) == MOST_COUNTED
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    for name in ("sub/deep/leaf.txt", "sub/Deeper.txt", "sub/.env", "other/x", ".env", "odd\udcff"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "sub")
+    return Roots([RootSpec(str(tmp_path), writable=False)], deny=DenyRules([".env", "other"]))
+
+
+@pytest.mark.parametrize(
+    ("typed", "paths"),
+    [
+        ("", ["link", "odd\\xff", "sub/"]),
+        ("s", ["sub/"]),
+        ("sub", ["sub/"]),
+        ("sub/", ["sub/Deeper.txt", "sub/deep/"]),
+        ("sub/de", ["sub/Deeper.txt", "sub/deep/"]),
+        ("./sub/deep/l", ["./sub/deep/leaf.txt"]),
+        ("link/deep/", ["link/deep/leaf.txt"]),
+        (".e", []),
+        ("oth", []),
+    ],
+)
+def test_paths_go_on_beneath_the_root(roots: Roots, typed: str, paths: list[str]) -> None:
+    """completion-5: directories with a slash; what a deny glob closes is left out."""
+    assert listing.beginning_with(roots, typed, most=10) == paths
+
+
+def test_absolute_paths_are_completed_beneath_a_root_only(roots: Roots, tmp_path: Path) -> None:
+    """completion-5: nothing outside is listed."""
+    assert listing.beginning_with(roots, f"{tmp_path}/su", most=10) == [f"{tmp_path}/sub/"]
+    for typed in ("/etc/pas", "../", "sub/../../"):
+        with pytest.raises(OutsideRoot):
+            listing.beginning_with(roots, typed, most=10)
+
+
+def test_paths_are_bounded(roots: Roots) -> None:
+    """completion-5: by the first names."""
+    assert listing.beginning_with(roots, "", most=1) == ["link"]

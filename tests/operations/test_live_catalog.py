@@ -1,0 +1,339 @@
+"""Commands that come and go while they are served: one exchange for many changes, or none (docs/specs/graph.md)."""
+
+import logging
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from coretools.errors import BadSetting, UnknownTool
+from coretools.operations.call import LOCAL
+from coretools.operations.catalog import Selection
+from coretools.operations.declare import Effect, Surface, at, prompt, resource, tool
+from coretools.operations.live_catalog import DEBOUNCE_SECONDS, MOST_ROUNDS, Graph
+from coretools.operations.registry import Registry
+
+BOUND_SECONDS = 5
+
+
+@tool(Effect.READ)
+def first() -> str:
+    """Be there from the start."""
+    return ""
+
+
+@tool(Effect.READ)
+def second() -> str:
+    """Come later."""
+    return ""
+
+
+@resource("x://notes")
+def notes() -> str:
+    """Be read."""
+    return ""
+
+
+@prompt()
+def plan() -> str:
+    """Be asked."""
+    return ""
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+        self._sleeping, self._wake = anyio.Event(), anyio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.asked.append(seconds)
+        wake = self._wake
+        self._sleeping.set()
+        await wake.wait()
+
+    async def until_asleep(self) -> None:
+        with anyio.fail_after(BOUND_SECONDS):
+            await self._sleeping.wait()
+
+    def pass_time(self) -> None:
+        self._sleeping = anyio.Event()
+        wake, self._wake = self._wake, anyio.Event()
+        wake.set()
+
+
+class Heard:
+    """What a listener was told."""
+
+    def __init__(self) -> None:
+        self.kinds: list[frozenset[Surface]] = []
+        self._news = anyio.Event()
+
+    async def __call__(self, kinds: frozenset[Surface]) -> None:
+        self.kinds.append(kinds)
+        self._news.set()
+
+    async def next(self) -> frozenset[Surface]:
+        with anyio.fail_after(BOUND_SECONDS):
+            await self._news.wait()
+        self._news = anyio.Event()
+        return self.kinds[-1]
+
+
+class Served:
+    def __init__(self, registry: Registry, **given: Any) -> None:
+        self.registry, self.clock, self.heard = registry, Clock(), Heard()
+        self.graph = Graph(registry, lambda principal: Selection(profile="all"), sleep=self.clock.sleep, **given)
+        self.stop = self.graph.listen(self.heard)
+
+    @property
+    def tools(self) -> list[str]:
+        return list(self.graph.offer(LOCAL).tools)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Served]:
+    registry = Registry()
+    registry.add(first)
+    one = Served(registry)
+    assert one.tools == ["first"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.graph.follow)
+        await anyio.lowlevel.checkpoint()
+        yield one
+        tasks.cancel_scope.cancel()
+
+
+async def test_changes_that_follow_each_other_are_told_once() -> None:
+    """graph-9: each within 100 ms of the last; the offer is the old one until then, the new one whole after."""
+    async with served() as one:
+        one.registry.add(second)
+        await one.clock.until_asleep()
+        one.registry.add(notes)
+        one.registry.add(plan)
+        assert one.tools == ["first"]
+        one.clock.pass_time()
+        await one.clock.until_asleep()
+        assert one.heard.kinds == []
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL, Surface.RESOURCE, Surface.PROMPT}
+        assert one.tools == ["first", "second"]
+        assert len(one.heard.kinds) == 1
+        assert one.clock.asked == [DEBOUNCE_SECONDS] * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(second, Surface.TOOL), (notes, Surface.RESOURCE), (plan, Surface.PROMPT)]
+)
+async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Surface) -> None:
+    """graph-9: for each kind by itself."""
+    async with served() as one:
+        one.registry.add(function)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {kind}
+
+
+async def test_changes_without_end_are_told_all_the_same() -> None:
+    """graph-9: at the latest after ten times the quiet."""
+    async with served() as one:
+        for _ in range(MOST_ROUNDS // 2):
+            for change in (lambda: one.registry.add(second), lambda: one.registry.remove("second")):
+                change()
+                await one.clock.until_asleep()
+                one.registry.add(notes)
+                one.registry.remove("notes")
+                one.clock.pass_time()
+        one.registry.add(second)
+        one.clock.pass_time()
+        await one.clock.until_asleep()
+        assert len(one.clock.asked) == MOST_ROUNDS + 1
+
+
+async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> None:
+    """graph-9: before any exchange; what was found before is checked again when it is run."""
+    async with served() as one:
+        command = one.graph.command(LOCAL, "first")
+        one.registry.remove("first")
+        with pytest.raises(UnknownTool, match="not there any more"):
+            one.graph.command(LOCAL, "first")
+        with pytest.raises(UnknownTool):
+            one.graph.present(command)
+        assert one.tools == ["first"]
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL}
+        assert one.tools == []
+        with pytest.raises(UnknownTool, match="unknown tool"):
+            one.graph.command(LOCAL, "first")
+
+
+async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_is_not_told_of() -> None:
+    """graph-9: the list is the same; the command behind it is the new one."""
+    async with served() as one:
+        one.registry.remove("first")
+        one.registry.add(first)
+        again = one.registry.command_of(first)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        one.registry.add(notes)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.RESOURCE}
+        assert one.graph.command(LOCAL, "first") is again
+
+
+async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest.LogCaptureFixture) -> None:
+    """graph-9: nothing is told; the log says why; the next change that can be built is told."""
+    async with served() as one:
+        one.registry.add(second)
+        with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
+            one.registry.add(tool(Effect.READ)(at("{word}", "first")(lambda_named("collides", word=True))))
+            await one.clock.until_asleep()
+            one.clock.pass_time()
+            await anyio.wait_all_tasks_blocked()
+        assert "two commands are named first" in caplog.text
+        assert one.tools == ["first"]
+        assert one.heard.kinds == []
+        one.registry.remove("{word}", "first")
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL}
+        assert one.tools == ["first", "second"]
+
+
+async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.LogCaptureFixture) -> None:
+    """graph-9: one that can't be listed would take every other tool's list with it."""
+
+    class Odd:
+        pass
+
+    def odd(value: Any) -> str:
+        """Take what has no schema."""
+        return str(value)
+
+    odd.__annotations__["value"] = Odd
+    async with served() as one:
+        with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
+            one.registry.add(tool(Effect.READ)(odd))
+            await one.clock.until_asleep()
+            one.clock.pass_time()
+            one.registry.add(notes)
+            await one.clock.until_asleep()
+            one.clock.pass_time()
+            await anyio.wait_all_tasks_blocked()
+        assert one.tools == ["first"]
+        assert one.heard.kinds == []
+        assert "gives no JSON schema" in caplog.text
+
+
+async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:
+    """graph-9: the old offer stays in force, the log has the reason, and later changes are told."""
+
+    class Broken:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, *_: object) -> Any:
+            raise ZeroDivisionError("of somebody else")
+
+    def broken(value: Any) -> str:
+        """Take what fails while its schema is built."""
+        return str(value)
+
+    broken.__annotations__["value"] = Broken
+    async with served() as one:
+        with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
+            one.registry.add(tool(Effect.READ)(broken))
+            await one.clock.until_asleep()
+            one.clock.pass_time()
+            await anyio.wait_all_tasks_blocked()
+        assert one.tools == ["first"]
+        assert "of somebody else" in caplog.text
+        one.registry.remove("broken")
+        one.registry.add(second)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL}
+        assert one.tools == ["first", "second"]
+
+
+async def test_a_registry_may_change_in_another_thread() -> None:
+    """graph-9: the exchange is made on the event loop."""
+    async with served() as one:
+        thread = threading.Thread(target=one.registry.add, args=(second,))
+        thread.start()
+        await one.clock.until_asleep()
+        thread.join()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL}
+        assert one.tools == ["first", "second"]
+
+
+async def test_what_changed_while_nobody_followed_is_found() -> None:
+    """graph-9: the first that follows exchanges what is out of date."""
+    registry = Registry()
+    registry.add(first)
+    one = Served(registry)
+    assert one.tools == ["first"]
+    registry.add(second)
+    assert one.tools == ["first"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.graph.follow)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        assert await one.heard.next() == {Surface.TOOL}
+        tasks.cancel_scope.cancel()
+    assert one.tools == ["first", "second"]
+
+
+async def test_who_stops_listening_is_told_no_more() -> None:
+    """graph-9: and a following that ended watches no more."""
+    async with served() as one:
+        one.stop()
+        one.registry.add(second)
+        await one.clock.until_asleep()
+        one.clock.pass_time()
+        await anyio.wait_all_tasks_blocked()
+        assert one.tools == ["first", "second"]
+        assert one.heard.kinds == []
+    one.registry.remove("second")
+    assert len(one.clock.asked) == 1
+
+
+async def test_every_principal_has_the_offer_of_his_selection() -> None:
+    """graph-7, graph-9: each is exchanged; the same selection is one offer."""
+    registry = Registry()
+    registry.add(first)
+    registry.add(tool(Effect.CHANGE)(lambda_named("change")))
+    graph = Graph(registry, lambda principal: Selection(profile="read" if principal == "guest" else "all"))
+    assert list(graph.offer("guest").tools) == ["first"]
+    assert list(graph.offer("owner").tools) == ["first", "change"]
+    assert graph.offer("owner") is graph.offer("other owner")
+    with pytest.raises(UnknownTool, match="profile read"):
+        graph.command("guest", "change")
+
+
+def test_what_cannot_be_offered_at_the_start_ends_the_start() -> None:
+    """graph-6: the first use of an offer builds it."""
+    registry = Registry()
+    registry.add(first)
+    registry.add(tool(Effect.READ)(at("first", "{word}")(lambda_named("collides", word=True))))
+    with pytest.raises(BadSetting, match="two commands are named first"):
+        Graph(registry, lambda principal: Selection(profile="all")).offer(LOCAL)
+
+
+def lambda_named(name: str, *, word: bool = False) -> Any:
+    def without() -> str:
+        """Do it."""
+        return ""
+
+    def with_word(word: str = "") -> str:
+        """Do it."""
+        return word
+
+    function = with_word if word else without
+    function.__name__ = function.__qualname__ = name
+    return function

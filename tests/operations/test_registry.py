@@ -1,0 +1,141 @@
+"""Which tools there are and who is offered which (docs/specs/declarations.md)."""
+
+import subprocess
+import sys
+
+import pytest
+
+from coretools.errors import BadSetting, UnknownTool
+from coretools.operations.catalog import Selection, offered
+from coretools.operations.declare import Effect, declaration_of, tool
+from coretools.operations.registry import Registry
+
+
+class One:
+    @tool(Effect.READ)
+    def look_at(self) -> str:
+        """Look."""
+        return "seen"
+
+    @tool(Effect.CHANGE)
+    def change_it(self) -> str:
+        """Change."""
+        return "changed"
+
+    @tool(Effect.ADD, profiles=())
+    def secret_thing(self) -> str:
+        """Hide."""
+        return "hidden"
+
+    @tool(Effect.CHANGE, profiles=("ci",))
+    def only_ci(self) -> str:
+        """Run."""
+        return "ran"
+
+    def no_tool(self) -> str:
+        return ""
+
+
+class Two:
+    @tool(Effect.READ)
+    def look_at(self) -> str:
+        """Look elsewhere."""
+        return "seen"
+
+
+@pytest.fixture
+def registry() -> Registry:
+    registry = Registry()
+    registry.add_set("one", One())
+    return registry
+
+
+def test_two_tools_of_one_name_fail_at_start_with_both_sources_named(registry: Registry) -> None:
+    """declarations-6: the second is not dropped in silence."""
+    with pytest.raises(BadSetting) as caught:
+        registry.add_set("two", Two())
+    assert "One.look_at" in str(caught.value)
+    assert "Two.look_at" in str(caught.value)
+
+
+def test_what_is_no_tool_is_refused_by_its_source() -> None:
+    """declarations-1: a declaration, a name that every client takes and a docstring, or no start."""
+
+    @tool(Effect.READ)
+    def BadName() -> str:  # noqa: N802  # the name is what is tested
+        """Say nothing."""
+        return ""
+
+    @tool(Effect.READ)
+    def silent() -> str:
+        return ""
+
+    def undeclared() -> str:
+        return ""
+
+    for function, fault in ((BadName, "no tool name"), (silent, "docstring"), (undeclared, "not declared")):
+        with pytest.raises(BadSetting, match=fault):
+            Registry().add(function, "set")
+
+
+@pytest.mark.parametrize(
+    ("profile", "read_only", "names"),
+    [
+        ("read", False, ["look_at"]),
+        ("dev", False, ["look_at", "change_it"]),
+        ("ci", False, ["look_at", "only_ci"]),
+        ("all", False, ["look_at", "change_it", "only_ci"]),
+        ("read", True, ["look_at"]),
+        ("dev", True, ["look_at"]),
+        ("ci", True, ["look_at"]),
+        ("all", True, ["look_at"]),
+    ],
+)
+def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
+    registry: Registry, profile: str, read_only: bool, names: list[str]
+) -> None:
+    """declarations-7: profiles; read-only wins over each; hidden tools are in none."""
+    offer = offered(registry, Selection(profile=profile, read_only=read_only))
+    assert [command.name for command in offer] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("change_it", "read-only"),
+        ("secret_thing", "unknown tool"),
+        ("lok_at", "did you mean look_at"),
+        ("x" * 500, "unknown tool"),
+    ],
+)
+def test_what_is_not_offered_cannot_be_called_and_says_why(registry: Registry, name: str, reason: str) -> None:
+    """declarations-8: lists and calls go through the same offer."""
+    with pytest.raises(UnknownTool, match=reason) as caught:
+        offered(registry, Selection(profile="all", read_only=True)).get(name)
+    assert len(str(caught.value)) < 250
+
+
+def test_an_unknown_profile_is_refused(registry: Registry) -> None:
+    """declarations-7: a bad setting fails at start, by name."""
+    with pytest.raises(BadSetting, match="profile 'root'"):
+        offered(registry, Selection(profile="root"))
+
+
+def test_the_hints_follow_from_the_effect() -> None:
+    """declarations-1: read-only is never destructive, and reading is idempotent."""
+    look, change = declaration_of(One.look_at), declaration_of(One.change_it)
+    assert look is not None
+    assert change is not None
+    assert (look.read_only, look.destructive, look.idempotent, look.open_world) == (True, False, True, False)
+    assert (change.read_only, change.destructive, change.idempotent, change.open_world) == (False, True, False, False)
+
+
+def test_the_registry_imports_neither_mcp_nor_git() -> None:
+    """declarations-9: commands can be declared and called without a protocol."""
+    unwanted = "('mcp', 'mcp_types', 'git')"
+    code = (
+        "import sys, coretools.operations.registry, coretools.operations.dispatch; "
+        f"print([m for m in {unwanted} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,152 @@
+"""Registries of several people served as one (docs/specs/api.md)."""
+
+import logging
+import threading
+
+import pytest
+
+from coretools.config.policy import ToolPolicy
+from coretools.errors import BadSetting
+from coretools.operations.declare import Effect, prompt, tool
+from coretools.operations.registry import Registry
+from coretools.operations.registry_merge import join
+
+
+@tool(Effect.READ)
+def one() -> str:
+    """One."""
+    return "1"
+
+
+@tool(Effect.READ)
+def two() -> str:
+    """Two."""
+    return "2"
+
+
+@tool(Effect.READ)
+def three() -> str:
+    """Three."""
+    return "3"
+
+
+def another(name: str) -> object:
+    def function() -> str:
+        """Another of that name."""
+        return ""
+
+    function.__name__ = function.__qualname__ = name
+    return tool(Effect.READ)(function)
+
+
+def of(*functions: object) -> Registry:
+    registry = Registry()
+    for function in functions:
+        registry.add(function)  # type: ignore[arg-type]  # each is a declared function
+    return registry
+
+
+def names(registry: Registry) -> list[str]:
+    return [command.name for command in registry]
+
+
+def test_the_commands_of_all_stand_in_one_in_order() -> None:
+    """api-10: ours first where we serve too, then theirs as they were named."""
+    target = of(one)
+    assert names(join(target, [of(two), of(three)])) == ["one", "two", "three"]
+
+
+def test_two_commands_of_one_name_end_the_start_with_both_sources() -> None:
+    """api-10: whoever they come from; the same function twice is one command."""
+    with pytest.raises(BadSetting, match=r"two commands are named one: .*one and .*one"):
+        join(Registry(), [of(one), of(another("one"))])
+    assert names(join(Registry(), [of(one), of(one)])) == ["one"]
+
+
+def test_what_is_added_or_removed_later_shows_in_the_whole() -> None:
+    """api-11: each source stays its owner's."""
+    first, second = of(one), of(two)
+    whole = join(Registry(), [first, second])
+    told: list[int] = []
+    whole.watch(lambda: told.append(whole.version))
+    second.add(three)
+    assert names(whole) == ["one", "two", "three"]
+    second.remove("two")
+    assert names(whole) == ["one", "three"]
+    first.remove("one")
+    second.add(two)
+    assert names(whole) == ["three", "two"]
+    assert told
+
+
+def test_a_later_command_whose_name_is_taken_is_said_in_the_log_and_the_rest_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """api-11: nobody's command takes another's place while a server runs."""
+    first, second = of(one), of(two)
+    whole = join(Registry(), [first, second])
+    with caplog.at_level(logging.WARNING):
+        second.add(another("one"))  # type: ignore[arg-type]  # a declared function
+    assert "two commands are named one" in caplog.text
+    assert names(whole) == ["one", "two"]
+    assert next(iter(whole)).function is one
+    second.remove("one")
+    second.add(three)
+    assert names(whole) == ["one", "two", "three"]
+
+
+def test_changes_in_many_threads_all_show() -> None:
+    """api-11: whichever thread an owner uses."""
+    source = of(one)
+    whole = join(Registry(), [source])
+
+    def change(number: int) -> None:
+        for turn in range(10):
+            source.add(another(f"n{number}_{turn}"))  # type: ignore[arg-type]  # a declared function
+            if turn % 2:
+                source.remove(f"n{number}_{turn}")
+
+    threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(names(whole)) == sorted(names(source))
+    assert len(names(whole)) == 41
+
+
+def test_removing_a_prompt_that_overrides_leaves_the_command_it_overrode() -> None:
+    """api-11: a source takes away its own only."""
+
+    @prompt()
+    def hello() -> str:
+        """Say hello."""
+        return "ours"
+
+    def other() -> str:
+        """Say hello otherwise."""
+        return "theirs"
+
+    other.__name__ = "hello"
+    theirs = Registry()
+    theirs.add(prompt()(other), overrides=True)
+    whole = join(of(hello), [theirs])
+    assert [command.overrides for command in whole] == [False, True]
+    theirs.remove("hello")
+    assert [command.overrides for command in whole] == [False]
+
+
+def test_an_announced_resource_is_announced_by_the_whole() -> None:
+    """api-11: subscribers are told wherever the command came from."""
+    source = of(one)
+    whole = join(Registry(), [source])
+    heard: list[str] = []
+    whole.hear(heard.append)
+    source.announce("notes://1")
+    assert heard == ["notes://1"]
+
+
+def test_the_operators_policy_holds_for_commands_of_others() -> None:
+    """api-12: what a person must be asked before is asked before."""
+    whole = join(Registry(policy=ToolPolicy(ask=("one",))), [of(one, two)])
+    assert [command.declaration.asks_first for command in whole] == [True, False]

@@ -1,0 +1,332 @@
+"""What commands share, in memory: bounded, exact, and given to a command that names it (docs/specs/api.md)."""
+
+import anyio
+import pytest
+
+from coretools.errors import Busy, TooLarge
+from coretools.operations.call import SilentCall
+from coretools.operations.declare import Effect
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.memory_services import MemoryServices, ServiceLimits
+from coretools.operations.registry import Registry
+from coretools.operations.services import Job, Services
+
+SMALL = ServiceLimits(
+    name_bytes=8,
+    value_bytes=100,
+    keys=3,
+    kept_bytes=200,
+    subscribers=2,
+    buffered=3,
+    buffered_bytes=50,
+    jobs=3,
+)
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_value_is_set_read_and_deleted() -> None:
+    """api-20: bytes by key; nothing where nothing stands."""
+    values = MemoryServices().values
+    assert await values.get("a") is None
+    await values.set("a", b"one")
+    await values.set("a", b"two")
+    assert await values.get("a") == b"two"
+    assert await values.delete("a")
+    assert not await values.delete("a")
+    assert await values.get("a") is None
+
+
+async def test_a_value_is_exchanged_only_for_the_expected_one() -> None:
+    """api-20: compare-and-set is one step, and None is nothing."""
+    values = MemoryServices().values
+    assert await values.compare_and_set("a", None, b"one")
+    assert not await values.compare_and_set("a", None, b"other")
+    assert not await values.compare_and_set("a", b"other", b"two")
+    assert await values.compare_and_set("a", b"one", b"two")
+    assert await values.get("a") == b"two"
+    assert not await values.compare_and_set("a", b"one", None)
+    assert await values.compare_and_set("a", b"two", None)
+    assert await values.get("a") is None
+
+
+async def test_a_hundred_increments_at_once_are_a_hundred() -> None:
+    """api-20: nobody's change is lost."""
+    values = MemoryServices().values
+
+    async def increment() -> None:
+        while True:
+            before = await values.get("n")
+            await anyio.lowlevel.checkpoint()
+            if await values.compare_and_set("n", before, str(int(before or b"0") + 1).encode()):
+                return
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(increment)
+    assert await values.get("n") == b"100"
+
+
+async def test_a_value_with_a_time_is_gone_after_it() -> None:
+    """api-20: and makes room; an exchange does not see it any more."""
+    clock = Clock()
+    values = MemoryServices(SMALL, clock=clock).values
+    for key in "abc":
+        await values.set(key, b"x", ttl_seconds=10)
+    clock.now += 9.9
+    assert await values.get("a") == b"x"
+    with pytest.raises(Busy):
+        await values.set("d", b"x")
+    clock.now += 0.1
+    assert await values.get("a") is None
+    await values.set("d", b"x")
+    assert await values.compare_and_set("b", None, b"y")
+    assert not await values.delete("c")
+
+
+@pytest.mark.parametrize(("key", "value"), [("k" * 9, b""), ("é" * 5, b""), ("k", b"x" * 101)])
+async def test_a_value_or_name_over_its_limit_is_refused(key: str, value: bytes) -> None:
+    """api-23: in bytes; nothing is kept of it."""
+    services = MemoryServices(SMALL)
+    with pytest.raises(TooLarge):
+        await services.values.set(key, value)
+    with pytest.raises(TooLarge):
+        await services.topics.publish(key, value)
+    with pytest.raises(TooLarge):
+        await services.queues.put(key, value)
+    assert await services.values.get(key) is None
+
+
+async def test_values_are_bounded_by_count_and_by_bytes_and_nothing_is_thrown_away() -> None:
+    """api-23: another one is refused, a replaced one counts once."""
+    values = MemoryServices(SMALL).values
+    for key in "abc":
+        await values.set(key, b"x")
+    with pytest.raises(Busy, match="3 keys and 200 bytes"):
+        await values.set("d", b"x")
+    for _ in range(5):
+        await values.set("a", b"x" * 90)
+    await values.set("b", b"x" * 90)
+    with pytest.raises(Busy):
+        await values.set("c", b"x" * 90)
+    with pytest.raises(Busy):
+        await values.compare_and_set("c", b"x", b"x" * 90)
+    assert await values.get("c") == b"x"
+    assert await values.get("a") == b"x" * 90
+    await values.delete("a")
+    await values.set("c", b"x" * 90)
+
+
+async def test_a_message_reaches_everybody_who_listens_in_order() -> None:
+    """api-21: of that topic, from the subscription on."""
+    topics = MemoryServices().topics
+    assert await topics.publish("news", b"early") == 0
+    async with topics.subscribe("news") as one, topics.subscribe("news") as two, topics.subscribe("other") as other:
+        for number in range(3):
+            assert await topics.publish("news", b"%d" % number) == 2
+        await topics.publish("other", b"else")
+        with anyio.fail_after(5):
+            assert [await anext(one) for _ in range(3)] == [b"0", b"1", b"2"]
+            assert [await anext(two) for _ in range(3)] == [b"0", b"1", b"2"]
+            assert await anext(other) == b"else"
+    assert await topics.publish("news", b"late") == 0
+
+
+async def test_a_subscriber_waits_for_the_next_message() -> None:
+    """api-21: an async iterator."""
+    topics = MemoryServices().topics
+    got: list[bytes] = []
+
+    async def listen(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with topics.subscribe("news") as messages:
+            task_status.started()
+            async for message in messages:
+                got.append(message)
+                if message == b"end":
+                    return
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(listen)
+            for message in (b"a", b"b", b"end"):
+                await topics.publish("news", message)
+    assert got == [b"a", b"b", b"end"]
+
+
+async def test_a_slow_subscriber_loses_the_oldest_and_is_told_how_many() -> None:
+    """api-21, api-23: by count and by bytes; the publisher never waits, and the newest always fits."""
+    topics = MemoryServices(SMALL).topics
+    async with topics.subscribe("news") as messages:
+        for number in range(10):
+            await topics.publish("news", b"%d" % number)
+        assert messages.dropped == 7
+        assert [await anext(messages) for _ in range(3)] == [b"7", b"8", b"9"]
+        await topics.publish("news", b"x" * 30)
+        await topics.publish("news", b"y" * 30)
+        assert messages.dropped == 8
+        assert await anext(messages) == b"y" * 30
+        await topics.publish("news", b"z" * 100)
+        assert await anext(messages) == b"z" * 100
+
+
+async def test_subscriptions_are_bounded() -> None:
+    """api-23: and one that has ended makes room."""
+    topics = MemoryServices(SMALL).topics
+    async with topics.subscribe("a"):
+        async with topics.subscribe("b"):
+            with pytest.raises(Busy, match="2 subscriptions"):
+                async with topics.subscribe("c"):
+                    pass
+        async with topics.subscribe("c"):
+            pass
+
+
+async def test_work_comes_out_in_its_order_once() -> None:
+    """api-22: first in, first out; acknowledged work is gone."""
+    queues = MemoryServices().queues
+    for number in range(3):
+        await queues.put("q", b"%d" % number)
+    jobs = [await queues.get("q") for _ in range(3)]
+    assert [job.data for job in jobs] == [b"0", b"1", b"2"]
+    assert {job.attempt for job in jobs} == {1}
+    assert [await queues.acknowledge(job) for job in jobs] == [True, True, True]
+    assert not await queues.acknowledge(jobs[0])
+    with anyio.move_on_after(0) as scope:
+        await queues.get("q")
+    assert scope.cancelled_caught
+
+
+async def test_work_that_is_not_acknowledged_is_given_out_again() -> None:
+    """api-22: at least once; who lost the lease can't acknowledge for who has it."""
+    clock = Clock()
+    queues = MemoryServices(clock=clock).queues
+    await queues.put("q", b"first")
+    await queues.put("q", b"second")
+    lost = await queues.get("q", lease_seconds=10)
+    clock.now += 10
+    assert (await queues.get("q")).data == b"second"
+    again = await queues.get("q")
+    assert (again.data, again.attempt) == (b"first", 2)
+    assert not await queues.acknowledge(lost)
+    assert not await queues.release(lost)
+    assert await queues.acknowledge(again)
+
+
+async def test_released_work_is_the_next() -> None:
+    """api-22: to the front, with its attempts counted."""
+    queues = MemoryServices().queues
+    await queues.put("q", b"first")
+    await queues.put("q", b"second")
+    assert await queues.release(await queues.get("q"))
+    job = await queues.get("q")
+    assert (job.data, job.attempt) == (b"first", 2)
+
+
+async def test_who_waits_for_work_gets_it_when_it_comes() -> None:
+    """api-22: each piece goes to one of them, also when another who waited was cancelled."""
+    queues = MemoryServices().queues
+    got: list[bytes] = []
+
+    async def work() -> None:
+        got.append((await queues.get("q")).data)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            with anyio.move_on_after(0):
+                await queues.get("q")
+            for _ in range(3):
+                tasks.start_soon(work)
+            await anyio.wait_all_tasks_blocked()
+            for number in range(3):
+                await queues.put("q", b"%d" % number)
+    assert sorted(got) == [b"0", b"1", b"2"]
+
+
+async def test_who_waits_gets_work_whose_lease_runs_out() -> None:
+    """api-22: without anything else happening in the queue."""
+    queues = MemoryServices().queues
+    await queues.put("q", b"x")
+    await queues.get("q", lease_seconds=0.01)
+    with anyio.fail_after(5):
+        assert (await queues.get("q")).attempt == 2
+
+
+async def test_work_is_bounded_by_count_and_by_bytes() -> None:
+    """api-23: what is leased counts until it is acknowledged."""
+    queues = MemoryServices(SMALL).queues
+    for _ in range(3):
+        await queues.put("q", b"x")
+    with pytest.raises(Busy, match="3 pieces"):
+        await queues.put("p", b"x")
+    job = await queues.get("q")
+    with pytest.raises(Busy):
+        await queues.put("p", b"x")
+    await queues.acknowledge(job)
+    await queues.put("p", b"x" * 90)
+    await queues.acknowledge(await queues.get("q"))
+    await queues.acknowledge(await queues.get("q"))
+    await queues.put("p", b"x" * 90)
+    with pytest.raises(Busy, match="200 bytes"):
+        await queues.put("p", b"x" * 90)
+
+
+async def test_a_job_of_a_queue_that_never_was_is_refused() -> None:
+    """api-22: as one whose lease is over."""
+    queues = MemoryServices().queues
+    stranger = Job(id="no", queue="nowhere", data=b"", attempt=1)
+    assert not await queues.acknowledge(stranger)
+    assert not await queues.release(stranger)
+
+
+async def test_a_command_gets_the_services_that_its_server_has() -> None:
+    """api-19: by the type of a parameter, which is no argument; a plain one uses them from its thread."""
+    registry = Registry()
+    services = MemoryServices()
+
+    @registry.tool(Effect.ADD)
+    async def remember(text: str, services: Services) -> str:
+        """Keep a text."""
+        await services.values.set("text", text.encode())
+        return "kept"
+
+    @registry.tool(Effect.READ)
+    def recall(shared: Services) -> str:
+        """Say it."""
+        return (anyio.from_thread.run(shared.values.get, "text") or b"").decode()
+
+    first, second = registry
+    assert first.arguments.names == ("text",)
+    assert second.arguments.schema().get("properties", {}) == {}
+    dispatcher = Dispatcher(threads=1, services=services)
+    assert (await dispatcher.dispatch(first, {"text": "here"}, SilentCall())).text == "kept"
+    assert (await dispatcher.dispatch(second, {}, SilentCall())).text == "here"
+    assert await services.values.get("text") == b"here"
+    refused = await dispatcher.dispatch(first, {"text": "x", "services": 1}, SilentCall())
+    assert refused.error is not None
+    assert refused.error.kind == "invalid-arguments"
+
+
+async def test_by_default_they_are_in_memory_and_of_one_server() -> None:
+    """api-19: nothing to set up; another server has others."""
+    registry = Registry()
+
+    @registry.tool(Effect.ADD)
+    async def count(services: Services) -> str:
+        """Count."""
+        before = await services.values.get("n") or b"0"
+        await services.values.set("n", str(int(before) + 1).encode())
+        return str(int(before) + 1)
+
+    (command,) = registry
+    dispatcher = Dispatcher(threads=1)
+    assert (await dispatcher.dispatch(command, {}, SilentCall())).text == "1"
+    assert (await dispatcher.dispatch(command, {}, SilentCall())).text == "2"
+    assert (await Dispatcher(threads=1).dispatch(command, {}, SilentCall())).text == "1"

@@ -1,0 +1,287 @@
+"""Runs by themselves: whose they are, what ends them, what is left of them (docs/specs/runs.md)."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coretools.config.settings import Limits
+from coretools.errors import Busy, CannotStart, NotFound, Unsupported
+from coretools.process.children.streams import Feed, TerminalSize
+from coretools.process.jobs.job_table import SHOWN, Run, Runs
+from coretools.process.runner import Order, Runner
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import Directory, open_directory
+from coretools.roots.root_set import Roots, RootSpec
+from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, is_alive, until
+
+ME = "me"
+FOREVER = ("tail", "-f", "/dev/null")
+PLAIN = Order(timeout_seconds=60)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Place:
+    """Runs and a folder to start them in."""
+
+    def __init__(self, runs: Runs, runner: Runner, open_here: Callable[[], Directory], clock: Clock) -> None:
+        self.runs = runs
+        self.runner = runner
+        self.clock = clock
+        self.open_here = open_here
+
+    async def start(self, *argv: str, order: Order = PLAIN, principal: str = ME) -> Run:
+        return await self.runs.start(argv, cwd=self.open_here(), order=order, principal=principal)
+
+
+@asynccontextmanager
+async def place(folder: Path, **limits: float) -> AsyncIterator[Place]:
+    chosen = Limits(grace_seconds=0.3).replaced({name: str(value) for name, value in limits.items()})
+    clock = Clock()
+    with Roots([RootSpec(str(folder))], deny=DenyRules(())) as roots:
+        runner = Runner(chosen, {"PATH": os.environ["PATH"]})
+        async with Runs(runner, chosen, clock=clock) as runs:
+            try:
+                yield Place(runs, runner, lambda: open_directory(roots, "."), clock)
+            finally:
+                await runner.close()
+
+
+async def ended(run: Run) -> None:
+    with anyio.fail_after(PATIENCE_SECONDS):
+        await run.ended.wait()
+
+
+async def printed(run: Run, text: bytes) -> None:
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while text not in run.output.read(0, 1 << 20):
+            await run.news.wait()
+
+
+async def test_a_run_goes_on_by_itself_and_keeps_what_it_prints(tmp_path: Path) -> None:
+    """runs-8: both outputs as one stream, as they come; the run is known by its id."""
+    async with place(tmp_path) as here:
+        run = await here.start("sh", "-c", "echo out; read a; echo err >&2; read a; echo end", order=fed())
+        await printed(run, b"out\n")
+        assert run.feed is not None
+        run.feed.give(b"\n")
+        await printed(run, b"out\nerr\n")
+        run.feed.give(b"\n")
+        await ended(run)
+        assert here.runs.get(run.id, ME) is run
+        assert run.output.read(0, 100) == b"out\nerr\nend\n"
+        assert run.completed is not None
+        assert run.completed.exit_code == 0
+
+
+def fed() -> Order:
+    return Order(timeout_seconds=60, input=Feed())
+
+
+async def test_the_directory_is_held_as_long_as_the_run_and_nothing_stays_open(tmp_path: Path) -> None:
+    """runs-7: a run is started where its directory was opened; at its end every descriptor is given back."""
+    async with place(tmp_path) as here:
+        await ended(await here.start("true"))
+        before = len(os.listdir("/proc/self/fd"))
+        directory = here.open_here()
+        order = Order(timeout_seconds=60)
+        run = await here.runs.start(FOREVER, cwd=directory, order=order, principal=ME)
+        assert directory.fd >= 0
+        run.stop("the test is over")
+        await ended(run)
+        assert directory.fd == -1
+        with pytest.raises(CannotStart):
+            await here.start("no-such-program")
+        big = await here.start("head", "-c", "3000000", "/dev/zero")
+        await ended(big)
+        here.runs.forget(big)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_program_that_cannot_start_leaves_no_run(tmp_path: Path) -> None:
+    """runs-2: the reason is the answer."""
+    async with place(tmp_path) as here:
+        with pytest.raises(CannotStart, match="no-such-program"):
+            await here.start("no-such-program")
+        assert here.runs.of(ME) == []
+
+
+async def test_a_run_of_another_is_as_unknown_as_none(tmp_path: Path) -> None:
+    """runs-3: in the same words, but for the id."""
+    async with place(tmp_path) as here:
+        run = await here.start(*FOREVER)
+        refusals = []
+        for run_id, principal in ((run.id, "somebody else"), ("run-00000000", ME), ("x" * 1000, ME)):
+            with pytest.raises(NotFound) as refused:
+                here.runs.get(run_id, principal)
+            refusals.append(str(refused.value).replace(repr(run_id[:SHOWN]), "ID"))
+        assert len(set(refusals)) == 1
+        assert here.runs.of("somebody else") == []
+
+
+async def test_too_many_runs_are_refused_and_another_principal_still_has_room(tmp_path: Path) -> None:
+    """runs-4: the limit is that of one principal, of runs that are alive."""
+    async with place(tmp_path, runs=2) as here:
+        first = await here.start(*FOREVER)
+        await here.start(*FOREVER)
+        with pytest.raises(Busy, match="2 runs are alive"):
+            await here.start(*FOREVER)
+        await here.start(*FOREVER, principal="somebody else")
+        first.stop("asked")
+        await ended(first)
+        await here.start(*FOREVER)
+
+
+async def test_of_finished_runs_the_oldest_are_forgotten(tmp_path: Path) -> None:
+    """runs-4: by number, and by what they keep on disk; one that is alive is never forgotten."""
+    async with place(tmp_path, runs_kept=3, run_output_bytes=1_000_000) as here:
+        alive = await here.start(*FOREVER)
+        small = [await here.start("echo", str(number)) for number in range(5)]
+        for run in small:
+            await ended(run)
+        assert here.runs.of(ME) == [alive, *small[2:]]
+        for _ in range(6):
+            await ended(await here.start("head", "-c", "1500000", "/dev/zero"))
+        assert sum(run.output.kept_bytes for run in here.runs.of(ME)) <= 4_000_000
+        assert alive.is_alive
+
+
+async def test_what_nobody_touches_is_stopped_and_then_forgotten(tmp_path: Path) -> None:
+    """runs-6: by the clock; a touch or a waiting call keeps it."""
+    async with place(tmp_path, run_idle_seconds=100) as here:
+        idle, touched, waited = [await here.start(*FOREVER) for _ in range(3)]
+        waited.calls += 1
+        here.clock.now += 99
+        here.runs.end_idle()
+        here.runs.get(touched.id, ME)
+        here.clock.now += 1
+        here.runs.end_idle()
+        await ended(idle)
+        assert idle.stopped_because == "no call touched it for 100 s"
+        assert touched.is_alive
+        assert waited.is_alive
+        here.clock.now += 100
+        here.runs.end_idle()
+        assert idle not in here.runs.of(ME)
+        await ended(touched)
+
+
+async def test_a_run_ends_with_all_it_started(tmp_path: Path) -> None:
+    """runs-5: stopped like every other child; a child without its environment in a session of its own excepted."""
+    tree = Tree(tmp_path)
+    async with place(tmp_path) as here:
+        run = await here.start("sh", "-c", TREE)
+        await until(tree.is_complete)
+        run.stop("asked")
+        await ended(run)
+        assert tree.survivors() == []
+        assert run.completed is not None
+        assert run.completed.stragglers_stopped > 0
+
+
+async def test_the_last_words_of_a_run_that_is_stopped_are_kept(tmp_path: Path) -> None:
+    """runs-8: also what comes between TERM and the end."""
+    async with place(tmp_path, grace_seconds=10) as here:
+        run = await here.start("sh", "-c", "trap 'echo last words; exit 3' TERM; echo on; while :; do sleep 0.05; done")
+        await printed(run, b"on\n")
+        run.stop("asked")
+        await ended(run)
+        assert b"last words\n" in run.output.read(0, 100)
+        assert run.completed is not None
+        assert run.completed.exit_code == 3
+        assert not run.completed.timed_out
+
+
+async def test_a_run_has_a_deadline_of_its_own(tmp_path: Path) -> None:
+    """runs-5: told as a timeout."""
+    async with place(tmp_path) as here:
+        run = await here.start(*FOREVER, order=Order(timeout_seconds=0.1))
+        await ended(run)
+        assert run.completed is not None
+        assert run.completed.timed_out
+
+
+async def test_the_end_of_the_server_ends_every_run(tmp_path: Path) -> None:
+    """runs-5: with its children; the output goes too."""
+    async with place(tmp_path) as here:
+        runs = [await here.start("sh", "-c", "echo $$; exec tail -f /dev/null") for _ in range(3)]
+        for run in runs:
+            await printed(run, b"\n")
+        pids = [int(run.output.read(0, 100)) for run in runs]
+        assert all(map(is_alive, pids))
+    assert not any(map(is_alive, pids))
+    assert not any(run.is_alive for run in runs)
+    assert all(run.output.kept_bytes == 0 for run in runs)
+
+
+async def test_a_call_that_is_cancelled_before_the_start_leaves_no_run_alive(tmp_path: Path) -> None:
+    """runs-2: its caller never learned the id."""
+    async with place(tmp_path) as here:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await here.start(*FOREVER)
+        for run in here.runs.of(ME):
+            await ended(run)
+        assert here.runner.running == 0
+
+
+async def test_where_there_are_no_terminals_that_is_said(tmp_path: Path) -> None:
+    """runs-20: and the directory is closed."""
+    async with place(tmp_path) as here:
+        if here.runner.has_terminals:
+            pytest.skip("terminals are there")
+        directory = here.open_here()
+        order = Order(terminal=TerminalSize())
+        with pytest.raises(Unsupported):
+            await here.runs.start(FOREVER, cwd=directory, order=order, principal=ME)
+        assert directory.fd == -1
+
+
+async def test_each_stream_passes_its_own_filter(tmp_path: Path) -> None:
+    """runs-12: what a filter holds back comes at the end."""
+
+    class Whole:
+        """Gives everything on at the end, in capitals."""
+
+        def __init__(self) -> None:
+            self.data = b""
+
+        def feed(self, data: bytes) -> bytes:
+            self.data += data
+            return b""
+
+        def end(self) -> bytes:
+            return b"<" + self.data.upper() + b">"
+
+    limits = Limits(grace_seconds=0.3)
+    with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
+        runner = Runner(limits, {"PATH": os.environ["PATH"]})
+        async with Runs(runner, limits, make_filter=Whole) as runs:
+            order = Order(timeout_seconds=60)
+            argv = ("sh", "-c", "echo out; echo err >&2; echo more")
+            run = await runs.start(argv, cwd=open_directory(roots, "."), order=order, principal=ME)
+            await ended(run)
+            assert run.output.read(0, 100) == b"<OUT\nMORE\n><ERR\n>"
+            await runner.close()
+
+
+async def test_a_flood_is_bounded_in_memory_and_on_disk(tmp_path: Path) -> None:
+    """runs-9: and the run goes on to its end; how much was printed is known."""
+    async with place(tmp_path, run_output_bytes=1_000_000) as here:
+        run = await here.start("head", "-c", "20000000", "/dev/zero")
+        await ended(run)
+        assert run.output.end == 20_000_000
+        assert run.output.kept_bytes <= 1_300_000
+        assert run.output.first == 20_000_000 - run.output.kept_bytes

@@ -1,0 +1,771 @@
+"""How commands are kept: tiers, grants, what is masked and when, limits, and what happens when a helper is ended."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from coretools.config.policy import ConfinementPolicy
+from coretools.config.settings import Limits
+from coretools.confinement import allowed_paths, landlock
+from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
+from coretools.process.children.streams import TerminalSize
+from coretools.process.fork_server import descendants, pool
+from coretools.process.fork_server.client import Slot
+from coretools.process.fork_server.scratch import FALLBACKS
+from coretools.process.runner import Completed, Order, Runner
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots, RootSpec
+from tests.docker_profile import under_profile
+from tests.process.tree import is_alive, until
+from tests.protocol.peer import command_line, peer, processes_with
+from tests.starting import warm
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+
+needs_view = pytest.mark.skipif(
+    landlock.abi() < landlock.ABI_REQUIRED or subprocess.run(["unshare", "-Ur", "true"], check=False).returncode != 0,
+    reason="needs Landlock and user namespaces",
+)
+pytestmark = needs_view
+
+COMMAND = Order(is_command=True)
+PLAIN = ConfinementPolicy()
+SHORT = Limits(grace_seconds=0.3)
+
+
+def is_there(path: str | Path) -> bool:
+    return os.path.lexists(path)
+
+
+def _mode(path: str | Path) -> int:
+    return os.stat(path).st_mode & 0o777
+
+
+class Place:
+    """A runner with a keeper, and the directory that it serves."""
+
+    def __init__(self, runner: Runner, mine: pool.Keeper, roots: Roots) -> None:
+        self.runner = runner
+        self.keeper = mine
+        self._roots = roots
+
+    async def run(self, *argv: str, directory: str = ".", order: Order = COMMAND) -> Completed:
+        with open_directory(self._roots, directory) as opened:
+            return await self.runner.run(argv, cwd=opened, order=order)
+
+    async def sh(self, text: str, order: Order = COMMAND) -> str:
+        """What shell text printed, both outputs."""
+        completed = await self.run("sh", "-c", text, order=order)
+        return completed.stdout.text() + completed.stderr.text()
+
+
+@asynccontextmanager
+async def kept(
+    *folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT, home: Path | None = None
+) -> AsyncIterator[Place]:
+    environment = ENVIRONMENT | ({"HOME": str(home)} if home else {})
+    specs = [RootSpec(str(folder).removesuffix(":ro"), writable=not str(folder).endswith(":ro")) for folder in folders]
+    with Roots(specs, deny=DenyRules(DEFAULT_DENY)) as roots:
+        mine = pool.Keeper(roots, policy, environment)
+        runner = Runner(limits, environment, keeper=mine)
+        try:
+            yield Place(runner, mine, roots)
+        finally:
+            await runner.close()
+
+
+async def test_the_strongest_tier_is_taken(tmp_path: Path) -> None:
+    """confinement-1: found by doing; nothing stronger is missing."""
+    async with kept(tmp_path) as place:
+        holding = await place.runner.prepare()
+    assert (holding.tier, holding.missing, holding.is_permitted) == ("full", {}, True)
+
+
+def test_a_missing_tier_is_told(tmp_path: Path) -> None:
+    """confinement-1: with the reason, at start and in diagnostics."""
+    with peer(tmp_path, before=under_profile()) as client:
+        client.start_session()
+        told = client.call("get_diagnostics")["content"][0]["text"]
+        assert client.end() == 0
+        assert client.process.stderr is not None
+        log = client.process.stderr.read().decode()
+    assert "commands are held in tier: landlock" in told
+    assert "tier full can't be had: unshare: Operation not permitted" in told
+    assert "command-view: missing (" in told
+    has_signals = landlock.abi() >= landlock.ABI_OF_SIGNALS
+    assert ("command-end-at-once: missing (" in told) == (not has_signals and "command-group: missing (" in told)
+    assert "commands are held in tier landlock; not full: unshare: Operation not permitted" in log
+
+
+def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
+    """confinement-11: the server does not start, and says what is missing."""
+    words = [*under_profile(), sys.executable, "-m", "servers.workstation", str(tmp_path), "--require-tier", "full"]
+    ended = warm.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 69
+    assert "commands need the tier full here, by the operator's word (full: unshare:" in ended.stderr
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_no_tier_at_all(tmp_path: Path, *, is_allowed: bool) -> None:
+    """confinement-11: without any confinement commands run only when the operator said so by name."""
+    before = [*under_profile(), sys.executable, "-m", "tests.confinement.without_landlock"]
+    words = ["--allow-unconfined"] if is_allowed else []
+    with peer(tmp_path, *words, before=before) as client:
+        client.start_session()
+        told = client.call("get_diagnostics")["content"][0]["text"]
+        result = client.call("run_command", command="sh -c 'setsid sleep 1000 & echo made > marker'")
+    assert "commands are held in tier: none" in told
+    assert "command-confinement: missing (" in told
+    assert (tmp_path / "marker").exists() == is_allowed
+    if is_allowed:
+        assert result["_meta"]["coretools/facts"]["tier"] == "none"
+        assert result["_meta"]["coretools/facts"]["stragglers_stopped"] == 1
+    else:
+        assert result["_meta"]["coretools/error"] == "unconfined"
+        assert "--allow-unconfined" in result["content"][0]["text"]
+
+
+async def test_network_by_the_operators_word(tmp_path: Path) -> None:
+    """confinement-12: a listener of the machine is reached only with it."""
+    reach = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2).send(b'x')"
+    for access in ("deny", "allow"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            async with kept(tmp_path, policy=ConfinementPolicy(network=access)) as place:
+                ended = await place.run(sys.executable, "-c", reach, str(server.getsockname()[1]))
+            assert ended.ok == (access == "allow")
+
+
+async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
+    """confinement-13: to be read, or to be written too; nothing beside them."""
+    for name in ("root", "shown", "given", "hidden"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    policy = ConfinementPolicy(readable=(str(tmp_path / "shown"),), writable=(str(tmp_path / "given"),))
+    async with kept(tmp_path / "root", policy=policy) as place:
+        said = await place.sh(
+            f"cd {tmp_path}; cat shown/file given/file hidden/file; echo x > shown/new; echo x > given/new; ls"
+        )
+    assert said.startswith("showngiven")
+    assert "hidden" not in said.replace("hidden/file", "")
+    assert not is_there(tmp_path / "shown" / "new")
+    assert is_there(tmp_path / "given" / "new")
+
+
+async def test_a_path_of_the_operators_is_read_when_it_was_replaced(tmp_path: Path) -> None:
+    """confinement-34: a file, and a directory."""
+    (tmp_path / "root").mkdir()
+    shown, folder = tmp_path / "shown", tmp_path / "folder"
+    async with kept(tmp_path / "root", policy=ConfinementPolicy(readable=(str(shown), str(folder)))) as place:
+        for text in ("first", "second"):
+            (tmp_path / "fresh").mkdir()
+            (tmp_path / "fresh" / "file").write_text(text)
+            (tmp_path / "file").write_text(text)
+            (tmp_path / "file").replace(shown)
+            if folder.exists():
+                folder.rename(tmp_path / "old")
+            (tmp_path / "fresh").rename(folder)
+            assert await place.sh(f"cat {shown} {folder}/file") == 2 * text
+
+
+async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
+    """confinement-14: for the next command, whether it was made, replaced or moved there; other files are not."""
+    (tmp_path / "deep").mkdir()
+    async with kept(tmp_path) as place:
+        assert "No such file" in await place.sh("cat .env deep/.env")
+        (tmp_path / ".env").write_text("TOKEN=canary")
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / "other").write_text("TOKEN=canary 2")
+        assert "canary 2" in await place.sh("cat other")
+        (tmp_path / "other").replace(tmp_path / ".env")
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / ".env").rename(tmp_path / "deep" / ".env")
+        assert "canary" not in await place.sh("cat deep/.env")
+
+
+async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> None:
+    """confinement-14: also when it has the inode number of the old one, whose cover went with it."""
+    async with kept(tmp_path) as place:
+        for turn in range(5):
+            (tmp_path / ".env").write_text(f"TOKEN=canary {turn}")
+            assert "canary" not in await place.sh("cat .env")
+            (tmp_path / ".env").unlink()
+
+
+async def test_a_repository_that_is_made_again_is_fixed(tmp_path: Path) -> None:
+    """confinement-14: the same of what must not be changed."""
+    async with kept(tmp_path) as place:
+        for _ in range(5):
+            await anyio.run_process(["git", "init", "-q", str(tmp_path)])
+            await place.sh("printf x >> .git/config; rm .git/config; mv .git elsewhere")
+            assert "bare = false" in (tmp_path / ".git" / "config").read_text()
+            assert not (tmp_path / ".git" / "config").read_text().endswith("x")
+            shutil.rmtree(tmp_path / ".git")
+
+
+async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> None:
+    """confinement-25: whoever renamed it, into whatever directory."""
+    (tmp_path / ".env").write_text("TOKEN=canary")
+    (tmp_path / "deep").mkdir()
+    async with kept(tmp_path) as place:
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / ".env").rename(tmp_path / "deep" / "notes.txt")
+        assert "canary" not in await place.sh("cat deep/notes.txt")
+        (tmp_path / "deep").rename(tmp_path / "elsewhere")
+        assert "canary" not in await place.sh("cat elsewhere/notes.txt")
+
+
+async def test_a_hidden_file_stays_hidden_in_a_git_directory(tmp_path: Path) -> None:
+    """confinement-25: a command or a user may move it where no secret is looked for by name."""
+    (tmp_path / ".git" / "objects").mkdir(parents=True)
+    for name in (".env", ".env.local"):
+        (tmp_path / name).write_text("TOKEN=canary")
+    async with kept(tmp_path) as place:
+        assert "canary" not in await place.sh("cat .env .env.local")
+        await place.sh("mv .env .git/objects/moved; mv .env.local notes")
+        assert "canary" not in await place.sh("cat .git/objects/moved .env notes .env.local")
+        for name in (".env", ".env.local"):
+            if is_there(tmp_path / name):
+                (tmp_path / name).rename(tmp_path / ".git" / "objects" / name.lstrip("."))
+        assert "canary" not in await place.sh("cat .git/objects/*")
+
+
+async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(tmp_path: Path) -> None:
+    """confinement-25: a command that moves `.docker` does not open `config.json`, nor what lies in `.ssh`."""
+    for path in (".docker/config.json", "old/.ssh/plain.txt"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text('{"auth": "canary"}')
+    async with kept(tmp_path) as place:
+        assert "canary" not in await place.sh("cat .docker/config.json")
+        (tmp_path / ".docker").rename(tmp_path / "d2")
+        (tmp_path / "old" / ".ssh").rename(tmp_path / "s2")
+        said = await place.sh("cat d2/config.json s2/plain.txt")
+        assert "canary" not in said
+        await place.sh("mv d2 d3")
+        assert "canary" not in await place.sh("cat d3/config.json d2/config.json")
+
+
+async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path) -> None:
+    """confinement-25: an inode number that is given again hides nothing."""
+    async with kept(tmp_path) as place:
+        for _ in range(20):
+            (tmp_path / ".env").write_text("TOKEN=canary")
+            inode = (tmp_path / ".env").stat().st_ino
+            assert "canary" not in await place.sh("cat .env")
+            (tmp_path / ".env").unlink()
+            (tmp_path / "new").write_text("plain")
+            assert await place.sh("cat new") == "plain"
+            is_given_again = (tmp_path / "new").stat().st_ino == inode
+            (tmp_path / "new").unlink()
+            if is_given_again:
+                return
+    pytest.skip("this file system gives no inode number again at once")
+
+
+async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
+    """confinement-27: one that began after all of them asked is enough for all."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        before = place.keeper.looks
+
+        async def take() -> None:
+            (await place.keeper.slot()).close()
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(take)
+        assert place.keeper.looks == before + 1
+        await take()
+        assert place.keeper.looks == before + 2
+
+
+async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
+    """confinement-27: what waits on the event loop gets its turn between the pieces."""
+    for number in range(3000):
+        (tmp_path / str(number)).mkdir()
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
+        await place.runner.prepare()
+        for number in range(3000):
+            (tmp_path / str(number) / "new").mkdir()
+        tasks.start_soon(count)
+        await anyio.lowlevel.checkpoint()
+        seen = turns
+        (await place.keeper.slot()).close()
+        assert turns >= seen + 5
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
+    """confinement-14: what already runs goes on, and ends with the runner."""
+    async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
+        tasks.start_soon(place.sh, "echo up > up; while [ ! -e go ]; do sleep 0.01; done; echo done > done")
+        await until((tmp_path / "up").exists)
+        (tmp_path / ".env").write_text("TOKEN=canary")
+        assert "canary" not in await place.sh("cat .env")
+        (tmp_path / "go").touch()
+        await until((tmp_path / "done").exists)
+
+
+async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
+    """confinement-6: where there were none, nothing can keep a command from that; its result says so."""
+    (tmp_path / ".idea").mkdir()
+    async with kept(tmp_path) as place:
+        ended = await place.run("mkdir", ".vscode")
+        assert ended.made == (f"{tmp_path}/.vscode",)
+        assert (await place.run("touch", ".vscode/tasks.json")).exit_code == 1
+        assert (await place.run("mkdir", "src")).made == ()
+
+
+async def test_a_read_only_root(tmp_path: Path) -> None:
+    """confinement-15: commands run in it and can't change it, nor its modes and times."""
+    for name in ("root", "fixed"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "fixed" / "file").write_text("content")
+    (tmp_path / "fixed" / "file").chmod(0o644)
+    async with kept(tmp_path / "root", Path(f"{tmp_path / 'fixed'}:ro")) as place:
+        ended = await place.run(
+            "sh",
+            "-c",
+            "cat file; echo x > file; rm file; chmod 777 file; echo x > new",
+            directory=str(tmp_path / "fixed"),
+        )
+    assert ended.stdout.text() == "content"
+    assert os.listdir(tmp_path / "fixed") == ["file"]
+    assert _mode(tmp_path / "fixed" / "file") == 0o644
+
+
+async def test_home_and_temporary_files(tmp_path: Path) -> None:
+    """confinement-16: the home holds no file at first; it and /tmp are the commands' own, shared, gone at the end."""
+    async with kept(tmp_path) as place:
+        said = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
+        assert said == ""
+        assert await place.sh("cat ~/kept /tmp/kept /tmp/t") == "1\n2\n3\n"
+        scratch = place.keeper.scratch
+        assert _mode(scratch) == 0o700
+    assert not is_there(scratch)
+    assert not is_there(f"{ENVIRONMENT['HOME']}/kept")
+
+
+def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
+    """confinement-16: removed too, by the guard."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    (tmp_path / "root").mkdir()
+    with peer(tmp_path / "root", environment={"TMPDIR": str(temporary)}) as client:
+        client.start_session()
+        client.call("run_command", command="sh -c 'mkdir -p /tmp/a/b; echo x > /tmp/a/b/c'")
+        assert len(list(temporary.iterdir())) == 1
+        client.process.kill()
+    anyio.run(until, lambda: not list(temporary.iterdir()))
+
+
+async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
+    """confinement-17: its writer is ended by SIGXFSZ at the limit."""
+    async with kept(tmp_path, policy=ConfinementPolicy(file_bytes=65536)) as place:
+        ended = await place.run("dd", "if=/dev/zero", "of=big", "bs=4096", "count=100")
+    assert ended.signal == "SIGXFSZ"
+    assert (tmp_path / "big").stat().st_size == 65536
+
+
+async def test_a_process_that_takes_too_much_memory(tmp_path: Path) -> None:
+    """confinement-17: is refused more."""
+    hog = "a = bytearray(200 << 20)"
+    async with kept(tmp_path, policy=ConfinementPolicy(memory_bytes=100 << 20)) as place:
+        ended = await place.run(sys.executable, "-c", hog)
+    assert "MemoryError" in ended.stderr.text()
+
+
+BOMB = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+async def test_a_command_of_too_many_processes(tmp_path: Path) -> None:
+    """confinement-17: is ended, all of it, and says why; the next command runs."""
+    async with kept(tmp_path, policy=ConfinementPolicy(processes=40)) as place:
+        ended = await place.run(sys.executable, "-c", BOMB, "bomb-8a1c")
+        assert ended.stopped_for == "too many processes"
+        assert ended.stragglers_stopped >= 40
+        assert await place.sh("echo on") == "on\n"
+    assert processes_with("bomb-8a1c") == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "words"),
+    [
+        (("no-such-program",), CannotStart, "not found in PATH"),
+        (("./no-such-program",), CannotStart, "no such program"),
+        (("/etc",), CannotStart, "is a directory"),
+        (("./folder",), CannotStart, "is a directory"),
+        (("./plain",), CannotStart, "is not executable"),
+        (("./lost",), CannotStart, "the interpreter that its first line names"),
+        (("./formless",), CannotStart, "has no #! line"),
+        (("true", "x" * 200_000), CannotStart, "argument list too long"),
+        (("true", "a\0b"), InvalidArguments, "NUL"),
+    ],
+)
+async def test_programs_that_can_not_be_started(
+    tmp_path: Path, argv: tuple[str, ...], error: type[CoreError], words: str
+) -> None:
+    """confinement-18: each with its reason, and nothing is left of the attempt."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "plain").write_text("#!/bin/sh\n")
+    for name, text in (("lost", "#!/no/such/interpreter\n"), ("formless", "\x01\x02")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    async with kept(tmp_path) as place:
+        with pytest.raises(error, match=words):
+            await place.run(*argv)
+        assert await place.sh("echo on") == "on\n"
+
+
+async def test_a_program_out_of_sight(tmp_path: Path) -> None:
+    """confinement-18: one that is there, but not for commands, is told apart, with the way out."""
+    (tmp_path / "root").mkdir()
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    async with kept(tmp_path / "root") as place:
+        with pytest.raises(CannotStart, match="which commands don't see; the operator can grant it"):
+            await place.run(str(program))
+
+
+async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
+    """confinement-18: is refused, not entered."""
+    (tmp_path / "folder").mkdir()
+    with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
+        runner = Runner(Limits(), ENVIRONMENT, keeper=pool.Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        with open_directory(roots, "folder") as opened:
+            (tmp_path / "folder").rmdir()
+            with pytest.raises(CannotStart, match="the working directory is gone"):
+                await runner.run(("true",), cwd=opened, order=Order(is_command=True))
+        await runner.close()
+
+
+async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
+    """confinement-18: another one of the same name is not taken for it."""
+    (tmp_path / "folder").mkdir()
+    with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
+        runner = Runner(Limits(), ENVIRONMENT, keeper=pool.Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        with open_directory(roots, "folder") as opened:
+            (tmp_path / "folder").rename(tmp_path / "away")
+            (tmp_path / "folder").mkdir()
+            with pytest.raises(CannotStart, match="can't be the working directory"):
+                await runner.run(("touch", "made"), cwd=opened, order=Order(is_command=True))
+        await runner.close()
+    assert not is_there(tmp_path / "away" / "made")
+    assert not is_there(tmp_path / "folder" / "made")
+
+
+@pytest.mark.parametrize("how", ["asked for", "given back"])
+async def test_a_command_that_comes_while_the_spawner_ends_is_dropped(tmp_path: Path, how: str) -> None:
+    """confinement-20: the server's end closes it from another thread; nothing waits in it then, and nothing is open."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        cell = place.keeper._cell
+        assert cell is not None
+
+        class Late(deque[Slot]):
+            def append(self, slot: Slot) -> None:
+                cell.close()  # at the worst moment: the end has looked, and sees nothing
+                super().append(slot)
+
+        slot = cell.take()
+        cell._warm = Late(cell._warm)
+        if how == "given back":
+            cell.take_back(slot)
+        else:
+            cell.take().close()
+            cell.fill()
+            slot.close()
+        assert not cell._warm
+        assert (slot.control.fileno(), slot.go.fileno()) == (-1, -1)
+
+
+async def test_a_spawner_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
+    """confinement-19: one that was given up, and still runs when the next command comes."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        cell = place.keeper._cell
+        assert cell is not None
+        [outside] = spawners(place)
+        os.kill(outside, signal.SIGSTOP)
+        cell.close()
+        assert (cell.is_alive, cell.is_gone) == (False, False)
+        assert [await place.sh("echo on"), await place.sh("echo on")] == ["on\n", "on\n"]
+        os.kill(outside, signal.SIGCONT)
+
+
+def spawners(place: Place) -> list[int]:
+    """The processes of this place's spawner, by the socket that only they were given."""
+    cell = place.keeper._cell  # who is to be ended is not told to anybody
+    assert cell is not None
+    return [cell._process.pid]
+
+
+async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
+    """confinement-19: what runs in it ends with it, and the next command has another one."""
+    token = f"1001.{os.getpid():09}"
+    async with kept(tmp_path) as place:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(place.sh, f"{_slow(token)}; sleep {token}")
+            await until(lambda: _sleeping(token) and is_there(tmp_path / "up"))
+            heavy = _heavy(token)
+            for pid in spawners(place):
+                os.kill(pid, signal.SIGKILL)
+        assert (processes_with(token), is_alive(heavy)) == ([], False)
+        assert await place.sh("echo on") == "on\n"
+
+
+async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
+    """confinement-19: a command runs right after that, though the process outside may not have noticed yet."""
+    async with kept(tmp_path) as place:
+        await place.runner.prepare()
+        for _ in range(5):
+            [outside] = spawners(place)
+            [first] = descendants.children(outside)
+            os.kill(first, signal.SIGKILL)
+            while is_alive(first):
+                await anyio.lowlevel.checkpoint()
+            assert await place.sh("echo on") == "on\n"
+
+
+async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
+    """confinement-19: its command ends, with what that started, and says so; others go on."""
+    token = f"1000.{os.getpid():09}"
+    async with kept(tmp_path) as place:
+        ended: list[Completed] = []
+
+        async def watch() -> None:
+            ended.append(await place.run("sh", "-c", f"{_slow(token)}; sleep {token}"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await until(lambda: _sleeping(token) and is_there(tmp_path / "up"))
+            heavy = _heavy(token)
+            os.kill(_parent_of_shell(token), signal.SIGKILL)
+        assert (processes_with(token), is_alive(heavy)) == ([], False)
+        assert ended[0].stopped_for
+        assert await place.sh("echo on") == "on\n"
+
+
+def _slow(token: str) -> str:
+    """Shell text that leaves a process which takes a moment to end, since it has much memory to give back.
+
+    Its number, as seen from outside, is found by `_heavy`: on its way out it has no command line.
+    """
+    code = "import time; m = b'x' * (256 << 20); open('up', 'w'); time.sleep(1000)"
+    return f"""setsid {sys.executable} -c "{code}" {token} > /dev/null 2>&1 & true"""
+
+
+def _heavy(token: str) -> int:
+    [pid] = [pid for pid in processes_with(token) if command_line(pid).startswith(sys.executable)]
+    return pid
+
+
+def _parent_of_shell(token: str) -> int:
+    """The supervisor of the command whose shell text holds the token."""
+    [shell] = [pid for pid in processes_with(token) if command_line(pid).startswith("sh ")]
+    return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _sleeping(token: str) -> list[int]:
+    """The processes that have become their program, which on the way to it look like what started them."""
+    return [pid for pid in processes_with(token) if command_line(pid).startswith("sleep")]
+
+
+async def test_many_at_once(tmp_path: Path) -> None:
+    """confinement-21: 200 commands at once are all answered, and give every descriptor back."""
+    async with kept(tmp_path) as place:
+        await place.sh("true")
+        before = len(os.listdir("/proc/self/fd"))
+        said: list[str] = []
+
+        async def one(number: int) -> None:
+            said.append(await place.sh(f"echo {number}"))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(200):
+                tasks.start_soon(one, number)
+        assert sorted(map(int, said)) == list(range(200))
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 8)
+
+
+async def test_a_terminal(tmp_path: Path) -> None:
+    """confinement-22: the program's own: it is one, has its size, and takes the interrupt key."""
+    order = Order(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
+    async with kept(tmp_path) as place:
+        said = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", order)
+    lines = said.split()
+    assert lines[:3] == ["30", "90", "ok"]
+
+
+async def test_output_in_no_encoding_and_closed_outputs(tmp_path: Path) -> None:
+    """confinement-18: bytes of no encoding are shown; a program that closes its outputs is waited for."""
+    async with kept(tmp_path) as place:
+        assert "�" in await place.sh(r"printf '\377\376'")
+        ended = await place.run("sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 3")
+    assert ended.exit_code == 3
+
+
+def test_a_read_only_root_without_confinement(tmp_path: Path) -> None:
+    """confinement-15: in tier none nothing runs there, whatever else the operator allows."""
+    (tmp_path / "root").mkdir()
+    with peer(
+        f"{tmp_path / 'root'}:ro",
+        "--allow-unconfined",
+        before=[*under_profile(), sys.executable, "-m", "tests.confinement.without_landlock"],
+    ) as client:
+        client.start_session()
+        result = client.call("run_command", command="touch made")
+    assert result["_meta"]["coretools/error"] == "read-only"
+    assert not list((tmp_path / "root").iterdir())
+
+
+def test_a_root_that_was_replaced(tmp_path: Path) -> None:
+    """confinement-3: without the view too, it is the directory that is granted, not whatever has its path now."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with peer(root, before=under_profile()) as client:
+        client.start_session()
+        root.rename(tmp_path / "moved")
+        root.mkdir()
+        (root / "canary").write_text("canary-5e1b")
+        result = client.call("run_command", command=f"sh -c 'touch made; cat canary {root}/canary'")
+    assert "canary-5e1b" not in result["content"][0]["text"]
+    assert not is_there(root / "made")
+
+
+async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
+    """confinement-18: commands are refused with the reason; other children run."""
+    for every_place in ((tempfile.gettempdir(), *FALLBACKS), ("/",)):
+        async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
+            with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
+                await place.run("true")
+            assert (await place.run("true", order=Order())).ok
+
+
+def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
+    """confinement-16: they do not lie beneath a root, wherever TMPDIR points: a command could exchange them there."""
+    for name, is_used in (("beside", True), ("root", False)):
+        root, temporary = tmp_path / name / "root", tmp_path / name / name
+        for directory in (root, temporary):
+            directory.mkdir(parents=True, exist_ok=True)
+        with peer(root, environment={"TMPDIR": str(temporary)}) as client:
+            client.start_session()
+            assert not client.call("run_command", command="true").get("isError")
+            assert bool(os.listdir(temporary)) is is_used, name
+
+
+async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None:
+    """confinement-3: a root beneath the home, and a home that a command fills with links before the next view."""
+    project, outside = tmp_path / "home" / "code" / "project", tmp_path / "outside"
+    for path in (project, outside):
+        path.mkdir(parents=True)
+    (project / "file").write_text("content")
+    async with kept(project, home=tmp_path / "home") as place:
+        said = await place.sh(
+            f"cd ~ && mv code code2 && ln -s {outside} code && echo A=1 > code2/project/.env && echo done"
+        )
+        assert said == "done\n"
+        assert await place.sh("cat file") == "content"
+    assert os.listdir(outside) == []
+
+
+async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
+    """confinement-1: when the view can't be made again, commands are refused, not held by less."""
+    (tmp_path / ".env").write_text("TOKEN=canary")
+    async with kept(tmp_path) as place:
+        await place.run("true")
+        home, away = f"{place.keeper.scratch}/home", f"{place.keeper.scratch}/away"
+        os.rename(home, away)
+        os.mkdir(home)
+        for pid in spawners(place):
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda pid=pid: not is_alive(pid))
+        with pytest.raises(Unsupported, match="was replaced by something else"):
+            await place.run("cat", ".env")
+        os.rmdir(home)
+        os.rename(away, home)
+        assert "canary" not in await place.sh("cat .env")
+        assert place.keeper.tier == "full"
+
+
+HIDE = {
+    "closed": ("chmod 0 src", "chmod 700 src; cat src/.env"),
+    "not listed": ("chmod 300 src", "cat src/.env"),
+    "deep": (
+        "n=$(printf 'x%.0s' $(seq 200)); for i in $(seq 22); do mkdir $n && cd -P $n; done; mv {root}/src src",
+        "n=$(printf 'x%.0s' $(seq 200)); while [ -d $n ]; do cd -P $n || break; done; cat src/.env",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDE)
+async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) -> None:
+    """confinement-5: a directory that one command hides from the look is closed to the next one whole."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / ".env").write_text("TOKEN=canary")
+    hide, read = HIDE[name]
+    async with kept(tmp_path) as place:
+        await place.sh(hide.format(root=tmp_path))
+        assert "canary" not in await place.sh(read)
+
+
+async def test_what_leads_git_to_code_is_told(tmp_path: Path) -> None:
+    """confinement-6: names in a git directory that lead git elsewhere, and a repository itself."""
+    async with kept(tmp_path) as place:
+        assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)
+        ended = await place.run("sh", "-c", "echo ../evil > .git/commondir")
+        assert ended.made == (f"{tmp_path}/.git/commondir",)
+
+
+def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
+    """confinement-16: a PATH that names `bin` of a home opens nothing above it, nor does a link to a project."""
+    for name in ("home/bin", "home/lib", "home/.ssh", "work/bin", "work/lib", "work/.git", "chain/bin", "chain/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "work" / "bin" / "run").touch()
+    (tmp_path / "home" / "bin" / "run").symlink_to(tmp_path / "work" / "bin" / "run")
+    folders = [str(tmp_path / name / "bin") for name in ("home", "chain")]
+    found = allowed_paths.tool_grants({"PATH": os.pathsep.join(folders)}, home="/nonexistent", prefixes=())
+    paths = [grant.path for grant in found if grant.path.startswith(str(tmp_path))]
+    assert paths == [str(tmp_path / "chain"), str(tmp_path / "home" / "bin")]
+
+
+async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
+    """confinement-20: leaves no command that starts all the same."""
+    token = f"1000.7{os.getpid():09}"
+    async with kept(tmp_path) as place:
+        await place.run("true")
+        for step in range(80):
+            with anyio.move_on_after(step * 0.0002):
+                await place.run("sleep", token)
+        await until(lambda: not processes_with(token))
+        assert await place.sh("echo on") == "on\n"

@@ -1,0 +1,280 @@
+"""Nothing is left, however a run ends (docs/specs/process.md)."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coretools.config.settings import Limits
+from coretools.errors import CannotStart
+from coretools.process.children import reaper
+from coretools.process.children.child import exit_handle_by_thread
+from coretools.process.runner import Completed, Order, Runner
+from coretools.roots.read import Directory
+from tests.process.tree import HEADLESS, PATIENCE_SECONDS, TREE, Tree, carriers, is_alive, until
+
+NEEDS_PROC = pytest.mark.skipif(not reaper.can_look(), reason="needs marker-sweep")
+DEAF = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
+
+
+async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here: Directory) -> None:
+    """process-15: the caller reads how far it came."""
+    order = Order(timeout_seconds=1.0)
+    completed = await runner.run(["sh", "-c", "echo out; echo err >&2; exec sleep 1000"], cwd=here, order=order)
+    assert (completed.timed_out, completed.exit_code, completed.signal) == (True, None, "SIGTERM")
+    assert (completed.stdout.text(), completed.stderr.text()) == ("out\n", "err\n")
+    assert not completed.ok
+
+
+async def test_what_a_child_says_when_it_is_stopped_is_kept(runner: Runner, here: Directory) -> None:
+    """process-15: outputs are drained through the grace period, so that a last word does not block."""
+    script = "trap 'seq 100000; exit 3' TERM; echo started; sleep 1000 & wait"
+    completed = await runner.run(["sh", "-c", script], cwd=here, order=Order(timeout_seconds=1.0))
+    assert (completed.timed_out, completed.exit_code) == (True, 3)
+    assert completed.stdout.text().startswith("started\n1\n2\n")
+    assert completed.stdout.text().endswith("\n100000\n")
+
+
+async def test_a_deadline_that_is_over_at_the_start_still_ends_the_child(runner: Runner, here: Directory) -> None:
+    """process-15: zero is a deadline like any other."""
+    completed = await runner.run(["sleep", "1000"], cwd=here, order=Order(timeout_seconds=0.0))
+    assert completed.timed_out
+    assert runner.running == 0
+
+
+async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_held(here: Directory) -> None:
+    """process-15: the deadline is the child's, not that of who holds its pipe."""
+    runner = Runner(Limits(linger_seconds=1000.0, grace_seconds=0.2), {"PATH": os.environ["PATH"]})
+    completed = await runner.run(["sh", "-c", "sleep 1000 & echo done"], cwd=here, order=Order(timeout_seconds=1.0))
+    await runner.close()
+    assert (completed.exit_code, completed.timed_out, completed.stragglers_stopped) == (0, False, 1)
+
+
+async def test_a_child_that_ignores_term_is_killed_after_the_grace_period(runner: Runner, here: Directory) -> None:
+    """process-16: TERM first, KILL then."""
+    completed = await runner.run(["sh", "-c", DEAF], cwd=here, order=Order(timeout_seconds=1.0))
+    assert (completed.timed_out, completed.signal, completed.stdout.text()) == (True, "SIGKILL", "started\n")
+
+
+async def test_a_member_that_ignores_term_is_killed_though_the_child_obeys(runner: Runner, here: Directory) -> None:
+    """process-16: the whole group, not only its leader."""
+    script = f"sh -c '{DEAF.replace(chr(39), chr(34))}' & echo $!; exec sleep 1000"
+    completed = await runner.run(["sh", "-c", script], cwd=here, order=Order(timeout_seconds=1.0))
+    pid = next(line for line in completed.stdout.text().splitlines() if line.isdigit())
+    assert completed.timed_out
+    assert completed.stragglers_stopped >= 1
+    assert not is_alive(int(pid))
+
+
+async def test_a_child_that_closes_its_pipes_is_still_waited_for(runner: Runner, here: Directory) -> None:
+    """process-14: the end of output is not the end of the child."""
+    completed = await runner.run(["sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 5"], cwd=here)
+    assert completed.exit_code == 5
+    order = Order(timeout_seconds=0.3)
+    completed = await runner.run(["sh", "-c", "exec >&- 2>&-; exec sleep 1000"], cwd=here, order=order)
+    assert completed.timed_out
+
+
+async def test_a_child_that_never_reads_ten_megabytes_ends_at_its_deadline(runner: Runner, here: Directory) -> None:
+    """process-2, process-15: feeding holds nothing up."""
+    order = Order(stdin=b"x" * 10_000_000, timeout_seconds=0.3)
+    completed = await runner.run(["sleep", "1000"], cwd=here, order=order)
+    assert (completed.timed_out, completed.signal) == (True, "SIGTERM")
+
+
+@NEEDS_PROC
+async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
+    runner: Runner, here: Directory, tmp_path: Path
+) -> None:
+    """process-17, process-20: of a whole tree, wherever its members went."""
+    tree = Tree(tmp_path)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: runner.run(["sh", "-c", TREE], cwd=here))
+        await until(tree.is_complete)
+        tasks.cancel_scope.cancel()
+    assert tree.survivors() == []
+    assert runner.running == 0
+
+
+@NEEDS_PROC
+async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
+    """process-16, process-20: descendants in sessions of their own included."""
+    tree = Tree(tmp_path)
+    completed = await runner.run(["sh", "-c", TREE], cwd=here, order=Order(timeout_seconds=2.0))
+    assert completed.timed_out
+    assert tree.survivors() == []
+
+
+@NEEDS_PROC
+async def test_a_deadline_ends_a_daemon_that_holds_nothing(runner: Runner, here: Directory, tmp_path: Path) -> None:
+    """process-20: outside the group and with closed outputs, only its mark gives it away."""
+    daemon = "setsid sh -c 'echo $$ > new; mv new up; exec sleep 1000 <&- >&- 2>&-' &"
+    script = daemon + " while [ ! -e up ]; do sleep 0.01; done; exec sleep 1000"
+    completed = await runner.run(["sh", "-c", script], cwd=here, order=Order(timeout_seconds=1.0))
+    assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
+    assert not is_alive(int((tmp_path / "up").read_text()))
+
+
+@NEEDS_PROC
+async def test_closing_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
+    """process-18, process-20: who waits for the run gets an answer, and nobody can start another."""
+    tree = Tree(tmp_path)
+    answers: list[Completed] = []
+
+    async def one() -> None:
+        answers.append(await runner.run(["sh", "-c", TREE], cwd=here))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one)
+        await until(tree.is_complete)
+        await runner.close()
+        assert tree.survivors() == []
+    assert [(answer.timed_out, answer.signal) for answer in answers] == [(False, "SIGTERM")]
+    with pytest.raises(CannotStart):
+        await runner.run(["true"], cwd=here)
+    await runner.close()
+
+
+@NEEDS_PROC
+async def test_a_daemon_that_an_ended_run_left_is_gone_at_close(here: Directory) -> None:
+    """process-20: it left the group on purpose and its command was not broken off; it ends with the server."""
+    runner = Runner(Limits(grace_seconds=0.3), {"PATH": os.environ["PATH"]})
+    daemon = "setsid sh -c 'echo $$ > up.new; mv up.new up; exec sleep 1000 <&- >&- 2>&-' &"
+    completed = await runner.run(["sh", "-c", daemon + " while [ ! -e up ]; do sleep 0.01; done; cat up"], cwd=here)
+    pid = int(completed.stdout.text())
+    assert completed.ok
+    assert is_alive(pid)
+    await runner.close()
+    assert not is_alive(pid)
+
+
+@NEEDS_PROC
+async def test_a_daemon_that_holds_an_output_ends_with_its_run(runner: Runner, here: Directory) -> None:
+    """process-13, process-20: it left the group, but the open pipe gives it away."""
+    completed = await runner.run(["sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.1"], cwd=here)
+    assert (completed.ok, completed.stragglers_stopped) == (True, 1)
+    assert not is_alive(int(completed.stdout.text()))
+
+
+@NEEDS_PROC
+async def test_a_daemon_without_its_first_thread_ends_with_its_run(runner: Runner, here: Directory) -> None:
+    """process-13, process-20: it looks like a zombie, and has no environment but through its other thread."""
+    order = Order(timeout_seconds=0.5)
+    completed = await runner.run([sys.executable, "-c", HEADLESS], cwd=here, order=order)
+    assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
+    assert not is_alive(int(completed.stdout.text()))
+
+
+@NEEDS_PROC
+async def test_a_daemon_is_gone_and_not_on_its_way_out(runner: Runner, here: Directory) -> None:
+    """process-13: giving back much memory takes a while, in which a killed process has no environment but lives."""
+    code = (
+        "import os; m = b'x' * (256 << 20); open('up', 'w'); print(os.getpid(), flush=True); os.read(os.pipe()[0], 1)"
+    )
+    script = 'setsid "$0" -c "$1" & while [ ! -e up ]; do sleep 0.01; done'
+    completed = await runner.run(["sh", "-c", script, sys.executable, code], cwd=here)
+    assert (completed.ok, completed.stragglers_stopped) == (True, 1)
+    assert not is_alive(int(completed.stdout.text()))
+
+
+@NEEDS_PROC
+async def test_stopping_one_run_leaves_the_others_alone(runner: Runner, here: Directory) -> None:
+    """process-20: the mark of run 1 is not the start of the mark of run 10."""
+    answers: list[Completed] = []
+
+    async def other(number: int) -> None:
+        script = f"touch up{number}; while [ ! -e go ]; do sleep 0.01; done"
+        answers.append(await runner.run(["sh", "-c", script], cwd=here))
+
+    async with anyio.create_task_group() as tasks, anyio.create_task_group() as first:
+        first.start_soon(other, 1)
+        await until(lambda: os.path.exists(f"{here.path}/up1"))
+        for number in range(2, 13):
+            tasks.start_soon(other, number)
+        await until(lambda: all(os.path.exists(f"{here.path}/up{number}") for number in range(1, 13)))
+        first.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await until(lambda: runner.running == 11)
+        touch(f"{here.path}/go")
+    assert [answer.exit_code for answer in answers] == [0] * 11
+
+
+def touch(path: str) -> None:
+    with open(path, "w"):
+        pass
+
+
+async def test_closing_a_runner_that_started_nothing_is_nothing(here: Directory) -> None:
+    """process-18: no guard, no wait."""
+    runner = Runner(Limits(), {})
+    await runner.close()
+    with pytest.raises(CannotStart):
+        await runner.run(["true"], cwd=here)
+
+
+async def test_many_runs_are_stopped_at_once(runner: Runner, here: Directory) -> None:
+    """process-17: cancelling fifty is no slower than the grace period and their number."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(lambda: runner.run(["sleep", "1000"], cwd=here))
+            await until(lambda: runner.running == 50)
+            tasks.cancel_scope.cancel()
+    assert runner.running == 0
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Directory, turns: int) -> None:
+    """process-17: anyio's shield does not hold off asyncio's own cancel; a start that nobody awaits is undone."""
+    runner = Runner(Limits(grace_seconds=0.3), {"PATH": os.environ["PATH"]})
+    mark = (await runner.run(["sh", "-c", "echo $CORETOOLS_RUN_ID"], cwd=here)).stdout.text().partition("-")[0]
+    for _ in range(5):
+        task = asyncio.ensure_future(runner.run(["sleep", "1000"], cwd=here))
+        for _ in range(turns):
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert runner.running == 0
+    await until(lambda: not carriers(f"CORETOOLS_RUN_ID={mark}-"))
+    await runner.close()
+
+
+@NEEDS_PROC
+async def test_a_second_cancel_of_asyncio_leaves_nothing_either(here: Directory, tmp_path: Path) -> None:
+    """process-17: it comes through the shield in the middle of the grace period; then KILL is at once."""
+    runner = Runner(Limits(grace_seconds=1000.0), {"PATH": os.environ["PATH"]})
+    script = "trap 'echo > termed' TERM; echo $$ > new; mv new up; while :; do sleep 0.01; done"
+    task = asyncio.ensure_future(runner.run(["sh", "-c", script], cwd=here))
+    up, termed = tmp_path / "up", tmp_path / "termed"
+    await until(up.exists)
+    pid = int(up.read_text())
+    task.cancel()
+    await until(termed.exists)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: not is_alive(pid))
+    await runner.close()
+
+
+@pytest.fixture
+def bare_child() -> int:
+    return os.posix_spawn("/bin/sh", ["sh", "-c", "sleep 0.1; exit 4"], dict(os.environ))
+
+
+def exit_code_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG)[1])
+
+
+async def test_the_exit_is_noticed_without_a_pidfd(bare_child: int) -> None:
+    """process-25: by a thread, through a descriptor that becomes readable just so."""
+    handle = exit_handle_by_thread(bare_child)
+    with anyio.fail_after(PATIENCE_SECONDS):
+        await anyio.wait_readable(handle)
+    os.close(handle)
+    assert exit_code_of(bare_child) == 4

@@ -1,0 +1,175 @@
+"""What a killed server leaves is ended by its guard (docs/specs/process.md)."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coretools.config.settings import Limits
+from coretools.errors import InputOutput
+from coretools.process.children import reaper
+from coretools.process.runner import Runner
+from coretools.roots.read import Directory
+from tests import checkout
+from tests.process.tree import TREE, Tree, is_alive, until
+
+NEEDS_PROC = pytest.mark.skipif(not reaper.can_look(), reason="needs marker-sweep")
+
+SERVER = """
+import json, os, sys
+import anyio
+from coretools.process.runner import Runner
+from coretools.config.settings import Limits
+from tests.process.tree import opened
+
+async def main():
+    folder = sys.argv[1]
+    here = opened(folder)
+    runner = Runner(Limits(grace_seconds=0.3), {"PATH": os.environ["PATH"]})
+    async with anyio.create_task_group() as tasks:
+        async for line in anyio.wrap_file(sys.stdin):
+            tasks.start_soon(lambda script=json.loads(line): runner.run(["sh", "-c", script], cwd=here))
+
+anyio.run(main)
+"""
+"""Runs every script that it reads from its standard input, all at once."""
+
+
+@contextmanager
+def server(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A server process in a session of its own; killed at the end whatever happens."""
+    arguments = [sys.executable, "-c", SERVER, str(folder)]
+    with subprocess.Popen(arguments, cwd=checkout.TREE, stdin=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_there(process: "subprocess.Popen[bytes]", script: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(script).encode() + b"\n")
+    process.stdin.flush()
+
+
+def guards_of(parent: int) -> list[int]:
+    """Guards that the process started and that run."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+            line = Path(f"/proc/{name}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(stat[1]) == parent and stat[0] != b"Z" and b"reaper.py" in line:
+            found.append(int(name))
+    return found
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has set the signal to be ignored (proc(5), SigIgn)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(mask, 16) & (1 << (number - 1)))
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["alone", "with its group"])
+async def test_a_killed_server_leaves_no_process(tmp_path: Path, kill: Callable[[int, int], None]) -> None:
+    """process-21: neither in the group nor outside it, neither deaf to TERM nor without an environment."""
+    tree = Tree(tmp_path)
+    with server(tmp_path) as process:
+        run_there(process, TREE)
+        await until(tree.is_complete)
+        kill(process.pid, signal.SIGKILL)
+        await until(lambda: not tree.survivors())
+
+
+@NEEDS_PROC
+async def test_a_server_that_ends_without_closing_leaves_no_process(tmp_path: Path) -> None:
+    """process-21: the guard asks for no kind of end in particular."""
+    tree = Tree(tmp_path)
+    with server(tmp_path) as process:
+        run_there(process, TREE)
+        await until(tree.is_complete)
+        process.send_signal(signal.SIGTERM)
+        await until(lambda: not tree.survivors())
+
+
+@NEEDS_PROC
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_the_guard_outlives_what_ends_a_server(runner: Runner, here: Directory, number: signal.Signals) -> None:
+    """process-21: a signal to every process of a session does not take the guard away first."""
+    await runner.run(["true"], cwd=here)
+    (guard,) = guards_of(os.getpid())
+    await until(lambda: ignores(guard, number))
+    os.kill(guard, number)
+    await runner.run(["true"], cwd=here)
+    assert guards_of(os.getpid()) == [guard]
+
+
+@NEEDS_PROC
+async def test_a_guard_that_ended_is_replaced_and_knows_who_lives(tmp_path: Path) -> None:
+    """process-22: a child without its environment, started under the first guard, is ended by the second."""
+    hidden = tmp_path / "hidden"
+    with server(tmp_path) as process:
+        run_there(process, "env -i sh -c 'echo $$ > new; mv new hidden; exec sleep 1000' & wait")
+        await until(hidden.exists)
+        pid = int(hidden.read_text())
+        (guard,) = guards_of(process.pid)
+        os.kill(guard, signal.SIGKILL)
+        await until(lambda: guards_of(process.pid) == [])
+        run_there(process, "echo > again; exec sleep 1000")
+        await until((tmp_path / "again").exists)
+        assert len(guards_of(process.pid)) == 1
+        assert guards_of(process.pid) != [guard]
+        process.kill()
+        await until(lambda: not is_alive(pid))
+
+
+@NEEDS_PROC
+async def test_a_lack_of_descriptors_that_passes_does_not_cost_the_guard(here: Directory) -> None:
+    """process-22: refused as what it is, however often, and the next child is guarded again."""
+    runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first_free = os.dup(0)
+    os.close(first_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+    try:
+        for _ in range(10):
+            with pytest.raises(InputOutput, match="no file descriptors left"):
+                await runner.run(["true"], cwd=here)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert runner.protections["guard"]
+    await runner.run(["true"], cwd=here)
+    assert len(guards_of(os.getpid())) == 1
+    await runner.close()
+
+
+@NEEDS_PROC
+async def test_closing_ends_the_guard(here: Directory) -> None:
+    """process-22: the one process that a server keeps ends with it."""
+    runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
+    assert guards_of(os.getpid()) == []
+    await runner.run(["true"], cwd=here)
+    assert len(guards_of(os.getpid())) == 1
+    await runner.close()
+    assert guards_of(os.getpid()) == []
+
+
+async def test_what_is_in_force_is_named(runner: Runner) -> None:
+    """process-25: so that a missing protection can be reported, never skipped in silence."""
+    assert set(runner.protections) == {"process-group", "guard", "marker-sweep", "pidfd", "cwd-by-handle"}
+    assert runner.protections["process-group"]
+    if sys.platform == "linux":
+        assert all(runner.protections.values())
+    await runner.close()
+    assert not runner.protections["guard"]

@@ -1,0 +1,157 @@
+"""Which commands the operator's file leaves, and on which surfaces (docs/specs/policy.md)."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+
+from coretools.app.assembly import assembled
+from coretools.config.policy import OfferPolicy, OperatorPolicy
+from coretools.config.settings import PROFILES, Settings
+from coretools.errors import BadSetting
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
+from coretools.protocol.server import build_server
+from tests.protocol.peer import peer
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+@asynccontextmanager
+async def serving(directory: Path, mode: str, offer: OfferPolicy, profile: str = "dev") -> AsyncIterator[Client]:
+    settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(offer=offer))
+    with anyio.fail_after(60):
+        async with assembled(settings, dict(os.environ)) as built:
+            server = build_server(built.graph, built.dispatcher, built.identity, built.resources)
+            async with Client(server, mode=mode) as client:
+                yield client
+
+
+async def names(client: Client) -> list[str]:
+    return [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def test_each_profile_lists_tools_of_its_own(tmp_path: Path) -> None:
+    """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` has commands and runs too."""
+    found = {}
+    for profile in PROFILES:
+        async with serving(tmp_path, "auto", OfferPolicy(), profile) as client:
+            found[profile] = await names(client)
+            read_only = [tool.name for tool in (await client.list_tools()).tools if _reads(tool)]
+            if profile == "ci":
+                with pytest.raises(MCPError, match="run_command is not offered here: profile ci does not include it"):
+                    await client.call_tool("run_command", {"command": "true"})
+    building = ["ci_build", "ci_test", "ci_restore"]
+    runs = ["wait_run", "read_run", "list_runs"]
+    assert found["read"] == [name for name in read_only if name not in runs]
+    assert found["ci"] == [name for name in found["all"] if name in found["read"] or name in building]
+    assert set(found["dev"]) > {*found["ci"], "edit_file", "git_commit", "run_command", "stop_run", *runs}
+    assert set(found["all"]) >= set(found["dev"])
+
+
+def _reads(tool: types.Tool) -> bool:
+    return tool.annotations is not None and tool.annotations.read_only_hint is True
+
+
+@ERAS
+async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: str) -> None:
+    """policy-19, graph-7: by set, by name, and by pattern; what is not there can't be called."""
+    offer = OfferPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
+    async with serving(tmp_path, mode, offer) as client:
+        assert await names(client) == ["read_file", "write_file", "edit_file", "search_text", "search_files"]
+        for name in ("delete_file", "git_status", "list_directory"):
+            with pytest.raises(MCPError, match="is not offered here"):
+                await client.call_tool(name, {"path": "x"})
+
+
+@ERAS
+async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
+    """policy-19, graph-5: our own reading tools as resources, and our own resource as a tool."""
+    (tmp_path / "a.txt").write_text("hello\n")
+    async with serving(tmp_path, mode, OfferPolicy(promote_read_only=True, resources_as_tools=True)) as client:
+        assert "file" in await names(client)
+        result = await client.call_tool("file", {"path": "a.txt"})
+        assert not result.is_error
+        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+        assert "coretools://files/{+path}" in templates
+        (promoted,) = (one for one in templates if one.startswith("coretools://file_exists"))
+        (contents,) = (await client.read_resource(promoted.replace("{path}", "a.txt"))).contents
+        assert isinstance(contents, types.TextResourceContents)
+        assert contents.text
+    async with serving(tmp_path, mode, OfferPolicy()) as client:
+        assert "file" not in await names(client)
+        assert promoted not in [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+
+
+@ERAS
+@pytest.mark.parametrize("pattern", ["read_file", "read_*"])
+async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mode: str, pattern: str) -> None:
+    """policy-19: without read_file no other surface has a file's content, and no completion its name."""
+    (tmp_path / "a.txt").write_text("hello\n")
+    offer = OfferPolicy(without=(pattern, "read_run", "delete_file"), promote_read_only=True, resources_as_tools=True)
+    async with serving(tmp_path, mode, offer) as client:
+        assert not {"file", "read_file", "delete_file", "delete_directory"} & set(await names(client))
+        templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+        assert [one for one in templates if one.startswith("coretools://file")] == ["coretools://file_exists/{path}"], (
+            templates
+        )
+        for address in ("coretools://files/a.txt", "coretools://file/a.txt", "coretools://read_file/a.txt"):
+            with pytest.raises(MCPError):
+                await client.read_resource(address)
+        reference = types.ResourceTemplateReference(type="ref/resource", uri="coretools://files/{+path}")
+        with pytest.raises(MCPError):
+            await client.complete(reference, {"name": "path", "value": "a"})
+        with pytest.raises(MCPError, match="left out read_file, which does the same"):
+            await client.call_tool("file", {"path": "a.txt"})
+
+
+@pytest.mark.parametrize(
+    ("offer", "said"),
+    [
+        (OfferPolicy(sets=("gti",)), r"\[offer\] sets holds 'gti': there are ci, commands"),
+        (OfferPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file': there is no such command"),
+        (OfferPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil': there is no such command"),
+    ],
+)
+async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: OfferPolicy, said: str) -> None:
+    """policy-19: a typing error in it would leave a command offered."""
+    with pytest.raises(BadSetting, match=said):
+        async with serving(tmp_path, "auto", offer):
+            pass
+
+
+async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
+    """policy-19: their names are known when the file is judged."""
+    other = Registry()
+    settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(offer=OfferPolicy(without=("theirs",))))
+
+    @other.tool(Effect.READ)
+    def theirs() -> str:
+        """Theirs."""
+        return ""
+
+    async with assembled(settings, dict(os.environ), [other]) as built:
+        assert "read_file" in built.graph.offer("local").tools
+        assert "theirs" not in built.graph.offer("local").tools
+
+
+def test_a_server_on_stdio_reads_it(tmp_path: Path) -> None:
+    """policy-19: a real file, a real process."""
+    root = tmp_path / "root"
+    root.mkdir()
+    file = tmp_path / "policy.toml"
+    file.write_text('[offer]\nonly = ["git_*"]\nwithout = ["git_commit", "git_add"]\n')
+    file.chmod(0o600)
+    with peer(root, "--policy", file) as client:
+        client.start_session()
+        listed = client.answer(client.send("tools/list"))["result"]["tools"]
+        reading = ["status", "log", "diff", "branches", "current_branch"]
+        assert [one["name"] for one in listed] == [f"git_{word}" for word in reading]
+        assert client.end() == 0

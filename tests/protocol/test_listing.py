@@ -1,0 +1,84 @@
+"""What a command may know of its client (docs/specs/interoperability.md)."""
+
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.extension import ClientExtension
+
+from coretools.errors import CapabilityMissing
+from coretools.hosting.serve import build
+from coretools.operations.call import Call, SilentCall
+from coretools.operations.declare import Effect, tool
+from coretools.operations.registry import Registry
+from coretools.protocol.extensions import offered
+
+EXTENSION = "org.example/extension"
+
+
+class Curious:
+    @tool(Effect.READ)
+    async def look(self, capability: str, call: Call) -> str:
+        """Say whether the client has it."""
+        return str(call.offers(capability))
+
+    @tool(Effect.READ)
+    async def need(self, capability: str, call: Call) -> str:
+        """Do nothing without it."""
+        if not call.offers(capability):
+            raise CapabilityMissing(capability)
+        return "thanks"
+
+
+class Extended(ClientExtension):
+    identifier = EXTENSION
+
+
+async def think(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(type="text", text="-"))
+
+
+def client(mode: str, **given: Any) -> Client:
+    registry = Registry()
+    registry.add_set("curious", Curious())
+    return Client(build(registry), mode=mode, **given)  # type: ignore[arg-type]  # one of its modes
+
+
+@pytest.mark.parametrize(
+    ("capability", "able", "unable"),
+    [
+        ("sampling", "True", "False"),
+        ("elicitation", "False", "False"),
+        (EXTENSION, "True", "False"),
+        ("model_fields", "False", "False"),
+        ("", "False", "False"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_command_sees_what_its_client_declared(mode: str, capability: str, able: str, unable: str) -> None:
+    """interoperability-11: a capability, or an extension; whatever else it names is not there."""
+    for given, says in (({"sampling_callback": think, "extensions": [Extended()]}, able), ({}, unable)):
+        async with client(mode, **given) as connected:
+            result = await connected.call_tool("look", {"capability": capability})
+        assert result.content == [types.TextContent(type="text", text=says)]
+
+
+@pytest.mark.parametrize(
+    ("capability", "needed"),
+    [("sampling", {"sampling": {}}), (EXTENSION, {"extensions": {EXTENSION: {}}})],
+)
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_capability_that_is_missing_is_named(mode: str, capability: str, needed: dict[str, Any]) -> None:
+    """interoperability-11: as the protocol has it, so that the client knows what to declare."""
+    async with client(mode) as connected:
+        with pytest.raises(MCPError) as refused:
+            await connected.call_tool("need", {"capability": capability})
+    assert refused.value.error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert refused.value.error.data == {"requiredCapabilities": needed}
+
+
+def test_where_there_is_no_client_nothing_is_offered() -> None:
+    """interoperability-11: nor by one that declared nothing at all."""
+    assert not SilentCall().offers("sampling")
+    assert not offered(None, "sampling")

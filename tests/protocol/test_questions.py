@@ -1,0 +1,725 @@
+"""Questions to real clients of both eras, over the SDK's own client (docs/specs/asking.md)."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import anyio
+import anyio.from_thread
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.server.lowlevel import Server
+from pydantic import BaseModel
+
+from coretools.config.policy import ToolPolicy
+from coretools.config.settings import Asking
+from coretools.operations.call import Call, confirmed
+from coretools.operations.catalog import Selection
+from coretools.operations.declare import Effect, asks, prompt, resource, tool
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Registry
+from coretools.protocol.live_questions import form_of, request_of
+from coretools.protocol.results import ERROR_KEY
+from coretools.protocol.round_trip_questions import Once
+from coretools.protocol.server import Identity, build_server
+from coretools.questions.kinds import (
+    AskChoice,
+    AskChoices,
+    AskConfirmation,
+    AskForm,
+    AskModel,
+    AskRoots,
+    AskSecret,
+    AskText,
+)
+from coretools.questions.resolution import Way
+from tests.protocol.unasked import unasked
+
+ERAS = ("legacy", "auto")
+SAMPLING = Asking(mode="sampling")
+COLOURS = ("red", "green", "grey")
+
+
+class Person(BaseModel):
+    name: str
+    age: int = 30
+    size: Literal["s", "m"] = "m"
+
+
+@dataclass
+class Asker:
+    """Commands that ask; what they did stands in `done`, how often each was begun in `begun`."""
+
+    done: list[str] = field(default_factory=list)
+    begun: int = 0
+
+    @tool(Effect.CHANGE)
+    @asks("sure")
+    async def drop(self, name: str, call: Call) -> str:
+        """Drop it."""
+        self.begun += 1
+        await confirmed(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
+        self.done.append(name)
+        return "dropped"
+
+    @tool(Effect.CHANGE)
+    @asks("sure", "why")
+    async def drop_with_reason(self, call: Call) -> str:
+        """Drop it, and say why."""
+        self.begun += 1
+        await confirmed(call, AskConfirmation(key="sure", message="Drop?"))
+        why = await call.ask(AskText(key="why", message="Why?"))
+        self.done.append(why)
+        return f"dropped: {why}"
+
+    @tool(Effect.READ)
+    @asks("colour", "size")
+    async def paint(self, call: Call) -> str:
+        """Two questions at once."""
+        self.begun += 1
+        colour, size = await call.ask_all(
+            AskChoice(key="colour", message="Which colour?", choices=COLOURS),
+            AskText(key="size", message="Which size?", most_characters=2),
+        )
+        return f"{colour} {size}"
+
+    @tool(Effect.CHANGE)
+    @asks("sure", "why")
+    def drop_in_a_thread(self, call: Call) -> str:
+        """A plain function asks from its thread."""
+        self.begun += 1
+        anyio.from_thread.run(confirmed, call, AskConfirmation(key="sure", message="Drop?"))
+        self.done.append(anyio.from_thread.run(call.ask, AskText(key="why", message="Why?")))
+        return "dropped"
+
+    @tool(Effect.CHANGE)
+    @asks("sure", "why")
+    async def drop_in_a_group(self, call: Call) -> str:
+        """Ask in tasks of its own."""
+        self.begun += 1
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(confirmed, call, AskConfirmation(key="sure", message="Drop?"))
+        self.done.append("x")
+        return "dropped"
+
+    @tool(Effect.READ)
+    @asks("some")
+    async def pick(self, call: Call) -> str:
+        """Several choices."""
+        return " ".join(await call.ask(AskChoices(key="some", message="Which?", choices=COLOURS, at_least=1)))
+
+    @tool(Effect.READ)
+    @asks("person")
+    async def greet(self, call: Call) -> str:
+        """A form."""
+        person = await call.ask(AskForm(key="person", message="Who?", model=Person))
+        return f"{person.name} {person.age} {person.size}"
+
+    @tool(Effect.READ)
+    @asks("text")
+    async def note(self, call: Call) -> str:
+        """A text with a default."""
+        return await call.ask(AskText(key="text", message="What?", default="nothing"))
+
+    @tool(Effect.READ)
+    @asks("token")
+    async def sign_in(self, call: Call) -> str:
+        """A secret."""
+        return f"{len(await call.ask(AskSecret(key='token', message='Token?')))} characters"
+
+    @tool(Effect.READ)
+    @asks("model")
+    async def think(self, call: Call) -> str:
+        """A model is asked."""
+        return await call.ask(AskModel(key="model", message="Capital of France?", system_prompt="short"))
+
+    @tool(Effect.READ)
+    @asks("where")
+    async def look(self, call: Call) -> str:
+        """The client's directories."""
+        return " ".join(await call.ask(AskRoots(key="where")))
+
+    @tool(Effect.READ)
+    @asks("size")
+    async def twice(self, call: Call) -> str:
+        """One key for two questions."""
+        size = AskText(key="size", message="Which size?")
+        one, two = await call.ask(size), await call.ask(size)
+        await call.ask_all(size, AskText(key="size", message="Which other size?"))
+        return f"{one} {two}"
+
+    @tool(Effect.READ)
+    @asks("step")
+    async def climb(self, call: Call) -> str:
+        """Never satisfied."""
+        self.begun += 1
+        for step in range(100):
+            await call.ask(AskText(key="step", message=f"step {step}"))
+        return "on top"
+
+    @prompt()
+    @asks("sure")
+    async def advise(self, call: Call) -> str:
+        """A prompt that asks."""
+        return await call.ask(AskText(key="sure", message="About what?"))
+
+    @resource("test://asked")
+    @asks("sure")
+    async def asked(self, call: Call) -> str:
+        """A resource that asks."""
+        return await call.ask(AskText(key="sure", message="Which?"))
+
+
+@dataclass
+class Someone:
+    """The person before the client: gives these answers in turn, and remembers what was asked."""
+
+    answers: list[Any]
+    seen: list[types.ElicitRequestFormParams] = field(default_factory=list)
+
+    async def __call__(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        self.seen.append(params)
+        answer = self.answers.pop(0)
+        if isinstance(answer, types.ElicitResult):
+            return answer
+        content = answer if isinstance(answer, dict) else {"answer": answer}
+        return types.ElicitResult(action="accept", content=content)
+
+
+def decline(how: Literal["decline", "cancel"]) -> types.ElicitResult:
+    return types.ElicitResult(action=how)
+
+
+def model(*texts: str) -> Callable[..., Awaitable[types.CreateMessageResult]]:
+    left = list(texts)
+
+    async def sample(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        content = types.TextContent(type="text", text=left.pop(0))
+        return types.CreateMessageResult(role="assistant", content=content, model="test")
+
+    return sample
+
+
+async def roots(context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri="file:///work")])  # type: ignore[arg-type]
+
+
+def server_of(asking: Asking | None = None, policy: ToolPolicy | None = None) -> tuple[Server[Any], Asker]:
+    asker = Asker()
+    registry = Registry(policy=policy or ToolPolicy())
+    registry.add_set("sample", asker)
+    graph = Graph(registry, lambda _: Selection(profile="all"))
+    return build_server(graph, Dispatcher(threads=2), Identity(), asking=asking or Asking()), asker
+
+
+@asynccontextmanager
+async def connected(
+    era: str, asking: Asking | None = None, *, policy: ToolPolicy | None = None, **callbacks: Any
+) -> Any:
+    server, asker = server_of(asking, policy)
+    with anyio.fail_after(20):
+        async with Client(server, mode=era, **callbacks) as client:
+            yield client, asker
+
+
+def text(result: Any) -> str:
+    return str(result.content[0].text)
+
+
+def kind(result: Any) -> str | None:
+    return (result.meta or {}).get(ERROR_KEY)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_yes_lets_the_command_go_on(era: str) -> None:
+    """asking-10: the form has one boolean; nothing was done before the answer."""
+    person = Someone([True])
+    async with connected(era, elicitation_callback=person) as (client, asker):
+        assert text(await client.call_tool("drop", {"name": "x"})) == "dropped"
+    assert asker.done == ["x"]
+    assert asker.begun == (1 if era == "legacy" else 2)
+    assert person.seen[0].message == "Drop x?"
+    assert person.seen[0].requested_schema["properties"] == {"answer": {"type": "boolean"}}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(False, "the answer was no"), (decline("decline"), "declined"), (decline("cancel"), "dismissed")],
+    ids=["no", "decline", "cancel"],
+)
+async def test_a_no_is_an_answer(era: str, answer: Any, said: str) -> None:
+    """asking-11: never climbed past: no model is asked, no default taken, nothing done."""
+    callbacks = {"elicitation_callback": Someone([answer]), "sampling_callback": model()}
+    async with connected(era, SAMPLING, **callbacks) as (client, asker):
+        result = await client.call_tool("drop", {"name": "x"})
+        assert (kind(result), asker.done) == ("declined", [])
+        assert said in text(result)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_default_does_not_replace_a_no(era: str) -> None:
+    """asking-11: a person who declines did not choose the default."""
+    async with connected(era, elicitation_callback=Someone([decline("decline")])) as (client, _):
+        assert kind(await client.call_tool("note", {})) == "declined"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_who_can_t_be_asked_gets_the_default_or_learns_what_to_send(era: str) -> None:
+    """asking-2, asking-4, asking-17: a client without elicitation."""
+    async with connected(era) as (client, asker):
+        assert text(await client.call_tool("note", {})) == "nothing"
+        said = await unasked(era, client.call_tool("drop", {"name": "x"}))
+        assert 'send answers={"sure": true}' in said
+        assert asker.done == []
+        again = await client.call_tool("drop", {"name": "x", "answers": {"sure": True}})
+        assert (text(again), asker.done) == ("dropped", ["x"])
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("mode", ["prefilled", "defaults"])
+async def test_a_mode_keeps_a_person_from_being_asked(era: str, mode: Literal["prefilled", "defaults"]) -> None:
+    """asking-2: the operator's word comes before what the client can."""
+    person = Someone([])
+    async with connected(era, Asking(mode=mode), elicitation_callback=person) as (client, _):
+        result = await client.call_tool("note", {})
+        assert kind(result) == ("answer-needed" if mode == "prefilled" else None)
+    assert person.seen == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_model_is_asked_only_in_its_mode(era: str) -> None:
+    """asking-2, asking-7: a client that declared only sampling gets no form; a confirmation goes to no model."""
+    async with connected(era, SAMPLING, sampling_callback=model("grey", "Paris", '```json\n{"answer": "m"}\n```')) as (
+        client,
+        asker,
+    ):
+        await unasked(era, client.call_tool("drop", {"name": "x"}))
+        assert text(await client.call_tool("pick", {})) == "grey"
+        assert text(await client.call_tool("think", {})) == "Paris"
+        assert text(await client.call_tool("note", {})) == "m"
+        assert asker.done == []
+    async with connected(era, sampling_callback=model("Paris")) as (client, _):
+        assert kind(await client.call_tool("think", {})) == "answer-needed"  # which no capability would change
+        assert text(await client.call_tool("note", {})) == "nothing"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_roots_are_the_client_s(era: str) -> None:
+    """asking-3, asking-17: asked for where it has them; else they may be sent."""
+    async with connected(era, list_roots_callback=roots) as (client, _):
+        assert text(await client.call_tool("look", {})) == "file:///work"
+    async with connected(era, elicitation_callback=Someone([])) as (client, _):
+        await unasked(era, client.call_tool("look", {}), "roots")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_secret_leaves_by_no_form_and_no_model(era: str) -> None:
+    """asking-6: prefilled or not at all."""
+    person = Someone([])
+    async with connected(era, SAMPLING, elicitation_callback=person, sampling_callback=model()) as (client, _):
+        assert kind(await client.call_tool("sign_in", {})) == "answer-needed"
+        assert text(await client.call_tool("sign_in", {"answers": {"token": "abc"}})) == "3 characters"
+    assert person.seen == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_two_questions_in_sequence(era: str) -> None:
+    """asking-12: the second round carries the answer of the first, and nobody is asked twice."""
+    person = Someone([True, "old"])
+    async with connected(era, elicitation_callback=person) as (client, asker):
+        assert text(await client.call_tool("drop_with_reason", {})) == "dropped: old"
+    assert asker.done == ["old"]
+    assert [one.message for one in person.seen] == ["Drop?", "Why?"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_one_question_is_asked_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    """asking-5, asking-12: the same again has the same answer; two of one key at once are a bug."""
+    person = Someone(["s", "never"])
+    async with connected(era, elicitation_callback=person) as (client, _):
+        assert kind(await client.call_tool("twice", {})) == "internal"
+    assert len(person.seen) == 1
+    assert "keys of their own: size, size" in caplog.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_two_questions_at_once(era: str) -> None:
+    """asking-12: one round in the stateless era; a wrong answer is asked again, with what was wrong."""
+    person = Someone(["gree", "toolong", "xl"])
+    if era == "auto":  # the client answers both at the same time, in whichever order
+        person = Someone([{"answer": "red"}, {"answer": "m"}])
+    async with connected(era, elicitation_callback=person) as (client, asker):
+        result = await client.call_tool("paint", {})
+    assert text(result) == ("green xl" if era == "legacy" else "red m")
+    assert asker.begun == (1 if era == "legacy" else 2)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_wrong_answer_is_asked_again(era: str) -> None:
+    """asking-13: with the reason in the question; it never counts."""
+    person = Someone([{"other": 1}, "pink", ["red", "grey"]])
+    async with connected(era, elicitation_callback=person) as (client, _):
+        assert text(await client.call_tool("pick", {})) == "red grey"
+    assert [one.message.partition("\n")[0] for one in person.seen] == ["Which?"] * 3
+    assert "red, green, grey" in person.seen[2].message
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
+    """asking-10: flat, with defaults; what comes back is checked by the model."""
+    person = Someone([{"name": "Ann", "age": 3, "size": "xl"}, {"name": "Ann", "age": 3}])
+    async with connected(era, elicitation_callback=person) as (client, _):
+        assert text(await client.call_tool("greet", {})) == "Ann 3 m"
+    properties = person.seen[0].requested_schema["properties"]
+    assert (properties["age"]["default"], properties["size"]["enum"]) == (30, ["s", "m"])
+    assert person.seen[0].requested_schema["required"] == ["name"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_prompts_and_resources_ask_too(era: str) -> None:
+    """asking-10: they go through the same dispatch."""
+    async with connected(era, elicitation_callback=Someone(["rain", "this"])) as (client, _):
+        advice = await client.get_prompt("advise", {})
+        assert advice.messages[0].content.text == "rain"
+        read = await client.read_resource("test://asked")
+        assert read.contents[0].text == "this"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
+    """asking-10: `anyio.from_thread.run(call.ask, ...)`, in both eras; a no ends it."""
+    async with connected(era, elicitation_callback=Someone([True, "old", False])) as (client, asker):
+        assert text(await client.call_tool("drop_in_a_thread", {})) == "dropped"
+        assert (asker.done, asker.begun) == (["old"], 1 if era == "legacy" else 3)
+        assert kind(await client.call_tool("drop_in_a_thread", {})) == "declined"
+        assert asker.done == ["old"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_question_from_a_task_of_its_own_is_one(era: str) -> None:
+    """asking-10: what a task group wraps is a question, or a no, all the same."""
+    async with connected(era, elicitation_callback=Someone([False, True])) as (client, asker):
+        assert kind(await client.call_tool("drop_in_a_group", {})) == "declined"
+        assert asker.done == []
+        assert text(await client.call_tool("drop_in_a_group", {})) == "dropped"
+    async with connected(era) as (client, asker):
+        await unasked(era, client.call_tool("drop_in_a_group", {}))
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_each_client_answers_for_itself(era: str) -> None:
+    """asking-12: many clients of one server, each asked while the others are."""
+    server, asker = server_of()
+    names = [f"n{number}" for number in range(6)]
+    everybody = anyio.Event()
+    waiting: list[str] = []
+
+    async def one(name: str) -> None:
+        async def answer(context: Any, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+            waiting.append(params.message)
+            if len(waiting) == len(names):
+                everybody.set()
+            await everybody.wait()
+            assert params.message == f"Drop {name}?"
+            return types.ElicitResult(action="accept", content={"answer": name != "n3"})
+
+        async with Client(server, mode=era, elicitation_callback=answer) as client:  # type: ignore[arg-type]
+            result = await client.call_tool("drop", {"name": name})
+            assert kind(result) == ("declined" if name == "n3" else None)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                tasks.start_soon(one, name)
+    assert sorted(asker.done) == [name for name in names if name != "n3"]
+
+
+async def test_a_cancelled_call_takes_its_form_away() -> None:
+    """asking-14: nothing is done, and the client is told."""
+    is_shown, is_gone = anyio.Event(), anyio.Event()
+
+    async def hanging(context: Any, params: Any) -> types.ElicitResult:
+        is_shown.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            is_gone.set()
+        raise AssertionError
+
+    async with connected("legacy", elicitation_callback=hanging) as (client, asker):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "drop", {"name": "x"})
+            await is_shown.wait()
+            tasks.cancel_scope.cancel()
+        await is_gone.wait()
+        assert asker.done == []
+        assert text(await client.call_tool("note", {"answers": {"text": "still there"}})) == "still there"
+
+
+async def test_a_question_that_nobody_answers_ends() -> None:
+    """asking-14: the wait is bounded, and no answer is a no; the client is told to take the form away."""
+    is_gone = anyio.Event()
+
+    async def silent(context: Any, params: Any) -> types.ElicitResult:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            is_gone.set()
+        raise AssertionError
+
+    async with connected("legacy", Asking(seconds=0.05), elicitation_callback=silent) as (client, asker):
+        result = await client.call_tool("drop", {"name": "x"})
+        assert (kind(result), asker.done) == ("declined", [])
+        assert "no answer within 0.05 s" in text(result)
+        await is_gone.wait()
+
+
+async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
+    """asking-14: an error is no answer; the ladder goes on. A rejection is one."""
+    code = types.INTERNAL_ERROR
+
+    async def failing(context: Any, params: Any) -> types.ErrorData:
+        return types.ErrorData(code=code, message="no window")
+
+    async with connected("legacy", elicitation_callback=failing) as (client, asker):
+        assert text(await client.call_tool("note", {})) == "nothing"
+        assert kind(await client.call_tool("drop", {"name": "x"})) == "answer-needed"
+        code = -1
+        assert kind(await client.call_tool("note", {})) == "declined"
+        assert asker.done == []
+
+
+async def test_a_client_that_never_understands_is_not_asked_for_ever() -> None:
+    """asking-13: three attempts while a call waits, ten rounds where it does not."""
+    person = Someone(["pink"] * 30)
+    async with connected("legacy", elicitation_callback=person) as (client, _):
+        result = await client.call_tool("pick", {})
+        assert (kind(result), len(person.seen)) == ("invalid-arguments", 3)
+    person = Someone(["pink"] * 30)
+    async with connected("auto", elicitation_callback=person) as (client, _):
+        result = await client.call_tool("pick", {})
+        assert (kind(result), len(person.seen)) == ("answer-needed", 10)
+        assert 'send answers={"some": ["red"]}' in text(result)
+
+
+async def test_a_call_asks_ten_times_at_most() -> None:
+    """asking-13: in the stateless era, whatever is asked."""
+    person = Someone(["x"] * 30)
+    async with connected("auto", elicitation_callback=person) as (client, asker):
+        assert kind(await client.call_tool("climb", {})) == "answer-needed"
+    assert (len(person.seen), asker.begun) == (10, 11)
+
+
+@asynccontextmanager
+async def by_hand(asking: Asking | None = None, **declared: Any) -> Any:
+    """A client of the stateless era that drives the rounds itself."""
+    callbacks = declared or {"elicitation_callback": Someone([])}
+    async with connected("auto", asking, **callbacks) as (client, asker):
+
+        async def call(name: str, arguments: dict[str, Any], **more: Any) -> Any:
+            return await client.session.call_tool(name, arguments, allow_input_required=True, **more)
+
+        yield call, asker
+
+
+def yes(key: str = "sure", answer: Any = True) -> dict[str, types.InputResponse]:
+    return {key: types.ElicitResult(action="accept", content={"answer": answer})}
+
+
+async def test_the_questions_come_as_a_result() -> None:
+    """asking-12: keys are those of the questions, all of `ask_all` at once, and a state that is not readable."""
+    async with by_hand() as (call, asker):
+        first = await call("paint", {})
+        assert isinstance(first, types.InputRequiredResult)
+        assert {key: one.method for key, one in first.input_requests.items()} == {
+            "colour": "elicitation/create",
+            "size": "elicitation/create",
+        }
+        assert "colour" not in first.request_state
+        half = await call("paint", {}, input_responses=yes("colour", "red"), request_state=first.request_state)
+        assert list(half.input_requests) == ["size"]
+        assert half.request_state != first.request_state
+        whole = await call("paint", {}, input_responses=yes("size", "m"), request_state=half.request_state)
+        assert text(whole) == "red m"
+        assert asker.begun == 3
+
+
+async def test_a_confirmation_is_good_once() -> None:
+    """asking-15: the same state with the same yes does nothing the second time."""
+    async with by_hand() as (call, asker):
+        asked = await call("drop", {"name": "x"})
+        sent = {"input_responses": yes(), "request_state": asked.request_state}
+        assert text(await call("drop", {"name": "x"}, **sent)) == "dropped"
+        again = await call("drop", {"name": "x"}, **sent)
+        assert (kind(again), asker.done) == ("conflict", ["x"])
+        assert "used already" in text(again)
+
+
+async def test_a_no_can_t_be_turned_into_a_yes() -> None:
+    """asking-15: whatever was answered, the state is used."""
+    async with by_hand() as (call, asker):
+        asked = await call("drop", {"name": "x"})
+        for response in (yes(answer=False), {"sure": decline("decline")}):
+            asked = await call("drop", {"name": "x"})
+            assert kind(await call("drop", {"name": "x"}, input_responses=response, request_state=asked.request_state))
+            sent = {"input_responses": yes(), "request_state": asked.request_state}
+            assert kind(await call("drop", {"name": "x"}, **sent)) == "conflict"
+        assert asker.done == []
+
+
+async def test_a_confirmation_of_an_earlier_round_is_good_once_too() -> None:
+    """asking-15: each state leads on once, so a chain of rounds ends in one effect."""
+    async with by_hand() as (call, asker):
+        one = await call("drop_with_reason", {})
+        two = await call("drop_with_reason", {}, input_responses=yes(), request_state=one.request_state)
+        replay = await call("drop_with_reason", {}, input_responses=yes(), request_state=one.request_state)
+        assert kind(replay) == "conflict"
+        sent = {"input_responses": yes("why", "old"), "request_state": two.request_state}
+        assert text(await call("drop_with_reason", {}, **sent)) == "dropped: old"
+        assert kind(await call("drop_with_reason", {}, **sent)) == "conflict"
+        assert asker.done == ["old"]
+
+
+async def test_a_confirmation_is_for_the_call_that_asked() -> None:
+    """asking-15: not for other arguments, not for another tool, not changed; an error of the request."""
+    async with by_hand() as (call, asker):
+        asked = await call("drop", {"name": "x"})
+        state = asked.request_state
+        for name, arguments, sent in (
+            ("drop", {"name": "y"}, state),
+            ("drop_with_reason", {}, state),
+            ("drop", {"name": "x"}, state + "-TAMPERED"),
+            ("drop", {"name": "x"}, state[:-2] + ("AA" if state[-2:] != "AA" else "BB")),
+            ("drop", {"name": "x"}, json.dumps({"round": 1})),
+        ):
+            with pytest.raises(MCPError, match="Invalid or expired requestState"):
+                await call(name, arguments, input_responses=yes(), request_state=sent)
+        assert asker.done == []
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        yes("other"),
+        {},
+        None,
+        {"sure": types.ElicitResult(action="accept", content={})},
+        {"sure": types.ElicitResult(action="accept")},
+        {"sure": types.ElicitResult(action="accept", content={"answer": "perhaps"})},
+        {"sure": types.ElicitResult(action="accept", content={"answer": 1})},
+        {"sure": types.ListRootsResult(roots=[])},
+        {
+            "sure": types.CreateMessageResult(
+                role="assistant", content=types.TextContent(type="text", text="yes"), model="m"
+            )
+        },
+    ],
+    ids=["wrong-key", "none", "absent", "empty", "no-content", "no-boolean", "number", "roots", "model"],
+)
+async def test_what_is_no_answer_is_asked_again(responses: Any) -> None:
+    """asking-13: a missing or a wrong response never completes the call."""
+    async with by_hand() as (call, asker):
+        asked = await call("drop", {"name": "x"})
+        again = await call("drop", {"name": "x"}, input_responses=responses, request_state=asked.request_state)
+        assert isinstance(again, types.InputRequiredResult)
+        assert list(again.input_requests) == ["sure"]
+        assert asker.done == []
+        sent = {"input_responses": {**yes(), **yes("more")}, "request_state": again.request_state}
+        assert text(await call("drop", {"name": "x"}, **sent)) == "dropped"
+
+
+async def test_an_answer_without_a_question_is_as_good_as_one_given_beforehand() -> None:
+    """asking-13: a client that keeps no state may send it at once; what is none is asked for."""
+    async with by_hand() as (call, _):
+        said = {
+            key: types.ElicitResult(action="accept", content={"answer": value})
+            for key, value in {"colour": "red", "size": "m", "other": "x"}.items()
+        }
+        assert text(await call("paint", {}, input_responses=said)) == "red m"
+        wrong = {**said, "size": types.ElicitResult(action="accept", content={"answer": "too long"})}
+        again = await call("paint", {}, input_responses=wrong)
+        assert set(again.input_requests) == {"size"}
+        done = await call("paint", {}, input_responses={"size": said["size"]}, request_state=again.request_state)
+        assert text(done) == "red m"
+
+
+async def test_a_yes_without_a_question_is_none() -> None:
+    """asking-13: responses without a state confirm nothing."""
+    async with by_hand() as (call, asker):
+        first = await call("drop", {"name": "x"}, input_responses=yes())
+        assert isinstance(first, types.InputRequiredResult)
+        assert asker.done == []
+
+
+async def test_a_no_stays_one_when_the_client_can_do_less() -> None:
+    """asking-11: the answer of an earlier round comes before the default."""
+    server, _ = server_of()
+    async with Client(server, mode="auto", elicitation_callback=Someone([])) as able:
+        asked = await able.session.call_tool("note", {}, allow_input_required=True)
+        assert isinstance(asked, types.InputRequiredResult)
+    async with Client(server, mode="auto") as unable:
+        assert text(await unable.call_tool("note", {})) == "nothing"
+        sent = {"text": decline("decline")}
+        result = await unable.session.call_tool("note", {}, input_responses=sent, request_state=asked.request_state)
+        assert kind(result) == "declined"
+
+
+def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
+    """asking-10: forms have arrays since 2025-11-25; the line is an answer with commas."""
+    question = AskChoices(key="k", message="m", choices=COLOURS)
+    assert form_of(question, "2025-11-25")["properties"]["answer"]["type"] == "array"
+    assert form_of(question, "2025-06-18")["properties"]["answer"] == {
+        "type": "string",
+        "description": "Some of red, green, grey, with commas between",
+    }
+    usual = AskChoices(key="k", message="m", choices=COLOURS, default=("red",))
+    form = form_of(usual, "2026-07-28")["properties"]["answer"]
+    assert (form["default"], form["maxItems"]) == (["red"], 3)
+    assert "default" not in form_of(AskText(key="k", message="m", default="d"), "2025-06-18")["properties"]["answer"]
+    odd = AskChoice(key="k", message="\udcff", choices=("\udcff",))
+    json.dumps(form_of(odd, "2025-06-18"), ensure_ascii=False).encode()
+    assert request_of(odd, Way.FORM, said="", revision="2025-11-25").params.message == "\\udcff"
+
+
+async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:
+    """asking-10: only what it declared with this request: sampling alone brings no form."""
+    async with by_hand(SAMPLING, sampling_callback=model()) as (call, _):
+        asked = await call("paint", {})
+        assert {one.method for one in asked.input_requests.values()} == {"sampling/createMessage"}
+        await unasked("auto", call("drop", {"name": "x"}))
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None:
+    """asking-8, asking-9: a yes in the arguments is none; a form is shown with the call in it."""
+    policy = ToolPolicy(ask=("note",))
+    person = Someone([True])
+    async with connected(era, policy=policy, elicitation_callback=person) as (client, _):
+        assert text(await client.call_tool("note", {"answers": {"confirm": True, "text": "x"}})) == "x"
+    assert [one.message for one in person.seen] == ["Run note?"]
+    async with connected(era, policy=policy) as (client, _):
+        assert "does not count" in await unasked(era, client.call_tool("note", {"answers": {"confirm": True}}))
+    async with connected(era, Asking(trusts_answers=True), policy=policy) as (client, _):
+        assert text(await client.call_tool("note", {"answers": {"confirm": True}})) == "nothing"
+
+
+async def test_what_was_used_is_remembered_within_bounds() -> None:
+    """asking-15: for the ten minutes that a state is good; when there are too many, older ones are refused unseen."""
+    now = 1000.0
+    once = Once(most=2, clock=lambda: now)
+    assert await once.take("a", 1000.0)
+    assert not await once.take("a", 1000.0)
+    assert await once.take("b", 1001.0)
+    assert await once.take("c", 1002.0)
+    assert not await once.take("a", 1000.0)
+    assert not await once.take("older", 999.0)
+    assert await once.take("newer", 1003.0)
+    now = 2000.0
+    assert await once.take("d", 1999.0)
+    assert not await once.take("d", 1999.0)

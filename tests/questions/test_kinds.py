@@ -1,0 +1,341 @@
+"""What counts as an answer, and in which order one is looked for (docs/specs/asking.md)."""
+
+import itertools
+import json
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from coretools.config.policy import ToolPolicy
+from coretools.config.settings import ASK_MODES, AskMode
+from coretools.errors import AnswerNeeded, BadSetting, Declined, InvalidArguments
+from coretools.operations.call import Call, SilentCall, confirmed
+from coretools.operations.declare import Effect, asks, tool
+from coretools.operations.dispatch import Dispatcher, Outcome
+from coretools.operations.registry import Command, Registry
+from coretools.questions.kinds import (
+    AskChoice,
+    AskChoices,
+    AskConfirmation,
+    AskForm,
+    AskModel,
+    AskRoots,
+    AskSecret,
+    AskText,
+    Question,
+    before_call,
+)
+from coretools.questions.resolution import Ladder, Settled, Way, example, ways
+
+
+class Person(BaseModel):
+    name: str
+    age: int = 0
+    size: Literal["s", "m"] = "m"
+
+
+COLOURS = ("red", "green", "grey", "Blue")
+TEXT = AskText(key="k", message="m", most_characters=5)
+SECRET = AskSecret(key="k", message="m")
+CHOICE = AskChoice(key="k", message="m", choices=COLOURS)
+SOME = AskChoices(key="k", message="m", choices=COLOURS, at_least=1, at_most=2)
+ANY = AskChoices(key="k", message="m", choices=COLOURS)
+YES = AskConfirmation(key="k", message="m")
+FORM = AskForm(key="k", message="m", model=Person)
+MODEL = AskModel(key="k", message="m")
+ROOTS = AskRoots(key="k")
+ALL: tuple[Question[Any], ...] = (TEXT, SECRET, CHOICE, SOME, YES, FORM, MODEL, ROOTS)
+
+
+def test_an_answer_is_taken() -> None:
+    """asking-1: exact, then an unambiguous beginning; yes, no, true, false; lists or text with commas."""
+    for question, raw, answer in (
+        (TEXT, "hello", "hello"),
+        (TEXT, "", ""),
+        (TEXT, {"answer": "x"}, "x"),
+        (SECRET, "s", "s"),
+        (CHOICE, "red", "red"),
+        (CHOICE, "R", "red"),
+        (CHOICE, "b", "Blue"),
+        (CHOICE, {"answer": "gree"}, "green"),
+        (SOME, ["grey", "red"], ("red", "grey")),
+        (SOME, "red, b", ("red", "Blue")),
+        (SOME, ["red", "r"], ("red",)),
+        (ANY, [], ()),
+        (ANY, "", ()),
+        *[(YES, word, True) for word in (True, "yes", "Y", " true ", {"answer": True})],
+        *[(YES, word, False) for word in (False, "no", "N", "FALSE", {"answer": False})],
+        (FORM, {"name": "Ann", "age": 3}, Person(name="Ann", age=3)),
+        (MODEL, {"answer": "words"}, "words"),
+        (ROOTS, ["file:///a"], ("file:///a",)),
+    ):
+        assert question.accept(raw) == answer, (question, raw, answer)
+
+
+def test_anything_else_is_no_answer() -> None:
+    """asking-1: nothing is guessed, and the error names the key and what would do."""
+    for question, raw, said in (
+        (TEXT, 5, "must be text"),
+        (TEXT, None, "must be text"),
+        (TEXT, "123456", "at most 5 characters"),
+        (TEXT, {"answer": "x", "more": 1}, "must be text"),
+        (SECRET, "", "not empty"),
+        (CHOICE, "gr", "green"),
+        (CHOICE, "pink", "red"),
+        (CHOICE, "", "red"),
+        (CHOICE, 1, ""),
+        (SOME, [], "choose 1 to 2"),
+        (SOME, "red,green,grey", "choose 1 to 2"),
+        (SOME, ["red", "gr"], "green"),
+        (SOME, 5, "must be a list"),
+        *[(YES, word, "true or false") for word in (1, 0, 1.0, "1", "on", "yes please", "", None, [], {}, "ja")],
+        (FORM, {"age": 3}, "name"),
+        (FORM, {"name": "Ann", "size": "xl"}, "size"),
+        (FORM, "Ann", ""),
+        (MODEL, ["x"], "must be text"),
+        (ROOTS, "file:///a", "list of URIs"),
+        (ROOTS, [1], "list of URIs"),
+    ):
+        with pytest.raises(InvalidArguments, match=r"answers\.k: ") as refused:
+            question.accept(raw)
+        assert said in str(refused.value), (question, raw, said)
+
+
+def test_a_wrong_secret_is_not_repeated() -> None:
+    """asking-6: what was sent as a secret stands in no error."""
+    with pytest.raises(InvalidArguments) as refused:
+        SECRET.accept({"answer": "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_what_was_given_beforehand_wins_in_every_mode() -> None:
+    """asking-2: nobody is asked what was answered."""
+    for mode in ASK_MODES:
+        for question in ALL:
+            given = dict(zip(ALL, ("a", "s", "red", ["red"], True, {"name": "A"}, "w", ["file:///a"]), strict=True))
+            ladder = Ladder(mode)
+            ladder.take({"k": given[question]}, ("k",))
+            found = ladder.settle(question, set(Way))
+            assert isinstance(found, Settled), (mode, question)
+
+
+PERSON = (Way.TERMINAL, Way.FORM)
+
+
+@pytest.mark.parametrize(
+    ("question", "elicitation", "sampling"),
+    [
+        (TEXT, PERSON, (*PERSON, Way.MODEL)),
+        (CHOICE, PERSON, (*PERSON, Way.MODEL)),
+        (SOME, PERSON, (*PERSON, Way.MODEL)),
+        (FORM, PERSON, (*PERSON, Way.MODEL)),
+        (YES, PERSON, PERSON),
+        (SECRET, (Way.TERMINAL,), (Way.TERMINAL,)),
+        (MODEL, (), (Way.MODEL,)),
+        (ROOTS, (Way.ROOTS,), (Way.ROOTS,)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
+)
+def test_each_question_has_its_ways(
+    question: Question[Any], elicitation: tuple[Way, ...], sampling: tuple[Way, ...]
+) -> None:
+    """asking-3, asking-6, asking-7: a secret by no form and no model, a yes by no model, the rest person first."""
+    assert ways(question, "prefilled") == ways(question, "defaults") == ()
+    assert ways(question, "elicitation") == elicitation
+    assert ways(question, "sampling") == sampling
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_default", "able", "expected"),
+    [
+        ("prefilled", True, set(Way), "needed"),
+        ("defaults", True, set(Way), "default"),
+        ("defaults", False, set(Way), "needed"),
+        ("elicitation", True, {Way.FORM, Way.MODEL}, Way.FORM),
+        ("elicitation", True, {Way.MODEL}, "default"),
+        ("elicitation", False, {Way.MODEL}, "needed"),
+        ("sampling", True, {Way.MODEL, Way.FORM}, Way.FORM),
+        ("sampling", True, {Way.MODEL}, Way.MODEL),
+        ("sampling", True, set(), "default"),
+        ("sampling", False, set(), "needed"),
+    ],
+)
+def test_the_ladder_goes_as_far_as_its_mode(
+    mode: AskMode, has_default: bool, able: set[Way], expected: Way | str
+) -> None:
+    """asking-2: a person, then a model, then the default, then an error."""
+    question = AskText(key="k", message="m", default="d") if has_default else TEXT
+    ladder = Ladder(mode)
+    if expected == "needed":
+        with pytest.raises(AnswerNeeded):
+            ladder.settle(question, able)
+    else:
+        assert ladder.settle(question, able) == (Settled("d") if expected == "default" else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (YES, 'answers={"k": true}'),
+        (CHOICE, 'answers={"k": "red"} (one of red, green, grey, Blue)'),
+        (SOME, 'answers={"k": ["red"]} (1 to 2 of red, green, grey, Blue)'),
+        (TEXT, 'answers={"k": "..."}'),
+        (FORM, 'answers={"k": {"name": "..."}}'),
+        (ROOTS, 'answers={"k": ["..."]}'),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
+)
+def test_the_error_says_what_to_send(question: Question[Any], said: str) -> None:
+    """asking-4: the argument as it would be sent; where it can be read literally, it is an answer."""
+    assert example(question) == said
+    with pytest.raises(AnswerNeeded) as needed:
+        Ladder("elicitation").settle(question, ())
+    assert f"send {said}" in str(needed.value)
+    assert needed.value.facts == {"question": question.key}
+    sent = json.loads(said.removeprefix("answers=").partition(" (")[0])
+    question.accept(sent[question.key])
+
+
+def test_a_yes_for_the_operator_counts_beforehand_only_where_he_says_so() -> None:
+    """asking-8: whoever fills in the arguments of a call can't also be the person who is asked."""
+    question = AskConfirmation(key="k", message="m", is_for_operator=True)
+    ladder = Ladder("elicitation")
+    ladder.take({"k": True}, ("k",))
+    assert ladder.settle(question, {Way.FORM}) is Way.FORM
+    with pytest.raises(AnswerNeeded, match="does not count"):
+        ladder.settle(question, ())
+    assert ladder.settle(YES, ()) == Settled(answer=True)
+    trusting = Ladder("elicitation", trusts_answers=True)
+    trusting.take({"k": True}, ("k",))
+    assert trusting.settle(question, ()) == Settled(answer=True)
+
+
+async def test_a_silent_call_takes_what_was_given_or_the_default() -> None:
+    """asking-2: nobody is there to be asked."""
+    call = SilentCall()
+    call.prefill({"b": "x"})
+    known = AskText(key="a", message="m", default="d"), AskText(key="b", message="m", default="d")
+    assert await call.ask_all(*known) == ("d", "x")
+    with pytest.raises(AnswerNeeded):
+        await call.ask(TEXT)
+    call.prefill({"k": False})
+    with pytest.raises(Declined, match="nothing was done"):
+        await confirmed(call, YES)
+
+
+class Asker:
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    @tool(Effect.CHANGE)
+    @asks("colour")
+    async def paint(self, call: Call) -> str:
+        """Ask for a colour."""
+        return await call.ask(AskChoice(key="colour", message="which", choices=COLOURS))
+
+    @tool(Effect.CHANGE)
+    @asks("colour")
+    async def stray(self, call: Call) -> str:
+        """Ask what it never declared."""
+        return await call.ask(AskText(key="size", message="which", default="m"))
+
+    @tool(Effect.CHANGE)
+    def drop(self, path: str) -> str:
+        """Drop it."""
+        self.done.append(path)
+        return "dropped"
+
+
+async def run(name: str, policy: ToolPolicy | None = None, **given: object) -> tuple[Outcome, Asker]:
+    asker = Asker()
+    registry = Registry(policy=policy or ToolPolicy())
+    registry.add_set("sample", asker)
+    return await Dispatcher(threads=2).dispatch(named(registry, name), given, SilentCall()), asker
+
+
+def named(registry: Registry, name: str) -> Command:
+    return next(command for command in registry if command.name == name)
+
+
+async def test_a_declared_question_is_answered_by_the_argument() -> None:
+    """asking-4: `answers` is an argument of a command that asks."""
+    outcome, _ = await run("paint", answers={"colour": "bl"})
+    assert (outcome.text, outcome.error) == ("Blue", None)
+    outcome, _ = await run("paint", answers={"size": "m"})
+    assert outcome.error is not None
+    assert outcome.error.kind == "invalid-arguments"
+
+
+async def test_a_question_that_is_not_declared_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    """asking-5: logged as one, and the command does not go on by the default."""
+    outcome, _ = await run("stray")
+    assert outcome.error is not None
+    assert outcome.error.kind == "internal"
+    assert "'size' is not declared" in caplog.text
+
+
+async def test_a_tool_of_the_policy_asks_before_it_does_anything() -> None:
+    """asking-9: nothing is done without a yes; an error of the arguments comes first."""
+    policy = ToolPolicy(ask=("dr*",))
+    outcome, asker = await run("drop", policy, path="x")
+    assert (outcome.error.kind if outcome.error else None, asker.done) == ("answer-needed", [])
+    outcome, asker = await run("drop", policy, path="x", answers={"confirm": False})
+    assert (outcome.error.kind if outcome.error else None, asker.done) == ("declined", [])
+    outcome, asker = await run("drop", policy, path="x", answers={"confirm": True})
+    assert (outcome.text, asker.done) == ("dropped", ["x"])
+    outcome, _ = await run("drop", policy, answers={"confirm": True})
+    assert (outcome.error.kind if outcome.error else None) == "invalid-arguments"
+    outcome, asker = await run("drop", path="x")
+    assert (outcome.text, asker.done) == ("dropped", ["x"])
+
+
+@pytest.mark.parametrize("trusts", [False, True])
+def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
+    """asking-9: an argument that does nothing is not listed."""
+    registry = Registry(policy=ToolPolicy(ask=("drop",), trusts_answers=trusts))
+    registry.add_set("sample", Asker())
+    drop, paint = named(registry, "drop"), named(registry, "paint")
+    assert ("answers" in drop.arguments.schema()["properties"]) is trusts
+    assert list(paint.arguments.schema()["properties"]["answers"]["properties"]) == ["colour"]
+    assert drop.declaration.asks_first
+    assert not paint.declaration.asks_first
+
+
+def test_commands_that_are_merged_ask_too() -> None:
+    """asking-9: the operator's word holds for whoever's command it is."""
+    theirs = Registry()
+    theirs.add_set("sample", Asker())
+    ours = Registry(policy=ToolPolicy(ask=("drop",)))
+    ours.merge(theirs)
+    assert named(ours, "drop").declaration.asks_first
+    ours.require_known()
+
+
+def test_a_pattern_that_means_no_tool_is_refused() -> None:
+    """asking-9: a typing error must not leave a tool without its question."""
+    registry = Registry(policy=ToolPolicy(ask=("drop", "dorp")))
+    registry.add_set("sample", Asker())
+    with pytest.raises(BadSetting, match="'dorp'"):
+        registry.require_known()
+
+
+def test_the_question_shows_the_call() -> None:
+    """asking-9: every argument, in characters that hide nothing; of a long one start, end and length."""
+    shown = before_call("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
+    assert shown.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
+    assert "[906 characters more]" in shown
+    assert shown.endswith("n: 3")
+    assert all(character.isprintable() or character == "\n" for character in shown)
+    assert len(shown.split("\n")) == 4
+    path = "docs/" + "./" * 1_000 + "../../elsewhere/" + "./" * 1_000
+    assert path in before_call("delete_file", {"path": path}).message
+    assert before_call("x", {"a\nb": 1}).message == 'Run x?\n"a\\nb": 1'
+
+
+def test_no_two_kinds_share_a_way_they_must_not() -> None:
+    """asking-6, asking-7: over every mode and kind, no secret leaves by a form, and no yes comes from a model."""
+    for mode, question in itertools.product(ASK_MODES, ALL):
+        found = ways(question, mode)
+        assert not (question.is_secret and {Way.FORM, Way.MODEL} & set(found))
+        assert not (isinstance(question, AskConfirmation) and Way.MODEL in found)

@@ -1,0 +1,216 @@
+"""Reading without waiting: what it gives is what the ordinary way gives, and it gives nothing else."""
+
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import CoreError
+from coretools.roots.file_version import Version
+from coretools.roots.nonblocking_read import (
+    LATE_SECONDS,
+    MOST_BYTES,
+    PAUSE_SECONDS,
+    attempted,
+    can_read_at_once,
+    read_at_once,
+)
+from coretools.roots.read import read_bytes
+from coretools.roots.root_set import Roots, RootSpec
+from tests.roots.world import CANARY, PLENTY, SECRET, World, descriptors, mounted, opened
+
+
+@pytest.fixture
+def resolver() -> str:
+    if sys.platform != "linux":
+        pytest.skip("RESOLVE_CACHED: this is not Linux")
+    return "openat2"
+
+
+@pytest.fixture(autouse=True)
+def _is_possible(world: World) -> None:
+    """Fails where it never happens, so that nothing here passes for that reason; skips by name where it can't."""
+    assert can_read_at_once(world.roots)
+    if not world.roots.first.is_on_disk:
+        pytest.skip("the temporary directory lies on a file system that may ask another program")
+    read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY)  # the way to it is in memory from here on
+    if at_once(world.roots, "plain.txt") is None:
+        pytest.skip("RESOLVE_CACHED or RWF_NOWAIT: this kernel or file system lacks it")
+
+
+def at_once(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
+    content = read_at_once(roots, path, limit_bytes=limit)
+    return None if content is None else content.data
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, MOST_BYTES])
+def test_a_small_file_is_read(world: World, size: int) -> None:
+    """sandbox-28: with the same content, name and version as ever."""
+    (world.root / "dir" / "data").write_bytes(os.urandom(size))
+    expected = read_bytes(world.roots, "dir/data", limit_bytes=PLENTY)
+    assert read_at_once(world.roots, "dir/data", limit_bytes=PLENTY) == expected
+    assert isinstance(expected.version, Version)
+
+
+@pytest.mark.parametrize(
+    "path", ["./plain.txt", "dir//inner.txt", "dir/./sub/deep.txt", "plain.txt/", "{root}/plain.txt"]
+)
+def test_every_spelling_is_the_same_file(world: World, path: str) -> None:
+    """sandbox-28"""
+    path = path.format(root=world.root)
+    assert at_once(world.roots, path) in (None, read_bytes(world.roots, path, limit_bytes=PLENTY).data)
+
+
+def _large(world: World) -> str:
+    (world.root / "large").write_bytes(bytes(MOST_BYTES + 1))
+    return "large"
+
+
+def _fifo(world: World) -> str:
+    os.mkfifo(world.root / "fifo")
+    return "fifo"
+
+
+def _socket(world: World) -> str:
+    with socket.socket(socket.AF_UNIX) as bound:
+        os.chdir(world.root)
+        bound.bind("socket")
+    return "socket"
+
+
+def _link(world: World) -> str:
+    world.link("link", "plain.txt")
+    return "link"
+
+
+def _link_out(world: World) -> str:
+    world.link("out", world.outside / "secret.txt")
+    return "out"
+
+
+def _directory_link_out(world: World) -> str:
+    world.link("away", world.outside)
+    return "away/secret.txt"
+
+
+def _denied(world: World) -> str:
+    (world.root / ".env").write_bytes(SECRET)
+    return "./.env"
+
+
+def _magic(world: World) -> str:
+    world.link("magic", "/proc/self/cwd")
+    return "magic/plain.txt"
+
+
+LEFT: list[Callable[[World], str]] = [
+    *(_large, _fifo, _socket, _link, _link_out, _directory_link_out, _denied, _magic),
+    *(lambda _: "dir", lambda _: "nothing", lambda _: "plain.txt/x", lambda _: "../outside/secret.txt"),
+    *(lambda _: "dir/../../outside/secret.txt", lambda world: str(world.outside / "secret.txt")),
+    *(lambda _: "", lambda _: "a\0b", lambda _: "\ud800", lambda _: "x" * 5000, lambda _: "/proc/self/environ"),
+]
+
+
+@pytest.mark.parametrize("made", LEFT)
+def test_what_is_not_plain_is_left_to_the_ordinary_way(world: World, made: Callable[[World], str]) -> None:
+    """sandbox-28, sandbox-1, sandbox-7: nothing is given, nothing is raised, no descriptor stays."""
+    with chdir(Path.cwd()):  # a socket is bound from within its directory: its path may be too long
+        path = made(world)
+    before = descriptors()
+    assert at_once(world.roots, path) is None
+    assert descriptors() == before
+
+
+def test_a_limit_of_the_caller_holds(world: World) -> None:
+    """sandbox-28, sandbox-6"""
+    assert at_once(world.roots, "plain.txt", limit=4) is None
+    assert at_once(world.roots, "plain.txt", limit=5) == b"plain"
+
+
+def test_what_the_operator_refuses_is_left(world: World) -> None:
+    """sandbox-28, sandbox-9: a file with two names, where those are refused; its own deny globs."""
+    os.link(world.root / "plain.txt", world.root / "second.txt")
+    assert at_once(world.roots, "second.txt") == b"plain"
+    with opened(world.root, resolver="openat2", refuse_hard_links=True, deny=("inner.txt",)) as roots:
+        assert at_once(roots, "second.txt") is None
+        assert at_once(roots, "dir/inner.txt") is None
+        assert at_once(roots, "dir/sub/deep.txt") == b"deep"
+
+
+def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
+    """sandbox-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
+    now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
+    for tried in (True, False, True):
+        with attempted(world.roots, clock=lambda: next(now)) as may_try:
+            assert may_try is tried
+    world.roots.read_in_threads_until(math.inf)
+    assert at_once(world.roots, "plain.txt") is None
+
+
+def test_a_root_that_is_gone_is_left(world: World) -> None:
+    """sandbox-28, sandbox-17: the handle would go on to mean the old directory."""
+    moved = world.root.rename(world.root.with_name("elsewhere"))
+    assert at_once(world.roots, "plain.txt") is None
+    world.root.mkdir()
+    (world.root / "plain.txt").write_bytes(CANARY)
+    assert at_once(world.roots, "plain.txt") is None
+    (world.root / "plain.txt").unlink()
+    world.root.rmdir()
+    moved.rename(world.root)
+    assert at_once(world.roots, "plain.txt") == b"plain"
+
+
+def test_a_root_in_a_root_and_the_other_resolver_are_left(world: World) -> None:
+    """sandbox-28, sandbox-14"""
+    with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver="openat2") as roots:
+        assert at_once(roots, "dir/inner.txt") is None
+    with opened(world.root, resolver="walk") as roots:
+        assert at_once(roots, "plain.txt") is None
+
+
+def test_another_file_system_in_the_root_is_left(world: World) -> None:
+    """sandbox-28: a network or another program may serve it."""
+    with mounted("tmpfs", "size=1m", world.root / "mounted") as place:
+        (place / "file").write_bytes(b"there")
+        assert read_bytes(world.roots, "mounted/file", limit_bytes=PLENTY).data == b"there"
+        assert at_once(world.roots, "mounted/file") is None
+
+
+def test_a_file_that_may_not_be_read_is_left(world: World) -> None:
+    """sandbox-28, sandbox-18"""
+    (world.root / "plain.txt").chmod(0)
+    try:
+        expected: bytes | None = read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY).data
+    except CoreError:  # as an ordinary user
+        expected = None
+    assert at_once(world.roots, "plain.txt") == expected
+
+
+EXCHANGING = """
+import os, sys
+os.chdir(sys.argv[1])
+os.symlink(sys.argv[2], "to-secret")
+print("ready", flush=True)
+while True:
+    os.rename("plain.txt", "kept"); os.rename("to-secret", "plain.txt")
+    os.rename("plain.txt", "to-secret"); os.rename("kept", "plain.txt")
+"""
+
+
+def test_a_file_that_is_exchanged_for_a_link_lets_nothing_out(world: World) -> None:
+    """sandbox-28, sandbox-1: 20,000 times, by another process."""
+    words = [sys.executable, "-c", EXCHANGING, str(world.root), str(world.outside / "secret.txt")]
+    before = descriptors()
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        found = {at_once(world.roots, "plain.txt") for _ in range(20_000)}
+        other.kill()
+    assert found == {None, b"plain"}
+    assert descriptors() == before

@@ -1,0 +1,134 @@
+"""Changes wait for those of the same name and for no others (docs/specs/sandbox.md, sandbox-30)."""
+
+import select
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+import anyio.from_thread
+import anyio.to_thread
+import pytest
+
+from coretools.config.settings import Limits
+from coretools.errors import CoreError
+from coretools.roots.deny import DenyRules
+from coretools.roots.path_locks import LOCKS
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.write import alone
+from coretools.tools.filesystem.edits import Edit
+from coretools.tools.filesystem.tools import Filesystem
+
+SOON = 60
+"""Seconds: far more than any of these calls takes on a busy machine."""
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Iterator[Roots]:
+    for name in ("a", "b"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        for file in ("f", "g", "h", "sub/f"):
+            (tmp_path / name / file).write_text("one\n")
+    (tmp_path / "a" / "link").symlink_to("f")
+    (tmp_path / "a" / "up").symlink_to("sub")
+    with Roots([RootSpec(str(tmp_path / name)) for name in ("a", "b")], deny=DenyRules(())) as opened:
+        yield opened
+
+
+@pytest.fixture
+def files(roots: Roots) -> Filesystem:
+    return Filesystem(roots, Limits())
+
+
+def queued(count: int) -> None:
+    """Return when so many calls hold or wait for their turn."""
+    deadline = time.monotonic() + SOON
+    while LOCKS.count() != count:
+        assert time.monotonic() < deadline, f"{LOCKS.count()} calls hold or wait, not {count}"
+        select.select([], [], [], 0.005)
+
+
+def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
+    roots: Roots, files: Filesystem, tmp_path: Path
+) -> None:
+    """sandbox-30: while one file is being changed, everything else in its directory and in other roots can be."""
+    b = tmp_path / "b"
+    with alone(roots, "f"), ThreadPoolExecutor(1) as other:
+
+        def change_all() -> None:
+            files.write_file(str(b / "f"), "two\n")
+            files.edit_file(str(b / "g"), [Edit(old="one", new="two")])
+            files.move_path("g", str(b / "moved"))
+            files.write_file("sub/f", "two\n")
+            files.write_file("new/f", "two\n", create_parents=True)
+            files.delete_file("h")
+            files.create_directory("made")
+            files.delete_file("link")
+
+        other.submit(change_all).result(SOON)
+    assert [(b / name).read_text() for name in ("f", "g", "moved")] == ["two\n", "two\n", "one\n"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["f", "made", "new", "sub", "up"]
+    assert LOCKS.count() == 0
+
+
+@pytest.mark.parametrize("name", ["f", "link", "up/../f", "F", "absolute"])
+def test_a_change_of_the_same_name_waits_whatever_it_is_called(
+    roots: Roots, files: Filesystem, tmp_path: Path, name: str
+) -> None:
+    """sandbox-30: through a link, absolutely, in another case, and from another server with the same root."""
+    path = str(tmp_path / "a" / "f") if name == "absolute" else name
+    with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as others, ThreadPoolExecutor(2) as pool:
+        with alone(roots, "f"):
+            waiting: list[Future[object]] = [
+                pool.submit(files.write_file, path, "two\n"),
+                pool.submit(Filesystem(others, Limits()).write_file, "a/f", "two\n"),
+            ]
+            queued(3)
+            assert (tmp_path / "a" / "f").read_text() == "one\n"
+        assert not wait(waiting, SOON).not_done
+    assert LOCKS.count() == 0
+
+
+def test_moves_in_opposite_directions_end(files: Filesystem, tmp_path: Path) -> None:
+    """sandbox-30: both names are claimed at once, so nobody waits in a circle; what is in the files is not lost."""
+    b = str(tmp_path / "b" / "f")
+    (tmp_path / "b" / "f").unlink()
+
+    def go(number: int) -> None:
+        for _ in range(30):
+            try:
+                if number % 3 == 2:
+                    files.edit_file("f", [Edit(old="one", new="one")])
+                else:
+                    files.move_path(*(("f", b) if number % 3 else (b, "f")))
+            except CoreError:
+                pass
+
+    with ThreadPoolExecutor(6) as pool:
+        assert not wait([pool.submit(go, number) for number in range(6)], SOON).not_done
+    assert [path.read_text() for path in (tmp_path / "a" / "f", tmp_path / "b" / "f") if path.exists()] == ["one\n"]
+    assert LOCKS.count() == 0
+
+
+async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: Filesystem, tmp_path: Path) -> None:
+    """sandbox-30: and leaves its place in the queue."""
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with alone(roots, "f"):
+            held.set()
+            done.wait(SOON)
+
+    with ThreadPoolExecutor(1) as pool:
+        holder = pool.submit(hold)
+        assert held.wait(SOON)
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: anyio.to_thread.run_sync(files.write_file, "f", "two\n"))
+            await anyio.to_thread.run_sync(queued, 2)
+            group.cancel_scope.cancel()
+        assert LOCKS.count() == 1
+        done.set()
+        holder.result(SOON)
+    assert (tmp_path / "a" / "f").read_text() == "one\n"
+    assert LOCKS.count() == 0

@@ -1,0 +1,65 @@
+"""Text that is no path, and what Windows would make of one."""
+
+import pytest
+
+from coretools.errors import InvalidPath
+from coretools.roots.path_text import check_path, printable, windows_problem
+from coretools.roots.read import read_bytes
+from tests.roots.world import World
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a\0b", "\ud800", "a/\udcff", "a" * 256, "é" * 128, "a/" * 2049],
+    ids=["empty", "nul", "surrogate", "undecodable", "long name", "long name in bytes", "long path"],
+)
+def test_text_that_can_name_no_file_is_refused(world: World, text: str) -> None:
+    """sandbox-10: before the kernel sees it, with a sentence that says why."""
+    with pytest.raises(InvalidPath):
+        read_bytes(world.roots, text, limit_bytes=100)
+
+
+@pytest.mark.parametrize(
+    "text", ["~", "$HOME", "%2e%2e", "file:x", "a" * 255, "é" * 127, " a ", "-rf", "C:x", "a\nb", "*"]
+)
+def test_nothing_is_expanded_folded_or_trimmed(world: World, text: str) -> None:
+    """sandbox-10: every other character is an ordinary one of a name."""
+    check_path(text)
+    (world.root / text).write_bytes(b"as named")
+    assert world.read(text) == b"as named"
+
+
+def test_a_name_that_is_no_utf_8_is_shown_with_its_bytes() -> None:
+    """sandbox-11"""
+    assert printable("caf\udce9") == "caf\\xe9"
+    assert printable("café") == "café"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("src/main.py", None),
+        ("C:\\Users\\me\\file.txt", None),
+        ("c:/Users/me/../file.txt", None),
+        ("console.txt", None),
+        ("com10", None),
+        ("\\\\?\\C:\\x", "a device namespace"),
+        ("//./PhysicalDrive0", "a device namespace"),
+        ("\\\\server\\share", "a network path"),
+        ("//server/share", "a network path"),
+        ("C:file", "relative to the current directory of a drive"),
+        ("file.txt:stream", "an alternate data stream"),
+        ("dir/CON", "a reserved device name"),
+        ("nul.txt", "a reserved device name"),
+        ("aux .c", "a reserved device name"),
+        ("COM¹", "a reserved device name"),
+        ("CONIN$", "a reserved device name"),
+        ("secret.", "a trailing dot or blank, which Windows drops"),
+        ("dir /file", "a trailing dot or blank, which Windows drops"),
+        ("a<b", "a character that no Windows name can hold"),
+        ("a\tb", "a character that no Windows name can hold"),
+    ],
+)
+def test_windows_takes_some_paths_for_something_else(text: str, problem: str | None) -> None:
+    """sandbox-12: the rules of another system are a pure function, so they are tested here."""
+    assert windows_problem(text) == problem

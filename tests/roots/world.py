@@ -1,0 +1,123 @@
+"""A root, a place outside with a canary, and what every operation makes of a path."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.listing import list_directory, walk
+from coretools.roots.nonblocking_read import read_at_once
+from coretools.roots.read import exists, open_directory, open_file, read_bytes, status
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.write import create_directory, delete_file, move, write_bytes
+
+CANARY = b"the canary outside"
+SECRET = b"TOKEN=the canary\n"
+"""What makes a file named `.env` one that is hidden."""
+PLENTY = 1 << 20
+
+
+@dataclass(frozen=True)
+class World:
+    root: Path
+    outside: Path
+    roots: Roots
+
+    def link(self, name: str, target: str | Path) -> None:
+        (self.root / name).symlink_to(target)
+
+    def read(self, path: str) -> bytes:
+        return read_bytes(self.roots, path, limit_bytes=PLENTY).data
+
+
+def opened(
+    *roots: Path | RootSpec, resolver: str, refuse_hard_links: bool = False, deny: tuple[str, ...] = ()
+) -> Roots:
+    specs = [root if isinstance(root, RootSpec) else RootSpec(str(root)) for root in roots]
+    rules = DenyRules([*DEFAULT_DENY, *deny])
+    return Roots(specs, deny=rules, resolver=resolver, refuse_hard_links=refuse_hard_links)
+
+
+def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything in a directory: mode, time of modification, content or target."""
+    found = {}
+    for path in sorted([directory, *directory.rglob("*")]):
+        status_ = path.lstat()
+        content = b""
+        if stat.S_ISREG(status_.st_mode):
+            content = path.read_bytes()
+        elif stat.S_ISLNK(status_.st_mode):
+            content = os.fsencode(path.readlink())
+        found[str(path)] = (status_.st_mode, status_.st_mtime_ns, content)
+    return found
+
+
+def descriptors() -> list[str]:
+    """What is open in this process: descriptor and target."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.append(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:  # the descriptor of the listing itself
+            continue
+    return sorted(found)
+
+
+@contextmanager
+def mounted(kind: str, options: str, place: Path) -> Iterator[Path]:
+    """A file system of its own at a directory, a new one mostly; skips where that is not allowed."""
+    place.mkdir(exist_ok=True)
+    command = ["mount", "-t", kind, "-o", options, "coretools-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        pytest.skip("mount: not allowed here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _file(roots: Roots, path: str) -> bytes:
+    with open_file(roots, path) as file:
+        return file.read(PLENTY)
+
+
+def _at_once(roots: Roots, path: str) -> bytes:
+    """As `read_file` reads: what needs no waiting, else the ordinary way."""
+    content = read_at_once(roots, path, limit_bytes=PLENTY)
+    return read_bytes(roots, path, limit_bytes=PLENTY).data if content is None else content.data
+
+
+def _directory(roots: Roots, path: str) -> str:
+    with open_directory(roots, path) as directory:
+        return directory.path
+
+
+Operation = Callable[[Roots, str], object]
+
+LOOKS: dict[str, Operation] = {
+    "open_file": _file,
+    "read_bytes": lambda roots, path: read_bytes(roots, path, limit_bytes=PLENTY).data,
+    "read_at_once": _at_once,
+    "open_directory": _directory,
+    "list_directory": lambda roots, path: list_directory(roots, path, limit=10),
+    "walk": lambda roots, path: list(walk(roots, path, choose=lambda _, found: found, most=10)),
+    "status": status,
+    "exists": exists,
+}
+
+CHANGES: dict[str, Operation] = {
+    "write": lambda roots, path: write_bytes(roots, path, b"overwritten"),
+    "write_with_parents": lambda roots, path: write_bytes(roots, f"{path}/new/file", b"made", parents=True),
+    "create_directory": lambda roots, path: create_directory(roots, f"{path}/made"),
+    "delete": delete_file,
+    "move_from": lambda roots, path: move(roots, path, "moved"),
+    "move_to": lambda roots, path: move(roots, "plain.txt", path, overwrite=True),
+}
+
+OPERATIONS = LOOKS | CHANGES

@@ -1,0 +1,47 @@
+"""Names of runs and tasks, and what is said of those of another replica (docs/specs/replicas.md)."""
+
+import re
+
+import pytest
+
+from coretools.replica_ids import HERE, Handles
+
+ON_A = Handles("a-1", frozenset({"a-1", "b", "b-2"}).__contains__)
+
+
+def test_a_name_has_the_name_of_its_replica() -> None:
+    """replicas-14: and none where there is one process only."""
+    assert re.fullmatch(r"run-a-1-[0-9a-f]{8}", ON_A.draw("run", 4))
+    assert re.fullmatch(r"task-a-1-[0-9a-f]{32}", ON_A.draw("task", 16))
+    assert re.fullmatch(r"run-[0-9a-f]{8}", HERE.draw("run", 4))
+    assert ON_A.draw("run", 4) != ON_A.draw("run", 4)
+
+
+@pytest.mark.parametrize(
+    ("handle", "said"),
+    [
+        ("run-b-00000000", "belongs to replica b, which is alive, and this is a-1"),
+        ("task-b-2-00000000", "belongs to replica b-2, which is alive"),
+        ("run-gone-00000000", "belonged to replica gone, which has ended"),
+    ],
+)
+def test_a_name_of_another_replica_is_said_to_be_there(handle: str, said: str) -> None:
+    """replicas-14: alive or not."""
+    assert said in ON_A.elsewhere(handle)
+
+
+@pytest.mark.parametrize(
+    "handle",
+    [
+        *("", "b", "run--", "run-b", "run-b-", "run-b-xyz", "run-00000000", "run-a-1-00000000", "run-B-00000000"),
+        *("\n" * 99, f"run-{'b' * 33}-00000000", "run-b-00000000\n", "run-\u00e9-00000000", "../run-b-00000000"),
+    ],
+)
+def test_any_other_text_is_of_no_replica(handle: str) -> None:
+    """replicas-14: whatever a model sends."""
+    assert ON_A.elsewhere(handle) == ""
+
+
+def test_a_process_that_stands_alone_knows_no_others() -> None:
+    """replicas-14: there it is just no such run."""
+    assert HERE.elsewhere("run-b-00000000") == ""

@@ -1,0 +1,331 @@
+"""git held by the kernel, judged by effect: with nothing else in its way, and while the repository changes under it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coretools.config.settings import Limits
+from coretools.confinement import landlock
+from coretools.confinement.confined_thread import Domains
+from coretools.errors import CoreError
+from coretools.process import confined as programs
+from coretools.process.confined import Confined
+from coretools.process.runner import Completed, Order, Runner
+from coretools.roots import directory_access
+from coretools.roots.deny import DenyRules
+from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.tools.git.checkout import ANYWHERE, to_change, to_read
+from coretools.tools.git.structure import GitDirectory
+from tests.checkout import TREE
+from tests.protocol.peer import HANDSHAKE, Peer
+from tests.roots.test_race import swapped
+from tests.tools.git.test_hostile import SPRINGING
+from tests.tools.git.traps import Trap, laid, snapshot
+from tests.tools.git.world import SECRET, World
+
+needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
+
+CALLS = 150
+"""Rounds of each race, of one or two git processes each."""
+
+PLAIN = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+}
+
+Git = Callable[..., Awaitable[Completed]]
+
+
+@asynccontextmanager
+async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
+    """git with no option of ours, in the domain of a call, and nobody has looked at the repository."""
+    runner = Runner(Limits(grace_seconds=0.3), PLAIN)
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+        confined = Confined(runner, domains)
+        with ExitStack() as stack:
+            directory = stack.enter_context(open_directory(roots, "work"))
+            rules = to_read(roots, [directory.fd], (), stack)
+            if directory_access.kind(directory.fd, ".git") == "directory":
+                handle = stack.enter_context(directory_access.opened(directory.fd, ".git"))
+                own = GitDirectory(handle, str(world.git_dir), ".git", roots.first)
+                entries = directory_access.kinds(handle)
+                rules += to_change(own, entries, own, entries, stack) if change else []
+            order = Order(domain=confined.domain("git", rules))
+            assert order.domain is not None
+
+            async def run(*words: str, stdin: bytes = b"", anywhere: bool = False) -> Completed:
+                domain = confined.domain("git", ANYWHERE) if anywhere else order.domain
+                held = replace(order, domain=domain, stdin=stdin)
+                return await confined.run(("git", *words), cwd=directory, order=held)
+
+            try:
+                yield run
+            finally:
+                await runner.close()
+
+
+@needs_landlock
+@pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
+async def test_plain_git_in_its_domain_springs_no_trap(tmp_path: Path, trap: Trap) -> None:
+    """repository-28: what plain git falls into (test_hostile.py), without options and checks of ours before it."""
+    world = laid(trap, tmp_path)
+    before = snapshot(world)
+    said = []
+    async with plain_git(world, change=True) as git:
+        for words in trap.springs:
+            completed = await git(*words)
+            said.append(completed.stdout.text() + completed.stderr.text())
+    assert snapshot(world) == before
+    assert SECRET not in "".join(said)
+
+
+@needs_landlock
+async def test_the_loader_runs_no_program_of_the_repository(tmp_path: Path) -> None:
+    """repository-28: the one program beside git that may be executed runs any file that it is given."""
+    loader = next((str(where) for where, rights in git_rules()[1:] if rights & landlock.EXECUTE), None)
+    touch = programs.found("touch", os.environ["PATH"])
+    if loader is None or touch is None:
+        pytest.skip("a git that is loaded by a loader, and touch")
+    world = World(tmp_path).created()
+    shutil.copy(touch, world.write("d/program", ""))
+    world.git("add", ".")
+    world.git("commit", "--quiet", "-m", "first")
+    with (world.repository / "d" / "program").open("ab") as file:
+        file.write(b"changed")
+    world.git("config", "diff.external", loader)
+    # Called by git with the path and then with object names and modes, which touch takes for files to create.
+    before = set(os.listdir(world.repository))
+    world.git("diff", check=False)
+    made = set(os.listdir(world.repository)) - before
+    assert made
+    for name in made:
+        (world.repository / name).unlink()
+    async with plain_git(world, change=True) as git:
+        assert not (await git("diff")).ok
+        world.git("config", "core.fsmonitor", loader)
+        assert "cannot fork" in (await git("status")).stderr.text()
+    assert set(os.listdir(world.repository)) == before
+
+
+def git_rules() -> tuple[landlock.Rule, ...]:
+    git = programs.found("git", os.environ["PATH"])
+    assert git is not None
+    rules = programs.rules_to_start(git)
+    assert rules is not None
+    return rules
+
+
+@needs_landlock
+async def test_git_that_reads_writes_nothing(tmp_path: Path) -> None:
+    """repository-29: neither in the work tree nor in its own directory."""
+    world = World(tmp_path).filled()
+    before = _files(world.repository)
+    async with plain_git(world, change=False) as git:
+        assert (await git("status", "--short")).ok
+        assert (await git("log", "-p")).ok
+        for words in (("add", "."), ("config", "a.b", "c"), ("checkout", "--", "."), ("branch", "b"), ("gc",)):
+            assert not (await git(*words)).ok, words
+    assert _files(world.repository) == before
+
+
+@needs_landlock
+async def test_a_change_writes_beneath_the_git_directory_only(tmp_path: Path) -> None:
+    """repository-30: the work tree stays as it is, and so does all else beneath the root."""
+    world = World(tmp_path).filled()
+    (world.root / "beside").mkdir()
+    tree = {path: content for path, content in _files(world.root).items() if "/.git/" not in path}
+    async with plain_git(world, change=True) as git:
+        assert (await git("add", ".")).ok
+        assert (await git("commit", "-m", "x")).ok
+        assert (await git("diff", "--output=../beside/file")).exit_code != 0
+        assert (await git("diff", "--output=written", "HEAD~1")).exit_code != 0
+        assert (await git("init", "--bare", "../beside")).exit_code != 0
+        await git("checkout", "-f", "HEAD~1")
+    assert {path: content for path, content in _files(world.root).items() if "/.git/" not in path} == tree
+    assert "x" in world.git("log", "--format=%s", "main")
+
+
+@needs_landlock
+async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: Path) -> None:
+    """repository-30: in a linked work tree a change has no right to write them, whatever leads there."""
+    world = World(tmp_path).filled()
+    linked = world.root / "linked"
+    world.git("worktree", "add", "--quiet", "-b", "other", str(linked))
+    (linked / "a.txt").write_text("changed\n")
+    own_directory = world.git_dir / "worktrees" / "linked"
+    (own_directory / "COMMIT_EDITMSG").symlink_to(world.git_dir / "config")
+    before = (world.git_dir / "config").read_bytes()
+    runner = Runner(Limits(), PLAIN)
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+        confined = Confined(runner, domains)
+        with ExitStack() as stack:
+            directory = stack.enter_context(open_directory(roots, "linked"))
+            common = _git_directory(world.git_dir, roots, stack)
+            own = _git_directory(own_directory, roots, stack)
+            rules = to_read(roots, [directory.fd, own.handle, common.handle], (), stack)
+            rules += to_change(
+                own, directory_access.kinds(own.handle), common, directory_access.kinds(common.handle), stack
+            )
+            order = Order(domain=confined.domain("git", rules))
+            assert (await confined.run(("git", "add", "a.txt"), cwd=directory, order=order)).ok
+            for name in ("config", "hooks/pre-commit"):
+                words = ("git", "config", "--file", str(world.git_dir / name), "core.fsmonitor", "x")
+                assert not (await confined.run(words, cwd=directory, order=order)).ok
+            refused = await confined.run(("git", "commit", "-m", "[core]\n\tfsmonitor = x"), cwd=directory, order=order)
+            assert "COMMIT_EDITMSG" in refused.stderr.text()
+            (own_directory / "COMMIT_EDITMSG").unlink()
+            assert (await confined.run(("git", "commit", "-m", "x"), cwd=directory, order=order)).ok
+    await runner.close()
+    assert (world.git_dir / "config").read_bytes() == before
+    assert world.git("log", "-1", "--format=%s", "other") == "x"
+
+
+@needs_landlock
+async def test_the_look_into_configuration_reads_and_does_nothing_else(tmp_path: Path) -> None:
+    """repository-31: it may read the operator's files anywhere; it writes, starts and calls nothing."""
+    world = World(tmp_path).filled()
+    before = _files(world.top)
+    program = world.program()
+    async with plain_git(world, change=False) as git:
+        found = await git("config", "--file", str(world.home / ".gitconfig"), "user.name", anywhere=True)
+        assert found.stdout.text() == "Ada Lovelace\n"
+        assert not (await git("config", "--file", str(world.home / ".gitconfig"), "a.b", "c", anywhere=True)).ok
+        await git("-c", f"alias.run=!{program}", "run", anywhere=True)
+        await git("-c", f"core.pager={program}", "-c", f"core.fsmonitor={program}", "status", anywhere=True)
+    assert not world.marker.exists()
+    after = _files(world.top)
+    assert {path: after[path] for path in before} == before
+
+
+@needs_landlock
+@pytest.mark.parametrize("tool", ["git_diff", "git_add"])
+async def test_a_directory_exchanged_for_a_link_lets_nothing_out_or_in(tmp_path: Path, tool: str) -> None:
+    """repository-32: another process swaps a tracked directory with a link to the outside all the time."""
+    world = World(tmp_path).created()
+    names = [f"d/{number}.txt" for number in range(12)]
+    for name in names:
+        world.write(name, "inside\n")
+        (world.outside / Path(name).name).write_text(f"{SECRET} {name}\n")
+    world.git("add", ".")
+    world.git("commit", "--quiet", "-m", "first")
+    for name in names:
+        world.write(name, "changed inside\n")
+    (world.repository / "link").symlink_to(world.outside)
+    outside = snapshot(world)
+    results: Counter[str] = Counter()
+    async with world.tools() as tools:
+        with swapped(world.repository):
+            for _ in range(CALLS):
+                try:
+                    if tool == "git_diff":
+                        text = (await tools.git_diff("work")).text()
+                    else:
+                        text = (await tools.git_add(["work/d"], "work")).text()
+                        world.git("reset", "--quiet", check=False)
+                except CoreError as error:
+                    text = str(error)
+                    results[error.kind] += 1
+                else:
+                    results["done"] += 1
+                assert SECRET not in text
+    assert results.total() == CALLS
+    assert set(results) <= {"done", "git-refused", "not-found"}
+    assert snapshot(world) == outside
+    assert SECRET not in world.git("cat-file", "--batch-all-objects", "--batch", check=False)
+
+
+@needs_landlock
+async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) -> None:
+    """repository-33: stores and configuration elsewhere beneath the roots, and harmless configuration outside."""
+    world = World(tmp_path).filled()
+    lender = World(tmp_path / "lender").filled()
+    head = lender.git("rev-parse", "HEAD")
+    lender.git("commit", "--quiet", "--allow-empty", "-m", "borrowed")
+    head = lender.git("rev-parse", "HEAD")
+    (world.git_dir / "objects" / "info" / "alternates").write_text(f"{lender.git_dir}/objects\n")
+    world.git("update-ref", "refs/heads/theirs", head)
+    (world.root / "settings").write_text("[status]\n\tshowUntrackedFiles = all\n")
+    world.git("config", "include.path", str(world.root / "settings"))
+    (world.outside / "credentials").write_text('[http "https://example.org/"]\n\textraheader = secret\n')
+    world.git("config", "--add", "include.path", str(world.outside / "credentials"))
+    async with world.tools(roots=(RootSpec(str(lender.root)),)) as tools:
+        assert "borrowed" in (await tools.git_log("work", "theirs")).text()
+        assert (await tools.git_status("work")).branch == "main"
+        await tools.git_add(["."], "work")
+        assert "committed" in (await tools.git_commit("all", "work")).text()
+
+
+@needs_landlock
+async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
+    """domains-9: in its metadata, as those of commands do."""
+    world = World(tmp_path).filled()
+    (world.repository / "a.txt").write_text("another line\n")
+    async with world.tools() as tools:
+        said = [
+            await tools.git_status("work"),
+            await tools.git_log("work"),
+            await tools.git_diff("work"),
+            await tools.git_branches("work"),
+            await tools.git_add(["."], "work"),
+            await tools.git_commit("all", "work"),
+        ]
+    assert [result.facts()["tier"] for result in said] == ["landlock"] * len(said)
+
+
+def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Path) -> None:
+    """repository-34, domains-9: on a kernel that answers as one without; said by name."""
+    world = World(tmp_path).filled()
+    argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-m", "servers.workstation"]
+    process = subprocess.Popen(
+        [*argv, str(world.root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=TREE,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+    )
+    try:
+        server = Peer(process)
+        server.ask("initialize", HANDSHAKE)
+        server.notify("notifications/initialized")
+        status = server.call("git_status", repository="work")
+        assert not status.get("isError"), status
+        assert "branch main" in json.dumps(status)
+        assert status["_meta"]["coretools/facts"] == {"tier": "none"}
+        diagnostics = json.dumps(server.call("get_diagnostics"))
+        assert "git-confinement: missing" in diagnostics
+        assert server.end() == 0
+        assert process.stderr is not None
+        assert "git-confinement" in process.stderr.read().decode()
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def _files(top: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(top.rglob("*")) if path.is_file() and not path.is_symlink()}
+
+
+def _git_directory(path: Path, roots: Roots, stack: ExitStack) -> GitDirectory:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    stack.callback(os.close, handle)
+    return GitDirectory(handle, str(path), path.name, roots.first)

@@ -1,0 +1,231 @@
+"""Hostile repositories against every git tool, judged by effect: programs run, files outside read or changed."""
+
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import GitRefused, NotFound
+from tests.tools.git.include_traps import OUTER_PROGRAMS, OUTER_REDIRECTIONS
+from tests.tools.git.traps import PROGRAMS, REDIRECTIONS, WRITTEN_THROUGH, Trap, answers, laid, snapshot
+from tests.tools.git.world import SECRET, World
+
+ALL_PROGRAMS = (*PROGRAMS, *OUTER_PROGRAMS)
+ALL_REDIRECTIONS = (*REDIRECTIONS, *OUTER_REDIRECTIONS)
+SPRINGING = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUGH) if trap.springs]
+
+
+@pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
+def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
+    """repository-12, repository-13: what is tested below is a real danger with this git."""
+    world = laid(trap, tmp_path)
+    before = snapshot(world)
+    said = [world.git(*words, check=False) for words in trap.springs]
+    assert snapshot(world) != before or SECRET in "".join(said)
+
+
+@pytest.mark.parametrize("trap", ALL_PROGRAMS, ids=lambda trap: trap.name)
+async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> None:
+    """repository-12: whatever asks for it, also after an earlier call. repository-15: and what asked is named."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        assert "branch main" in (await tools.git_status("work")).text()
+        trap.lay(world)
+        before = snapshot(world)
+        said = "\n".join(await answers(tools))
+    assert snapshot(world) == before
+    assert SECRET not in said
+    assert trap.tells in said
+    if "equals" not in trap.name:
+        assert "branch main" in said
+
+
+@pytest.mark.parametrize("resolver", [None, "walk"])
+@pytest.mark.parametrize("trap", ALL_REDIRECTIONS, ids=lambda trap: trap.name)
+async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
+    """repository-13: no tool runs git there, however paths are resolved; the sentence names what leads out.
+
+    repository-35: also where the tools saw the repository before.
+    """
+    world = World(tmp_path).filled()
+    async with world.tools(resolver=resolver) as tools:
+        assert "branch main" in (await tools.git_status("work")).text()
+        trap.lay(world)
+        before = snapshot(world)
+        said = await answers(tools)
+    assert snapshot(world) == before
+    assert all(text.startswith("git-refused: ") and trap.tells in text for text in said), said
+    assert SECRET not in "".join(said)
+
+
+@pytest.mark.parametrize("trap", WRITTEN_THROUGH, ids=lambda trap: trap.name)
+async def test_nothing_is_written_through_a_link(tmp_path: Path, trap: Trap) -> None:
+    """repository-13: a change looks at every reference and reflog first."""
+    world = laid(trap, tmp_path)
+    before = snapshot(world)
+    async with world.tools() as tools:
+        said = await answers(tools)
+    assert snapshot(world) == before
+    changes = said[9:13]
+    assert all(text.startswith("git-refused: ") and trap.tells in text for text in changes), said
+
+
+async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
+    """repository-13: core.worktree is ignored, and named."""
+    world = World(tmp_path).filled()
+    world.git("config", "core.worktree", str(world.outside))
+    assert "canary" in world.git("status", "--short", "--untracked-files=all")
+    before = snapshot(world)
+    async with world.tools() as tools:
+        said = "\n".join(await answers(tools))
+    assert snapshot(world) == before
+    assert "canary" not in said
+    assert " M work/a.txt" in said
+    assert "core.worktree" in said
+
+
+async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: Path) -> None:
+    """repository-13: git's own files in a work tree, and directories that are tracked."""
+    world = World(tmp_path).filled()
+    for name in (".gitattributes", ".gitignore", ".gitmodules", ".mailmap"):
+        (world.repository / name).symlink_to(world.canary)
+    (world.repository / "folder" / "c.txt").rename(world.outside / "c.txt")
+    (world.repository / "folder").rmdir()
+    (world.repository / "folder").symlink_to(world.outside)
+    before = snapshot(world)
+    async with world.tools() as tools:
+        said = "\n".join(await answers(tools))
+    assert snapshot(world) == before
+    assert SECRET not in said + world.git("log", "-p", "--all")
+
+
+@pytest.mark.parametrize("where", ["work/bare", "work/bare/refs"])
+async def test_a_bare_repository_in_the_work_tree_is_not_entered(tmp_path: Path, where: str) -> None:
+    """repository-20: files that look like a git directory are files."""
+    world = World(tmp_path).filled()
+    bare = world.repository / "bare"
+    world.git("init", "--quiet", "--bare", str(bare))
+    for key, value in {"core.bare": "false", "core.worktree": "..", "core.fsmonitor": str(world.program())}.items():
+        world.git("config", "--file", str(bare / "config"), key, value)
+    world.git("status", cwd=bare, check=False)
+    assert world.marker.exists()
+    world.marker.unlink()
+    async with world.tools() as tools:
+        assert "branch main" in (await tools.git_status(where)).text()
+        await answers(tools, where)
+    assert not world.marker.exists()
+
+
+async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:
+    """repository-20: neither as the root itself."""
+    world = World(tmp_path)
+    world.git("init", "--quiet", "--bare", str(world.root), cwd=tmp_path)
+    async with world.tools() as tools:
+        with pytest.raises(NotFound, match="no git work tree"):
+            await tools.git_status()
+
+
+async def test_settings_that_change_are_seen(tmp_path: Path) -> None:
+    """repository-18: what is remembered of a configuration holds until a file of it changes."""
+    world = World(tmp_path).filled()
+    (world.git_dir / "more").write_text("")
+    world.git("config", "include.path", "more")
+    world.git("config", "--add", "include.path", "missing")
+    program = world.program()
+    async with world.tools() as tools:
+        assert (await tools.git_status("work")).not_used == []
+        (world.git_dir / "more").write_text(f"[core]\nfsmonitor = {program}\n")
+        assert (await tools.git_status("work")).not_used == ["core.fsmonitor"]
+        (world.git_dir / "missing").write_text('[diff "x"]\ncommand = y\n')
+        assert (await tools.git_status("work")).not_used == ["core.fsmonitor", "diff.x.command"]
+        (world.git_dir / "more").unlink()
+        assert (await tools.git_status("work")).not_used == ["diff.x.command"]
+        (world.git_dir / "more").symlink_to(world.canary)
+        with pytest.raises(GitRefused, match=r"\.git/more is a link"):
+            await tools.git_status("work")
+
+
+async def test_what_was_remembered_is_asked_again_when_an_include_leads_out(tmp_path: Path) -> None:
+    """repository-18: a directory that becomes a link counts as a change."""
+    world = World(tmp_path).filled()
+    world.git("config", "include.path", "../later/settings")
+    (world.outside / "settings").write_text(f"[core]\nfsmonitor = {world.program()}\n")
+    async with world.tools() as tools:
+        for _ in range(3):
+            assert (await tools.git_status("work")).not_used == []
+        (world.repository / "later").symlink_to(world.outside)
+        with pytest.raises(GitRefused, match=r"include\.path|config"):
+            await tools.git_status("work")
+    assert not world.marker.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".env", "deep/.env", ".aws/x", ".git/hooks/x", "absolute", "key.pem", "by another", ".git/modules/x/config"],
+)
+async def test_a_closed_file_in_the_form_of_configuration_says_nothing(tmp_path: Path, name: str) -> None:
+    """repository-13: a name in it would be that of an author, in the log."""
+    world = World(tmp_path).filled()
+    path = name if name.startswith((".git/", "deep", ".aws", "key")) else ".env"
+    file = world.repository / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    key = (
+        "# -----BEGIN PRIVATE KEY-----\n# " + "A" * 64 + "\n# -----END PRIVATE KEY-----\n" if path == "key.pem" else ""
+    )
+    file.write_text(f"[user]\nname = PLANTED\nemail = p@x\n{key}")
+    target = str(file) if name == "absolute" else f"../{path}"
+    if name == "by another":
+        (world.git_dir / "more").write_text(f"[include]\npath = {target}\n")
+        target = "more"
+    world.git("config", "include.path", target)
+    async with world.tools() as tools:
+        for _ in range(2):
+            with pytest.raises(
+                GitRefused, match=r"leads to a file that is closed .*(closed by the deny glob|hidden, since)"
+            ):
+                await tools.git_status("work")
+        if path.endswith((".env", ".pem")):  # the others are closed by name, whether they are there or not
+            file.unlink()
+            assert (await tools.git_status("work")).not_used == []
+
+
+async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -> None:
+    """repository-18: no loop."""
+    world = World(tmp_path).filled()
+    (world.git_dir / "more").write_text("[include]\npath = more\n")
+    world.git("config", "include.path", "more", check=False)
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match="too many times"):
+            await tools.git_status("work")
+
+
+async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Path) -> None:
+    """repository-13: each store is held open while git runs, so they are counted."""
+    world = World(tmp_path).filled()
+    store = f"{world.git_dir}/objects\n"
+    between = world.root / "between"
+    (between / "info").mkdir(parents=True)
+    (world.git_dir / "objects" / "info" / "alternates").write_text(f"{between}\n" * 33)
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match="more than 32"):
+            await tools.git_status("work")
+        (between / "info" / "alternates").write_text(store)
+        with pytest.raises(GitRefused, match="too many times"):
+            await tools.git_status("work")
+
+
+async def test_an_honest_repository_borrows_beneath_the_roots(tmp_path: Path) -> None:
+    """repository-13: alternates, a separate git directory and shared hooks are not hostile by themselves."""
+    world = World(tmp_path).filled()
+    world.git("clone", "--quiet", "--shared", str(world.repository), str(world.root / "copy"), cwd=world.root)
+    separate = ["--separate-git-dir", str(world.root / "store"), str(world.root / "tree")]
+    world.git("clone", "--quiet", *separate[:2], str(world.repository), separate[2], cwd=world.root)
+    (world.root / "shared-hooks").mkdir()
+    hooks = world.root / "copy" / ".git" / "hooks"
+    for sample in hooks.iterdir():
+        sample.unlink()
+    hooks.rmdir()
+    hooks.symlink_to(world.root / "shared-hooks")
+    async with world.tools() as tools:
+        for repository in ("copy", "tree"):
+            assert (await tools.git_status(repository)).upstream == "origin/main"
+            assert "second" in (await tools.git_log(repository)).text()

@@ -1,0 +1,154 @@
+"""A repository beneath a root, a canary outside it, and git itself to set things up with."""
+
+import atexit
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import Domains
+from coretools.process.runner import Runner
+from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.tools.git.tools import Repository
+
+SECRET = "canary-content-that-stays-outside"
+HOME_CONFIG = "[user]\n\tname = Ada Lovelace\n\temail = ada@example.org\n"
+
+
+@dataclass(frozen=True)
+class World:
+    """Directories of one test."""
+
+    top: Path
+    home_config: str = HOME_CONFIG
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for directory in (self.root, self.outside, self.home):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.canary.write_text(SECRET + "\n")
+        (self.home / ".gitconfig").write_text(self.home_config)
+
+    @property
+    def root(self) -> Path:
+        return self.top / "root"
+
+    @property
+    def repository(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def git_dir(self) -> Path:
+        return self.repository / ".git"
+
+    @property
+    def outside(self) -> Path:
+        return self.top / "outside"
+
+    @property
+    def canary(self) -> Path:
+        return self.outside / "canary"
+
+    @property
+    def marker(self) -> Path:
+        """What a program of the repository creates when it runs."""
+        return self.top / "marker"
+
+    @property
+    def home(self) -> Path:
+        return self.top / "home"
+
+    def git(self, *words: str, cwd: Path | None = None, check: bool = True, stdin: bytes = b"") -> str:
+        """Run plain git, unprotected, as a person does."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_DATE": "2026-03-01T12:00:00+00:00",
+            "GIT_COMMITTER_DATE": "2026-03-01T12:00:00+00:00",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+        completed = subprocess.run(
+            ["git", *words], cwd=cwd or self.repository, env=environment, input=stdin, capture_output=True
+        )
+        assert completed.returncode == 0 or not check, completed.stderr
+        told = completed.stdout if check else completed.stdout + completed.stderr
+        return told.decode("utf-8", "replace").rstrip("\n")
+
+    def created(self) -> "World":
+        """With an empty repository."""
+        self.git("init", "--quiet", "--initial-branch=main", str(self.repository), cwd=self.root)
+        return self
+
+    def filled(self) -> "World":
+        """With two commits, and a change staged, one unstaged, and a file that git does not know."""
+        shutil.copytree(_template(self.home_config).repository, self.repository, symlinks=True, dirs_exist_ok=True)
+        self.git("update-index", "-q", "--refresh", check=False)
+        return self
+
+    def _filled_by_git(self) -> "World":
+        self.created()
+        self.write("a.txt", "one\n")
+        self.write("b.txt", "one\n")
+        self.write("folder/c.txt", "one\n")
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", "first")
+        self.write("b.txt", "two\n")
+        self.git("commit", "--quiet", "-a", "-m", "second")
+        self.write("a.txt", "unstaged\n")
+        self.write("b.txt", "staged\n")
+        self.git("add", "b.txt")
+        self.write("new.txt", "new\n")
+        return self
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the work tree."""
+        path = self.repository / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def program(self, name: str = "program", then: str = "exit 0") -> Path:
+        """A program outside the root that leaves the marker."""
+        path = self.outside / name
+        path.write_text(f"#!/bin/sh\necho ran >> {self.marker}\n{then}\n")
+        path.chmod(0o755)
+        return path
+
+    @asynccontextmanager
+    async def tools(
+        self,
+        *,
+        limits: Limits | None = None,
+        writable: bool = True,
+        roots: tuple[RootSpec, ...] = (),
+        resolver: str | None = None,
+    ) -> AsyncIterator[Repository]:
+        """The tools on this world's root."""
+        limits = limits or Limits(grace_seconds=0.3)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
+        environment.update(self.environment)
+        runner = Runner(limits, environment)
+        domains = Domains()
+        specs = (RootSpec(str(self.root), writable=writable), *roots)
+        try:
+            with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as held:
+                yield Repository(held, runner, limits, domains=domains)
+        finally:
+            await runner.close()
+            domains.close()
+
+
+@cache
+def _template(home_config: str) -> World:
+    """A filled world that others are copied from: seven starts of git are a third of what a row costs."""
+    held = TemporaryDirectory(prefix="coretools-world-")
+    atexit.register(held.cleanup)
+    return World(Path(held.name), home_config)._filled_by_git()

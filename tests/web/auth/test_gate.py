@@ -1,0 +1,439 @@
+"""The gate, over real connections: who gets through, and what everybody else is told (docs/specs/authentication.md)."""
+
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from coretools.errors import Unreachable
+from coretools.web.auth.failures import MOST_ADDRESSES, WINDOW_SECONDS, Failures, group_of
+from coretools.web.auth.gate import LONGEST_TOKEN, Gate
+from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
+from coretools.web.auth.verifiers import ReplaceableVerifier, TokenFile
+from coretools.web.common.principals import NotEntitled, Principal, Verifier, name_in, role_in
+from tests.protocol.http_peer import listening
+
+METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "QUERY")
+METADATA = "https://coretools.example.com/.well-known/oauth-protected-resource/mcp"
+MOST_FAILURES = 5
+HELLO = b": hello\n\n"
+SECONDS = 30
+
+
+class Behind:
+    """What the gate guards: says who came, or streams until it is done or stopped."""
+
+    def __init__(self) -> None:
+        self.came: list[str] = []
+        self.done, self.stopped = anyio.Event(), anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.came.append(f"{scope['method']} {name_in(scope)} {role_in(scope)}")
+        is_stream = scope["query_string"] == b"stream"
+        headers = [(b"content-type", b"text/event-stream" if is_stream else b"application/json")]
+        if scope["query_string"] == b"silent":
+            await self._stay()
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": HELLO, "more_body": is_stream})
+        if is_stream:
+            await self._stay()
+            await send({"type": "http.response.body", "body": b"done"})
+
+    async def _stay(self) -> None:
+        try:
+            await self.done.wait()
+        except anyio.get_cancelled_exc_class():
+            self.stopped.set()
+            raise
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tokens.json"
+
+
+@asynccontextmanager
+async def guarded(
+    verifier: Verifier | None,
+    behind: Behind | None = None,
+    *,
+    metadata_url: str | None = None,
+    scopes: Sequence[str] = (),
+    looking: float = 5.0,
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an app behind the gate."""
+    failures = Failures(MOST_FAILURES)
+
+    gate = Gate(
+        behind or Behind(), verifier, failures=failures, metadata_url=metadata_url, scopes=scopes, look_seconds=looking
+    )
+    with anyio.fail_after(SECONDS):
+        async with listening(gate) as url, httpx2.AsyncClient(base_url=url, trust_env=False, verify=False) as client:
+            yield client
+
+
+class Looked:
+    """A verifier that tells when it was asked often."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._count = 0
+        self.often = anyio.Event()
+
+    async def verify(self, token: str) -> Principal | None:
+        self._count += 1
+        if self._count > 5:
+            self.often.set()
+        return await self._verifier.verify(token)
+
+    def admits(self, name: str, role: str) -> bool:
+        return self._verifier.admits(name, role)
+
+
+def bearing(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def token_of(file: Path, name: str = "ci", role: str = "dev") -> str:
+    return create_token(str(file), name=name, role=role)[1]
+
+
+def rewrite(file: Path, text: str) -> None:
+    """Put another file in its place, at once."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    new.replace(file)
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_every_method_needs_the_same_token(file: Path, method: str) -> None:
+    """auth-21: whatever comes behind the gate has a principal."""
+    token = token_of(file)
+    behind = Behind()
+    async with guarded(TokenFile(str(file)), behind) as client:
+        for headers in ({}, bearing("ct_wrong")):
+            refused = await client.request(method, "/mcp", headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"].startswith("Bearer ")
+        assert behind.came == []
+        assert (await client.request(method, "/mcp", headers=bearing(token))).status_code == 200
+    assert behind.came == [f"{method} ci dev"]
+
+
+async def test_nobody_is_asked_where_no_tokens_are_configured() -> None:
+    """auth-21: everybody is the one principal of a server on loopback, whatever he sends."""
+    behind = Behind()
+    async with guarded(None, behind) as client:
+        for headers in ({}, bearing("ct_wrong"), {"Authorization": "Basic eDp5"}):
+            assert (await client.post("/mcp", headers=headers)).status_code == 200
+    assert behind.came == ["POST local default"] * 3
+
+
+async def test_a_stranger_is_answered_before_he_has_sent_his_body(file: Path) -> None:
+    """auth-21: 100 MB that he announces are not waited for."""
+    token_of(file)
+    async with (
+        guarded(TokenFile(str(file))) as client,
+        await anyio.connect_tcp(client.base_url.host, client.base_url.port or 0) as stream,
+    ):
+        await stream.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n{")
+        assert (await stream.receive()).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None:
+    """auth-22: an error code only for who sent a token (RFC 6750, 3.1); the address of RFC 9728, 5.1."""
+    token_of(file)
+    async with guarded(TokenFile(str(file)), metadata_url=METADATA) as client:
+        without = await client.post("/mcp")
+        assert without.headers["www-authenticate"] == f'Bearer resource_metadata="{METADATA}"'
+        wrong = await client.post("/mcp", headers=bearing("ct_wrong"))
+        described = 'error_description="the token is not valid here, or not any more"'
+        challenge = f'Bearer error="invalid_token", {described}, resource_metadata="{METADATA}"'
+        assert wrong.headers["www-authenticate"] == challenge
+        error = wrong.json()["error"]
+        assert (error["data"]["kind"], error["code"], wrong.json()["id"]) == ("invalid-token", -32600, None)
+        assert without.json()["error"]["data"]["kind"] == "unauthorized"
+    async with guarded(TokenFile(str(file)), metadata_url=METADATA, scopes=("a", "b:c")) as client:
+        challenge = f'Bearer scope="a b:c", resource_metadata="{METADATA}"'
+        assert (await client.post("/mcp")).headers["www-authenticate"] == challenge
+    async with guarded(TokenFile(str(file))) as client:
+        assert (await client.post("/mcp")).headers["www-authenticate"] == 'Bearer realm="coretools"'
+
+
+async def test_a_token_is_taken_from_the_header_only(file: Path) -> None:
+    """auth-23: an address is written to logs, and a form is a body."""
+    token = token_of(file)
+    behind = Behind()
+    async with guarded(TokenFile(str(file)), behind) as client:
+        elsewhere = [
+            await client.post(f"/mcp?access_token={token}"),
+            await client.post("/mcp", data={"access_token": token}),
+            await client.post("/mcp", headers={"Cookie": f"access_token={token}"}),
+            await client.post("/mcp", headers={"X-Authorization": f"Bearer {token}", "Proxy-Authorization": token}),
+        ]
+        assert [answer.status_code for answer in elsewhere] == [401] * 4
+        assert "error=" not in "".join(answer.headers["www-authenticate"] for answer in elsewhere)
+    assert behind.came == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (("Bearer TOKEN",), 200),
+        (("bearer   TOKEN",), 200),
+        (("BEARER TOKEN",), 200),
+        (("Bearer TOKEN", "Bearer TOKEN"), 400),
+        (("Bearer TOKEN", "Basic eDp5"), 400),
+        (("Bearer wrong", "Bearer TOKEN"), 400),
+        (("Bearer wrong, Bearer TOKEN",), 401),
+        (("Bearer TOKEN, Bearer TOKEN",), 401),
+        (("Bearer TOKEN x",), 401),
+        (("Bearer",), 401),
+        (("TOKEN",), 401),
+        (("Basic TOKEN",), 401),
+        (("BearerTOKEN",), 401),
+        (("Bearer\tTOKEN",), 401),
+        (('Bearer "TOKEN"',), 401),
+        (("Bearer TOKEN\xe9",), 401),
+        (("Bearer " + "x" * LONGEST_TOKEN + "x",), 401),
+        (("",), 401),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_the_header_is_read_as_it_is_defined(file: Path, lines: tuple[str, ...], status: int) -> None:
+    """auth-23: one header, one token, of a bounded length; nothing is guessed."""
+    token = token_of(file)
+    headers = [(b"Authorization", line.replace("TOKEN", token).encode("latin-1")) for line in lines]
+    async with guarded(TokenFile(str(file))) as client:
+        assert (await client.post("/mcp", headers=headers)).status_code == status
+
+
+class Refuses:
+    """A verifier that can't tell, or that knows somebody who may not."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def verify(self, token: str) -> Principal | None:
+        raise self._error
+
+    def admits(self, name: str, role: str) -> bool:
+        raise self._error
+
+
+async def test_what_can_be_no_token_is_not_judged() -> None:
+    """auth-23: too long, or with characters that no token has: nothing behind the gate sees it."""
+    async with guarded(Refuses(NotEntitled("seen"))) as client:
+        for token, status in (("x" * LONGEST_TOKEN, 403), ("x" * LONGEST_TOKEN + "x", 401), ("x,y", 401), ("=x", 401)):
+            assert (await client.post("/mcp", headers=bearing(token))).status_code == status
+
+
+async def test_what_is_not_wrong_is_not_said_to_be() -> None:
+    """auth-22: 503 while a token can't be judged; 403 for a good one that may not, with the scopes that would do."""
+    async with guarded(Refuses(Unreachable("try again later"))) as client:
+        for _ in range(MOST_FAILURES + 1):
+            answer = await client.post("/mcp", headers=bearing("x"))
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "www-authenticate" not in answer.headers
+    async with guarded(Refuses(NotEntitled("no", scopes=("a:b", "c"))), metadata_url=METADATA) as client:
+        for _ in range(MOST_FAILURES + 1):
+            answer = await client.post("/mcp", headers=bearing("x"))
+        challenge = f'Bearer error="insufficient_scope", scope="a:b c", resource_metadata="{METADATA}"'
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (403, challenge)
+    async with guarded(Refuses(NotEntitled("no role"))) as client:
+        answer = await client.post("/mcp", headers=bearing("x"))
+        assert (answer.status_code, "www-authenticate" in answer.headers) == (403, False)
+
+
+async def test_who_tries_tokens_out_must_wait(file: Path) -> None:
+    """auth-24: whoever has a good one need not, however many wrong ones come from his address."""
+    token = token_of(file)
+    behind = Behind()
+    async with guarded(TokenFile(str(file)), behind) as client:
+        for number in range(MOST_FAILURES):
+            assert (await client.post("/mcp", headers=bearing(f"ct_{number}"))).status_code == 401
+        for one in ("ct_more", "ct_0", "no token at all"):
+            answer = await client.post("/mcp", headers=bearing(one))
+            assert (answer.status_code, answer.json()["error"]["data"]["kind"]) == (429, "too-many-failures")
+            assert 0 < int(answer.headers["retry-after"]) <= WINDOW_SECONDS
+            assert (await client.post("/mcp", headers=bearing(token))).status_code == 200
+        assert (await client.post("/mcp")).status_code == 401
+    assert behind.came == ["POST ci dev"] * 3
+
+
+async def test_a_program_that_goes_on_with_an_old_token_locks_nobody_out(file: Path) -> None:
+    """auth-24: the same wrong token counts once; requests without one do not count."""
+    old, good = token_of(file, "old"), token_of(file)
+    revoke_tokens(str(file), "old")
+    async with guarded(TokenFile(str(file))) as client:
+        for _ in range(MOST_FAILURES * 2):
+            assert (await client.post("/mcp", headers=bearing(old))).status_code == 401
+            assert (await client.post("/mcp")).status_code == 401
+        assert (await client.post("/mcp", headers=bearing(good))).status_code == 200
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 500.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_failures_are_counted_by_address_and_forgotten_after_a_minute() -> None:
+    """auth-24: one address waits, others do not; a network of IPv6 is one."""
+    clock = Clock()
+    failures = Failures(2, clock=clock)
+    assert failures.noted("10.0.0.1", "a") == 0.0
+    clock.now += 10
+    assert failures.noted("::ffff:10.0.0.1", "b") == 0.0
+    assert failures.noted("10.0.0.1", "c") == pytest.approx(50)
+    assert failures.noted("10.0.0.2", "c") == 0.0
+    clock.now += 51
+    assert failures.noted("10.0.0.1", "c") == 0.0
+    for number in range(2):
+        failures.noted(f"2001:db8::{number}", f"{number}")
+    assert failures.noted("2001:db8::ffff", "c") > 0
+    assert failures.noted("2001:db8:0:1::1", "c") == 0.0
+    assert group_of("fe80::1%eth0") == "fe80::/64"
+    assert group_of("") == ""
+
+
+def test_what_is_remembered_of_failures_is_bounded() -> None:
+    """auth-24: in addresses, the oldest go first, and for each address."""
+    failures = Failures(2, clock=Clock())
+    for number in range(MOST_ADDRESSES):
+        for token in ("a", "b", "c", "d"):
+            failures.noted(f"10.{number >> 8}.{number & 255}.1", token)
+    assert failures.noted("10.0.0.1", "e") > 0
+    failures.noted("192.0.2.1", "a")
+    assert failures.noted("10.0.1.1", "e") > 0
+    assert failures.noted("10.0.0.1", "e") == 0.0
+
+
+class Brief:
+    """A verifier whose tokens end soon after each request."""
+
+    async def verify(self, token: str) -> Principal | None:
+        return Principal(name="ci", expires_at=time.time() + 0.2)
+
+    def admits(self, name: str, role: str) -> bool:  # everybody
+        return True
+
+
+@pytest.mark.parametrize("way", ["GET", "subscriptions/listen"])
+async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
+    """auth-25: for the client it is over as any other, and what served it is stopped."""
+    behind = Behind()
+    headers = bearing("x") | ({} if way == "GET" else {"Mcp-Method": way})
+    async with guarded(Brief(), behind) as client:
+        async with client.stream("GET" if way == "GET" else "POST", "/mcp?stream", headers=headers) as answer:
+            assert answer.status_code == 200
+            assert b"".join([part async for part in answer.aiter_raw()]) == HELLO
+        await behind.stopped.wait()
+
+
+@pytest.mark.parametrize("how", ["revoked", "unreadable", "another-role", "reloaded"])
+async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, how: str) -> None:
+    """auth-25, operations-22: though it has no end of its own; a reload may name another file of tokens."""
+    token = token_of(file)
+    behind = Behind()
+    verifier = ReplaceableVerifier(TokenFile(str(file)))
+    async with guarded(verifier, behind, looking=0.01) as client:
+        async with client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer:
+            read = answer.aiter_raw()
+            assert await anext(read) == HELLO
+            if how == "revoked":
+                revoke_tokens(str(file), "ci")
+            elif how == "reloaded":
+                token_of(file.with_name("other"))
+                verifier.replace(TokenFile(str(file.with_name("other"))))
+            else:
+                rewrite(file, "{" if how == "unreadable" else file.read_text().replace('"dev"', '"ops"'))  # noqa: ASYNC240
+            assert [part async for part in read] == []
+        await behind.stopped.wait()
+        assert behind.came == ["GET ci dev"]
+
+
+async def test_a_stream_goes_on_while_its_token_is_good(file: Path) -> None:
+    """auth-25: each look finds it there, also in a file that was written anew."""
+    token, behind = token_of(file), Behind()
+    looked = Looked(TokenFile(str(file)))
+    async with (
+        guarded(looked, behind, looking=0.01) as client,
+        client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer,
+    ):
+        token_of(file, name="other")
+        await looked.often.wait()
+        behind.done.set()
+        assert b"".join([part async for part in answer.aiter_raw()]) == HELLO + b"done"
+
+
+async def test_a_stream_that_has_not_begun_is_refused_when_its_token_ends() -> None:
+    """auth-25: as one that came too late."""
+    async with guarded(Brief()) as client:
+        answer = await client.get("/mcp?silent", headers=bearing("x"))
+    assert (answer.status_code, "invalid_token" in answer.headers["www-authenticate"]) == (401, True)
+
+
+async def test_a_call_goes_on_when_its_token_ends() -> None:
+    """auth-25: it was allowed when it came, and has a deadline of its own."""
+    behind = Behind()
+    async with (
+        guarded(Brief(), behind) as client,
+        client.stream("POST", "/mcp?stream", headers=bearing("x")) as call,
+    ):
+        async with client.stream("GET", "/mcp?stream", headers=bearing("x")) as listened:
+            assert b"".join([part async for part in listened.aiter_raw()]) == HELLO
+        behind.done.set()
+        assert b"".join([part async for part in call.aiter_raw()]) == HELLO + b"done"
+
+
+async def test_a_web_socket_is_not_let_by(file: Path) -> None:
+    """auth-21: nothing else than HTTP is behind the gate."""
+    sent = []
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    behind = Behind()
+    token_of(file)
+    for verifier in (None, TokenFile(str(file))):
+        await Gate(behind, verifier, failures=Failures(1))({"type": "websocket", "headers": []}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}] * 2
+    assert behind.came == []
+
+
+async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """auth-29: good or wrong, however it was sent."""
+    caplog.set_level(logging.DEBUG)
+    good, wrong = token_of(file), "ct_" + "w" * 43
+    async with guarded(TokenFile(str(file))) as client:
+        answers = [
+            await client.post("/mcp", headers=[("Authorization", value) for value in values])
+            for one in (good, wrong)
+            for values in ((f"Bearer {one}",), (f"Bearer {one}",) * 2, (one,), (f"Bearer {one} x",), (f"Basic {one}",))
+        ]
+    told = "".join(answer.text + json.dumps(dict(answer.headers)) for answer in answers)
+    ours = "\n".join(
+        record.getMessage() for record in caplog.records if record.name.startswith(("coretools", "uvicorn"))
+    )
+    assert [one for one in (good, wrong) if one in told or one in ours] == []
+
+
+def test_a_client_without_an_address_is_counted_too() -> None:
+    """auth-24: all on a Unix socket are one."""
+    failures = Failures(1)
+    failures.noted("", "a")
+    assert failures.noted("", "b") > 0

@@ -1,0 +1,153 @@
+"""An app as its operator sees it: calls of a real dispatcher, requests, and what a server tells of itself."""
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, Router
+
+from coretools.errors import NotFound
+from coretools.operations.call import SilentCall
+from coretools.operations.declare import Effect
+from coretools.operations.dispatch import Dispatcher, Outcome, Underway
+from coretools.operations.registry import Registry
+from coretools.protocol.process_exit import Draining
+from coretools.redaction.redactor import Redactor
+from coretools.web.common.events import Watchers
+from coretools.web.common.refusals import refusal
+from coretools.web.observability.console_state import Board, RootSeen, ServerSeen, SessionSeen, WorkplaceSeen
+from coretools.web.observability.metrics import Metrics
+
+MARKUP = "<img src=x onerror='window.canary=1'><script>window.canary=2</script>"
+SECRET = "ghp_" + "A1b2" * 9
+BIDI = "\u202eniam\u202c"
+
+
+class Told:
+    """What a server tells of itself; hostile where a client or a repository can be."""
+
+    def __init__(self, draining: Draining) -> None:
+        self.draining = draining
+        self.are_stores_fine = True
+
+    def sessions(self) -> list[SessionSeen]:
+        whose = (("alice", "default"), (f"mallory {MARKUP}", "default"), ("build-bot", "pipeline"))
+        return [
+            SessionSeen(
+                id=f"{number}{'abcdef' * 5}{number}",
+                principal=principal,
+                role=role,
+                age_seconds=4_000.0 / (number + 1),
+                idle_seconds=3.2 * number,
+            )
+            for number, (principal, role) in enumerate(whose)
+        ]
+
+    def workplaces(self) -> list[WorkplaceSeen]:
+        return [
+            WorkplaceSeen(
+                role="default",
+                roots=(RootSeen(name="project", is_writable=True), RootSeen(name=f"docs{MARKUP}", is_writable=False)),
+                resolver="openat2",
+                tier="full",
+                missing=(),
+                children=3,
+                runs=1,
+            ),
+            WorkplaceSeen(
+                role="pipeline",
+                roots=(RootSeen(name="builds", is_writable=True),),
+                resolver="walk",
+                tier="landlock",
+                missing=("git-confinement", "guard"),
+                children=0,
+                runs=0,
+            ),
+        ]
+
+    def server(self) -> ServerSeen:
+        return ServerSeen(
+            replica="replica-1",
+            stores="redis",
+            are_stores_fine=self.are_stores_fine,
+            is_draining=self.draining.has_begun,
+        )
+
+
+class Operated:
+    """A server's inside: commands that wait until they are let go, and everything that watches them."""
+
+    def __init__(self) -> None:
+        self.draining = Draining()
+        self.told = Told(self.draining)
+        self.metrics = Metrics(replica="replica-1")
+        self.metrics.supply(self.told)
+        self.board = Board(self.told, Redactor(["correct-horse-battery"]))
+        self.gate = anyio.Event()
+        self.registry = _commands(self)
+        names = [command.name for command in self.registry]
+        watchers = Watchers([self.metrics.calls("default", names), self.board.calls("default")])
+        self.dispatcher = Dispatcher(threads=2, watcher=watchers)
+
+    async def call(self, tool: str, principal: str = "local", /, **arguments: object) -> Outcome:
+        """Run a command as a client would have it run."""
+        command = next(one for one in self.registry if one.name == tool)
+        return await self.dispatcher.dispatch(command, arguments, SilentCall(principal))
+
+    def hostile(self) -> Underway:
+        """A call whose every text is markup: names of ours can't be, those of others might."""
+        call = Underway(command=f"tool{MARKUP}", principal=f"mallory{MARKUP}{BIDI}")
+        self.board.calls("default").began(call)
+        return call
+
+    def fail(self, call: Underway) -> None:
+        """End it with an error that is markup and holds credentials."""
+        error = NotFound(f"{MARKUP}: not there, nor are {SECRET} and correct-horse-battery; {'and more ' * 99}")
+        self.board.calls("default").ended(call, Outcome(text=str(error), error=error))
+
+
+def router(*routes: BaseRoute) -> Router:
+    """An app with a way in that answers, one that refuses and one that fails."""
+
+    async def endpoint(request: Request) -> Response:
+        await request.body()
+        return JSONResponse({"fine": True})
+
+    async def refused(request: Request) -> Response:
+        return refusal(403, "not for you", kind="host")
+
+    async def broken(request: Request) -> Response:
+        raise RuntimeError("correct-horse-battery")
+
+    own = [
+        Route("/mcp", endpoint, methods=["GET", "POST"]),
+        Route("/refused", refused),
+        Route("/broken", broken),
+    ]
+    return Router([*own, *routes])
+
+
+def _commands(inside: Operated) -> Registry:
+    registry = Registry()
+
+    @registry.tool(Effect.READ)
+    async def wait(name: str) -> str:
+        """Wait until it is let go."""
+        await inside.gate.wait()
+        return name
+
+    @registry.tool(Effect.READ)
+    def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    @registry.tool(Effect.READ)
+    def lose(path: str) -> str:
+        """Find nothing."""
+        raise NotFound(f"{path}: not there")
+
+    @registry.tool(Effect.READ)
+    def crash() -> str:
+        """Have a fault."""
+        raise RuntimeError("correct-horse-battery")
+
+    return registry

@@ -1,0 +1,173 @@
+"""What the operator's page is given to show: rates, calls, errors; bounded whatever happens (docs/specs/console.md)."""
+
+import json
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from coretools.errors import InputNeeded, NotFound
+from coretools.operations.dispatch import Outcome, Underway
+from coretools.protocol.process_exit import Draining
+from coretools.redaction.redactor import Redactor
+from coretools.web.common.events import Exchange
+from coretools.web.observability.console_state import (
+    LONGEST_TEXT,
+    MOST_SHOWN,
+    POINT_SECONDS,
+    WINDOW_SECONDS,
+    Board,
+    Rate,
+)
+from tests.web.observability.operated import MARKUP, SECRET, Operated, Told
+
+SECONDS = 20
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.5
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def board_at(clock: Clock) -> Board:
+    return Board(Told(Draining()), Redactor(), clock)
+
+
+def test_a_rate_is_the_mean_of_the_last_full_seconds() -> None:
+    """console-5: the second that has not ended does not count."""
+    clock = Clock()
+    rate = Rate(clock)
+    for _ in range(20):
+        rate.add()
+    assert rate.per_second() == 0.0
+    clock.now += 1
+    assert rate.per_second() == 2.0
+    clock.now += 10
+    assert rate.per_second() == 0.0
+
+
+def test_a_line_has_a_point_for_each_five_seconds_of_five_minutes() -> None:
+    """console-5: what is older is forgotten; nothing grows."""
+    clock = Clock()
+    rate = Rate(clock)
+    for _ in range(3 * WINDOW_SECONDS):
+        rate.add()
+        clock.now += 1
+    assert rate.points() == [POINT_SECONDS] * (WINDOW_SECONDS // POINT_SECONDS)
+    clock.now += WINDOW_SECONDS
+    assert set(rate.points()) == {0}
+
+
+async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
+    """console-5: who calls what, in which role, and for how long already."""
+    inside = Operated()
+    async with anyio.create_task_group() as calls:
+        calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
+        with anyio.fail_after(SECONDS):
+            while inside.board.snapshot()["calls"]["count"] == 0:
+                await anyio.lowlevel.checkpoint()
+        [shown] = inside.board.snapshot()["calls"]["shown"]
+        assert (shown["tool"], shown["principal"], shown["role"]) == ("wait", "alice", "default")
+        assert shown["seconds"] >= 0
+        inside.gate.set()
+    assert inside.board.snapshot()["calls"] == {"count": 0, "shown": []}
+
+
+async def test_a_cancelled_call_is_gone_and_no_error() -> None:
+    """console-5: who gives up has not failed."""
+    inside = Operated()
+    async with anyio.create_task_group() as calls:
+        calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
+        with anyio.fail_after(SECONDS):
+            while inside.board.snapshot()["calls"]["count"] == 0:
+                await anyio.lowlevel.checkpoint()
+        calls.cancel_scope.cancel()
+    shown = inside.board.snapshot()
+    assert (shown["calls"]["count"], shown["errors"]["count"]) == (0, 0)
+
+
+async def test_errors_are_shown_newest_first_without_credentials() -> None:
+    """console-7: the sentence that the caller got, redacted and cut between words."""
+    inside = Operated()
+    inside.fail(inside.hostile())
+    await inside.call("lose", "alice", path="src/x.py")
+    await inside.call("crash", "bob")
+    errors = inside.board.snapshot()["errors"]
+    assert errors["count"] == 3
+    assert [one["kind"] for one in errors["shown"]] == ["internal", "not-found", "not-found"]
+    assert errors["shown"][1]["text"] == "src/x.py: not there"
+    hostile = errors["shown"][2]["text"]
+    assert hostile.startswith(MARKUP)
+    assert len(hostile) < LONGEST_TEXT + 50
+    whole = json.dumps(inside.board.snapshot())
+    assert SECRET not in whole
+    assert "correct-horse-battery" not in whole
+
+
+def test_a_token_at_the_cut_is_not_shown_in_half() -> None:
+    """console-7: the last word goes as a whole."""
+    board = board_at(Clock())
+    call = Underway(command="echo", principal="x")
+    error = NotFound(f"{'word ' * 57}{'x' * 12} {SECRET}")
+    board.calls("default").ended(call, Outcome(text=str(error), error=error))
+    assert "ghp_" not in json.dumps(board.snapshot())
+
+
+def test_a_question_is_no_error() -> None:
+    """console-7: the call goes on when it is answered."""
+    board = board_at(Clock())
+    error = InputNeeded({"sure": "Sure?"}, "state")
+    board.calls("default").ended(Underway(command="echo", principal="x"), Outcome(text="", error=error))
+    assert board.snapshot()["errors"]["count"] == 0
+
+
+def test_everything_is_bounded() -> None:
+    """console-10: however many calls and errors there are, and however long a name is; how many is said."""
+    board = board_at(Clock())
+    watcher = board.calls("default")
+    error = NotFound("x" * 100_000)
+    for number in range(500):
+        watcher.ended(Underway(command="echo", principal="p" * 10_000), Outcome(text=str(error), error=error))
+        watcher.began(Underway(command=f"echo{number}", principal="p" * 10_000))
+    shown = board.snapshot()
+    assert (shown["calls"]["count"], len(shown["calls"]["shown"])) == (500, MOST_SHOWN)
+    assert (shown["errors"]["count"], len(shown["errors"]["shown"])) == (500, MOST_SHOWN)
+    assert len(json.dumps(shown)) < 64 * 1024
+
+
+def test_sessions_are_shown_by_a_part_of_their_ids() -> None:
+    """console-5: two can be told apart, and neither can be used."""
+    shown = board_at(Clock()).snapshot()["sessions"]
+    assert shown["count"] == 3
+    assert [one["id"] for one in shown["shown"]] == ["0abcdefa", "1abcdefa", "2abcdefa"]
+
+
+def test_roots_are_shown_by_name() -> None:
+    """console-5: and what each role's protections are."""
+    default, pipeline = board_at(Clock()).snapshot()["workplaces"]
+    assert default["roots"][0] == {"name": "project", "is_writable": True}
+    assert (default["tier"], default["children"], default["runs"]) == ("full", 3, 1)
+    assert pipeline["missing"] == ["git-confinement", "guard"]
+
+
+@pytest.mark.parametrize(("refused", "count"), [("host", 1), ("", 0)])
+def test_refusals_are_counted(refused: str, count: int) -> None:
+    """console-5: what was answered is counted as a call, not as a request."""
+    clock = Clock()
+    board = board_at(clock)
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
+    exchange = Exchange(scope, nothing, nothing, endpoint="/mcp")  # type: ignore[arg-type]
+    exchange.refused = refused
+    board.request_began(exchange)
+    board.answer_began(exchange)
+    board.request_ended(exchange)
+    clock.now += POINT_SECONDS
+    assert sum(board.snapshot()["rates"]["refusals"]["points"]) == count

@@ -1,0 +1,125 @@
+"""Whether the server lives and can serve, as who asks is told (docs/specs/operations.md)."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from starlette.routing import Router
+
+from coretools.app.assembly import assembled
+from coretools.config.policy import ConfinementPolicy, OperatorPolicy
+from coretools.config.settings import Settings
+from coretools.errors import Unreachable
+from coretools.protocol.process_exit import Draining
+from coretools.roots.deny import DenyRules
+from coretools.roots.root_set import Roots, RootSpec
+from coretools.web.observability.health import Check, Health, commands_check, roots_check
+from tests.protocol.http_peer import listening
+
+SECONDS = 30
+
+
+async def fine() -> bool:
+    return True
+
+
+async def not_fine() -> bool:
+    return False
+
+
+async def lost() -> bool:
+    raise Unreachable("redis://secret@10.0.0.7 can't be reached")
+
+
+@asynccontextmanager
+async def asked(checks: Mapping[str, Check], draining: Draining | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+    state = draining or Draining()
+    app = Router(Health(checks, lambda: state.has_begun).routes())
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
+        yield client
+
+
+async def test_a_server_lives_while_it_answers() -> None:
+    """operations-6: whatever its parts do, and while it drains."""
+    draining = Draining()
+    draining.begin()
+    async with asked({"stores": lost}, draining) as client:
+        answer = await client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "alive"})
+
+
+async def test_a_server_is_ready_when_every_part_is() -> None:
+    """operations-6: 200, and nothing that a cache would keep."""
+    async with asked({"roots": fine, "stores": fine}) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_what_fails_is_one_word() -> None:
+    """operations-6: no address, no path and no sentence of an error stands in the answer."""
+    async with asked({"roots": fine, "commands": not_fine, "stores": lost}) as client:
+        answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "unready", "failing": ["commands", "stores"]}
+
+
+async def test_a_part_that_hangs_does_not_work() -> None:
+    """operations-6: the answer comes all the same, and says which it is."""
+    async with asked({"roots": fine, "stores": anyio.sleep_forever}) as client:  # type: ignore[dict-item]
+        with anyio.fail_after(SECONDS):
+            answer = await client.get("/readyz")
+    assert answer.json()["failing"] == ["stores"]
+
+
+async def test_a_server_that_drains_is_not_ready() -> None:
+    """operations-6: from that moment, whatever was answered before."""
+    draining = Draining()
+    async with asked({"roots": fine}, draining) as client:
+        assert (await client.get("/readyz")).status_code == 200
+        draining.begin()
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["failing"]) == (503, ["draining"])
+
+
+async def test_parts_are_not_looked_at_for_each_who_asks() -> None:
+    """operations-6: a flood of questions is one look a second."""
+    looks = []
+
+    async def look() -> bool:
+        looks.append(1)
+        return True
+
+    health = Health({"stores": look}, lambda: False)
+    async with anyio.create_task_group() as many:
+        for _ in range(200):
+            many.start_soon(health.failing)
+    assert len(looks) == 1
+
+
+async def test_a_root_that_is_gone_fails(tmp_path: Path) -> None:
+    """operations-6: renamed away, and not found again by its name when another directory stands there."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with Roots([RootSpec(str(root))], deny=DenyRules([])) as roots:
+        health = Health({"roots": roots_check(lambda: [roots])}, lambda: False)
+        assert await health.failing() == ()
+        root.rename(tmp_path / "elsewhere")
+        root.mkdir()
+        assert await Health({"roots": roots_check(lambda: [roots])}, lambda: False).failing() == ("roots",)
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_commands_must_be_held_as_required(tmp_path: Path, is_allowed: bool) -> None:
+    """operations-6: as the keeper finds it on this machine, which has some tier; `none` is none without a word."""
+    confinement = ConfinementPolicy(allow_unconfined=is_allowed)
+    settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(confinement=confinement))
+    async with assembled(settings, dict(os.environ)) as assembly:
+        holding = await assembly.runner.prepare()
+        failing = await Health({"commands": commands_check(lambda: [assembly, assembly])}, lambda: False).failing()
+    assert (failing == ()) == holding.is_permitted
+    assert holding.is_permitted or not is_allowed

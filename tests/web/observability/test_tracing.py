@@ -1,0 +1,328 @@
+"""Traces: whose they are a part of, what they are made of, and what never stands in them (docs/specs/operations.md)."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from coretools.operations.catalog import Selection
+from coretools.operations.declare import Effect
+from coretools.operations.dispatch import Dispatcher
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Registry
+from coretools.protocol.server import Beside, Identity, build_shared
+from coretools.web.observability.access_log import Observed
+from coretools.web.observability.tracing import Tracing, provider_of, scrubbing
+from tests.checkout import TREE
+from tests.protocol.http_peer import listening
+from tests.web.http_server_peer import http_server
+from tests.web.observability.operated import Operated, router
+from tests.web.observability.trace_receiver import Received, attributes_of, receiving
+
+CANARY = "canary-4711"
+CALLER = "00f067aa0ba902b7"
+STATELESS, HANDSHAKE, BY_META = "a" * 32, "b" * 32, "c" * 32
+SPAN_OF_META = "1234567890abcdef"
+
+
+def parent(trace: str, span: str = CALLER, flags: str = "01") -> dict[str, str]:
+    return {"traceparent": f"00-{trace}-{span}-{flags}", "tracestate": "vendor=1"}
+
+
+class Kept:
+    """Spans of this process, as an exporter gets them."""
+
+    def __init__(self) -> None:
+        self.provider = provider_of("replica-1")
+        self._exporter = InMemorySpanExporter()
+        self.provider.add_span_processor(SimpleSpanProcessor(scrubbing(self._exporter, {"echo", "lose"})))
+        self.tracing = Tracing(self.provider.get_tracer("test"))
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        return list(self._exporter.get_finished_spans())
+
+
+async def asked(kept: Kept, path: str, headers: dict[str, str]) -> ReadableSpan:
+    app = Observed(router(), [], tracing=kept.tracing)
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
+        await client.get(path, headers=headers)
+    [span] = kept.spans
+    return span
+
+
+async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
+    """operations-11: by `traceparent` and `tracestate`; the span says method, route and status."""
+    span = await asked(Kept(), "/mcp", parent(STATELESS))
+    assert span.parent is not None
+    assert f"{span.parent.trace_id:032x}" == STATELESS
+    assert f"{span.parent.span_id:016x}" == CALLER
+    assert span.context is not None
+    assert span.context.trace_state.get("vendor") == "1"
+    assert (span.name, dict(span.attributes or {})) == (
+        "GET /mcp",
+        {"http.request.method": "GET", "http.route": "/mcp", "http.response.status_code": 200},
+    )
+
+
+@pytest.mark.parametrize("value", ["", "garbage", f"00-{'0' * 32}-{CALLER}-01", f"ff-{STATELESS}-{CALLER}-01"])
+async def test_what_is_no_trace_begins_one(value: str) -> None:
+    """operations-11: W3C Trace Context, 3.2.2."""
+    span = await asked(Kept(), "/mcp", {"traceparent": value})
+    assert span.parent is None
+
+
+async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
+    """operations-11: as OpenTelemetry's sampler does by default; OTEL_TRACES_SAMPLER says otherwise."""
+    kept = Kept()
+    app = Observed(router(), [], tracing=kept.tracing)
+    async with listening(app) as url, httpx2.AsyncClient() as client:
+        await client.get(url, headers=parent(STATELESS, flags="00"))
+    assert kept.spans == []
+
+
+async def test_paths_and_queries_of_others_are_not_said() -> None:
+    """operations-12: a path is whatever somebody asks for; a fault is known by its status."""
+    span = await asked(Kept(), f"/nowhere/{CANARY}?token={CANARY}", {})
+    assert span.name == "GET"
+    assert CANARY not in span.to_json()
+    broken = await asked(Kept(), "/broken", {})
+    assert broken.status.status_code is StatusCode.ERROR
+    assert (broken.attributes or {})["error.type"] == "500"
+    assert broken.events == ()
+
+
+async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
+    """operations-11: `execute_tool NAME`, with the id of the log; an error by its kind."""
+    kept, inside = Kept(), Operated()
+    inside.dispatcher = Dispatcher(threads=2, watcher=kept.tracing.calls())
+    await inside.call("echo", "alice", text=CANARY)
+    await inside.call("lose", "alice", path=CANARY)
+    await inside.call("crash")
+    fine, lost, other = kept.spans
+    assert fine.name == "execute_tool echo"
+    assert {name: value for name, value in (fine.attributes or {}).items() if name != "gen_ai.tool.call.id"} == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "echo",
+    }
+    assert fine.status.status_code is StatusCode.UNSET
+    assert (lost.attributes or {})["error.type"] == "not-found"
+    assert lost.status.status_code is StatusCode.ERROR
+    assert lost.status.description is None
+    assert other.name == "inner"  # not one of the names that may be said
+    for span in kept.spans:
+        assert CANARY not in span.to_json()
+        assert "alice" not in span.to_json()
+
+
+async def test_what_a_tool_traces_lies_beneath_its_call() -> None:
+    """operations-11: and says nothing but that it was there: its names and attributes are somebody else's."""
+    kept, inside = Kept(), Operated()
+
+    @inside.registry.tool(Effect.READ)
+    async def traced() -> str:
+        """Trace something."""
+        with kept.provider.get_tracer("theirs").start_as_current_span(CANARY, attributes={"q": CANARY}) as span:
+            span.add_event(CANARY)
+        return "done"
+
+    inside.dispatcher = Dispatcher(threads=2, watcher=kept.tracing.calls())
+    await inside.call("traced")
+    theirs, call = kept.spans
+    assert theirs.parent is not None
+    assert call.context is not None
+    assert theirs.parent.span_id == call.context.span_id
+    assert (theirs.name, dict(theirs.attributes or {}), theirs.events) == ("inner", {}, ())
+
+
+def modern(name: str, arguments: dict[str, Any], **meta: str) -> dict[str, Any]:
+    own = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": CANARY, "version": "1"},
+    }
+    params = {"name": name, "arguments": arguments, "_meta": {**own, **meta}}
+    return {"jsonrpc": "2.0", "id": CANARY, "method": "tools/call", "params": params}
+
+
+def posted(url: str, body: dict[str, Any], headers: dict[str, str]) -> httpx2.Response:
+    common = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {CANARY}"}
+    return httpx2.post(url, json=body, headers={**common, "baggage": f"user={CANARY}", **headers}, timeout=30)
+
+
+def call_stateless(url: str, trace: str, name: str, arguments: dict[str, Any], **meta: str) -> httpx2.Response:
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name, **parent(trace)}
+    return posted(url, modern(name, arguments, **meta), headers)
+
+
+def call_in_session(url: str) -> None:
+    """A session that is opened in one trace, and a call on it in another."""
+    information = {"name": CANARY, "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": information}
+    opened = posted(url, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}, {})
+    session = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+    posted(url, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+    params = {"name": "read_file", "arguments": {"path": f"{CANARY}.txt"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+    assert posted(url, call, {**session, **parent(HANDSHAKE)}).status_code == 200
+    params = {"uri": f"file:///{CANARY}"}
+    posted(url, {"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": params}, session)
+    posted(url, {"jsonrpc": "2.0", "id": 4, "method": f"made/{CANARY}", "params": {}}, session)
+
+
+@pytest.fixture(scope="module")
+def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
+    """What a collector got of a whole server, from its start to its end."""
+    folder = tmp_path_factory.mktemp("traced")
+    (folder / "root").mkdir()
+    (folder / "root" / f"{CANARY}.txt").write_text(CANARY)
+    with receiving() as found:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": found.url,
+            "OTEL_SERVICE_NAME": "tools-of-the-team",
+            "CORETOOLS_HTTP_TELEMETRY__TRACES": "true",
+        }
+        with http_server(folder, "--root", folder / "root", environment=environment) as server:
+            read = {"path": f"{CANARY}.txt"}
+            assert CANARY in call_stateless(server.url, STATELESS, "read_file", read).text
+            call_stateless(server.url, BY_META, "read_file", read, traceparent=f"00-{BY_META}-{SPAN_OF_META}-01")
+            call_stateless(server.url, "d" * 32, CANARY, {})
+            call_stateless(server.url, "e" * 32, "read_file", {"path": f"/{CANARY}", CANARY: CANARY})
+            call_in_session(server.url)
+            httpx2.get(server.url.replace("/mcp", f"/{CANARY}"), headers=parent("f" * 32))
+            server.end()
+            assert f'"trace":"{STATELESS}"' in server.log.read_text()
+        yield found
+
+
+@pytest.mark.parametrize("trace", [STATELESS, HANDSHAKE], ids=["stateless", "handshake"])
+def test_request_message_and_call_lie_beneath_each_other(received: Received, trace: str) -> None:
+    """operations-11: in both eras, beneath the caller's span; a session belongs to no trace, each call to its own."""
+    [request] = received.named("POST /mcp", trace)
+    [message] = received.named("tools/call read_file", trace)
+    [call] = received.named("execute_tool read_file", trace)
+    assert request.parent_span_id.hex() == CALLER
+    assert message.parent_span_id == request.span_id
+    assert call.parent_span_id == message.span_id
+    attributes = attributes_of(message.attributes)
+    assert attributes["mcp.method.name"] == "tools/call"
+    assert attributes["gen_ai.tool.name"] == "read_file"
+
+
+def test_a_message_may_name_its_own_parent(received: Received) -> None:
+    """operations-11: `_meta.traceparent`, as the SDK reads it; the request stays beneath its own."""
+    [message] = received.named("tools/call read_file", BY_META)
+    [call] = received.named("execute_tool read_file", BY_META)
+    assert message.parent_span_id.hex() == SPAN_OF_META
+    assert call.parent_span_id == message.span_id
+
+
+def test_who_sent_the_spans_is_said(received: Received) -> None:
+    """operations-11: by OpenTelemetry's own variables, and the replica."""
+    for resource in received.resources:
+        assert resource["service.name"] == "tools-of-the-team"
+        assert resource["service.version"]
+        assert resource["service.instance.id"]
+
+
+def test_who_sends_spans_has_a_name_without_variables() -> None:
+    """operations-11: that of the entry point."""
+    assert provider_of("replica-1").resource.attributes["service.name"] == "coretools-http"
+
+
+def test_nothing_that_was_sent_leaves_the_server(received: Received) -> None:
+    """operations-12: no argument, content, unknown name, uri, id, token or baggage stands in any byte of any export."""
+    names = {span.name for span in received.spans}
+    assert {"GET", "POST /mcp", "tools/call", "tools/call read_file", "resources/read", "inner"} >= names - {
+        "execute_tool read_file",
+        "initialize",
+        "notifications/initialized",
+    }
+    for body in received.bodies:
+        assert CANARY.encode() not in body
+    for span in received.spans:
+        assert list(span.events) == []
+        assert span.status.message == ""
+
+
+def test_a_collector_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> None:
+    """operations-11: it would for an hour, by the operator's own variable; the server is gone before it says a word."""
+    (tmp_path / "root").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as collector:
+        environment = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.getsockname()[1]}",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "3600",
+            "OTEL_BSP_EXPORT_TIMEOUT": "3600000",
+            "CORETOOLS_HTTP_TELEMETRY__TRACES": "true",
+        }
+        with http_server(tmp_path, "--root", tmp_path / "root", environment=environment) as server:
+            httpx2.get(server.url.replace("/mcp", "/healthz"))
+            assert server.end() == 128 + signal.SIGTERM
+
+
+def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> None:
+    """operations-13: by the key and the package; nothing listens."""
+    (tmp_path / "opentelemetry_gone.py").write_text(
+        "import sys\n"
+        "class Gone:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter')):\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Gone())\n"
+        "from servers.http_server import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(tmp_path / "opentelemetry_gone.py"), "--port", "0", "--root", str(tmp_path)],
+        env={**os.environ, "CORETOOLS_HTTP_TELEMETRY__TRACES": "true", "PYTHONPATH": str(TREE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 78, json.dumps(ended.stderr)
+    assert "telemetry.traces: needs opentelemetry-sdk" in ended.stderr
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
+    """operations-21: the SDK makes one for each message, which then costs a twentieth of a call."""
+    server = build_shared(
+        Graph(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
+    )
+    names = [type(middleware).__name__ for middleware in server.middleware]
+    assert ("OpenTelemetryMiddleware" in names) == is_traced
+
+
+@pytest.mark.parametrize("is_exported", [True, False])
+def test_a_server_makes_spans_where_its_process_has_a_provider(is_exported: bool) -> None:
+    """operations-21: on stdio and in a library too."""
+    program = """if True:
+        import sys
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        if sys.argv[1] == "True":
+            trace.set_tracer_provider(TracerProvider())
+        from coretools.operations.registry import Registry
+        from coretools.hosting.serve import build
+        print([type(one).__name__ for one in build(Registry()).middleware])
+        """
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(is_exported)],
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("OpenTelemetryMiddleware" in done.stdout) is is_exported

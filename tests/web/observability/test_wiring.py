@@ -1,0 +1,148 @@
+"""The whole server as its operator sees it: what looks on is wired to what it looks at (docs/specs/operations.md)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+
+from coretools.protocol.process_exit import Draining
+from coretools.web.auth.hashed_tokens import create_token
+from tests.web.plans import at_work, plan_of
+
+
+def figures(text: str) -> dict[str, float]:
+    """Samples of the text for Prometheus."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = tmp_path / "host-only" / "project"
+    found.mkdir(parents=True)
+    (found / "a.txt").write_text("alpha\n")
+    return found
+
+
+def move_away(root: Path) -> None:
+    root.rename(root.with_name("gone"))
+
+
+def base(url: str) -> str:
+    return url.removesuffix("/mcp")
+
+
+@pytest.mark.parametrize(("mode", "era", "sessions"), [("legacy", "handshake", 1), ("auto", "stateless", 0)])
+async def test_calls_of_real_clients_are_counted(root: Path, mode: str, era: str, sessions: int) -> None:
+    """operations-1: by tool and era, with the session that is open meanwhile."""
+    async with (
+        at_work(plan_of("--root", str(root))) as url,
+        httpx2.AsyncClient(base_url=base(url)) as operator,
+        Client(url, mode=mode) as client,
+    ):
+        await client.call_tool("read_file", {"path": "a.txt"})
+        await client.call_tool("read_file", {"path": "missing.txt"})
+        found = figures((await operator.get("/metrics")).text)
+    label = 'role="default",tool="read_file"'
+    assert found[f'coretools_calls_total{{outcome="ok",{label}}}'] == 1
+    assert found[f'coretools_calls_total{{outcome="not-found",{label}}}'] == 1
+    assert found['coretools_calls_in_flight{role="default"}'] == 0
+    assert found['coretools_sessions_open{role="default"}'] == sessions
+    assert found[f'coretools_http_requests_total{{era="{era}",method="POST",status="200"}}'] >= 2
+
+
+async def test_refusals_of_the_guard_and_the_gate_are_counted(root: Path, tmp_path: Path) -> None:
+    """operations-1: by the kind that the answer has."""
+    tokens = str(tmp_path / "tokens.json")
+    create_token(tokens, name="alice", role="default")
+    flags = {"auth.tokens": tokens}
+    async with at_work(plan_of("--root", str(root), flags=flags)) as url, httpx2.AsyncClient() as client:
+        kinds = []
+        for headers in ({"Host": "evil.example"}, {"Authorization": "Bearer wrong"}):
+            answer = await client.post(url, json={}, headers=headers)
+            kinds.append(answer.json()["error"]["data"]["kind"])
+        found = figures((await client.get(f"{base(url)}/metrics")).text)
+    assert len(set(kinds)) == 2
+    for kind in kinds:
+        assert found[f'coretools_refusals_total{{reason="{kind}"}}'] == 1
+
+
+async def test_the_console_is_not_there_unless_it_has_tokens(root: Path) -> None:
+    """console-1: its paths are not found, whatever is asked for."""
+    async with at_work(plan_of("--root", str(root))) as url, httpx2.AsyncClient(base_url=base(url)) as client:
+        for path in ("/console", "/console/state", "/console/events", "/console/console.js"):
+            assert (await client.get(path)).status_code == 404
+        assert (await client.post("/console/login", data={"token": "x"})).status_code == 404
+
+
+async def test_the_console_has_tokens_of_its_own_and_shows_the_server(root: Path, tmp_path: Path) -> None:
+    """console-1: those for the tools do not open it. console-5: a real session, and roots without their place."""
+    for_tools, for_console = str(tmp_path / "tools.json"), str(tmp_path / "console.json")
+    _, tool_token = create_token(for_tools, name="alice", role="default")
+    _, token = create_token(for_console, name="operator", role="default")
+    flags = {"auth.tokens": for_tools, "console.tokens": for_console}
+    async with (
+        at_work(plan_of("--root", str(root), flags=flags)) as url,
+        httpx2.AsyncClient(base_url=base(url)) as client,
+    ):
+
+        async def asked(value: str) -> httpx2.Response:
+            return await client.get("/console/state", headers={"Authorization": f"Bearer {value}"})
+
+        await opened(client, url, tool_token)
+        assert (await asked(tool_token)).status_code == 401
+        state = (await asked(token)).json()
+        login = await client.post("/console/login", data={"token": token}, headers={"Origin": base(url)})
+        wrong_way = await client.post(url, json={}, headers={"Authorization": f"Bearer {token}"})
+    assert wrong_way.status_code == 401
+    assert login.status_code == 303
+    [session] = state["sessions"]["shown"]
+    assert (session["principal"], session["role"]) == ("alice", "default")
+    [workplace] = state["workplaces"]
+    assert workplace["roots"] == [{"name": "project", "is_writable": True}]
+    assert "host-only" not in json.dumps(state)
+
+
+async def opened(client: httpx2.AsyncClient, url: str, token: str) -> None:
+    """A session of the handshake era."""
+    information: dict[str, Any] = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": information}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {token}"}
+    assert (await client.post(url, json=body, headers=headers)).status_code == 200
+
+
+async def test_roots_of_one_name_are_told_apart(root: Path, tmp_path: Path) -> None:
+    """console-5: by a number, and not by where they lie."""
+    other = tmp_path / "another-place" / "project"
+    other.mkdir(parents=True)
+    tokens = str(tmp_path / "console.json")
+    _, token = create_token(tokens, name="operator", role="default")
+    plan = plan_of("--root", f"{root}:ro", "--root", str(other), flags={"console.tokens": tokens})
+    async with at_work(plan) as url, httpx2.AsyncClient(base_url=base(url)) as client:
+        answer = await client.get("/console/state", headers={"Authorization": f"Bearer {token}"})
+    [workplace] = answer.json()["workplaces"]
+    assert workplace["roots"] == [
+        {"name": "project", "is_writable": False},
+        {"name": "project (2)", "is_writable": True},
+    ]
+    assert "another-place" not in answer.text
+
+
+async def test_readiness_follows_the_roots_and_the_end(root: Path) -> None:
+    """operations-6: a root that is gone, named by one word; the drain; and no path of the host."""
+    draining = Draining()
+    plan = plan_of("--root", str(root))
+    async with at_work(plan, draining) as url, httpx2.AsyncClient(base_url=base(url)) as client:
+        assert (await client.get("/readyz")).json() == {"status": "ready"}
+        draining.begin()
+        assert (await client.get("/readyz")).json()["failing"] == ["draining"]
+        assert (await client.get("/healthz")).status_code == 200
+    async with at_work(plan) as url, httpx2.AsyncClient(base_url=base(url)) as client:
+        move_away(root)
+        answer = await client.get("/readyz")
+    assert answer.json() == {"status": "unready", "failing": ["roots"]}
+    assert "host-only" not in answer.text

@@ -1,0 +1,698 @@
+"""Several replicas on one Redis, and what becomes of them when it is gone (docs/specs/replicas.md)."""
+
+import asyncio
+import logging
+import re
+import shutil
+import socket
+import subprocess
+import time
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from redis import Redis
+
+from coretools.errors import BadSetting, Conflict, Unreachable
+from coretools.protocol.round_trip_questions import STATE_SECONDS
+from coretools.web.common.config import Config, LimitsSection, RedisSection
+from coretools.web.replicas.redis_stores import RedisStores
+from coretools.web.sessions.session_manager import SessionEvents
+from tests.checkout import TREE
+from tests.web.replicas.redis_server import RedisServer
+from tests.web.replicas.test_stores import SECONDS, data, message
+
+EVERY_LIST = {ToolsListChanged(), ResourcesListChanged(), PromptsListChanged()}
+
+
+class Clock:
+    """Of one replica."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+class Place:
+    """Where the replicas of one test meet."""
+
+    def __init__(self, server: RedisServer, prefix: str) -> None:
+        self.server = server
+        self.prefix = prefix
+
+    def section(self, replica: str = "", **changed: Any) -> RedisSection:
+        kept: dict[str, Any] = {"url": self.server.url, "prefix": self.prefix, "timeout_seconds": SECONDS}
+        return RedisSection.model_validate({**kept, "replica": replica, **changed})
+
+    @asynccontextmanager
+    async def replica(self, name: str, *, clock: Clock | None = None, **changed: Any) -> AsyncIterator[RedisStores]:
+        stores = RedisStores(self.section(name, **changed), LimitsSection(), clock=clock or Clock())
+        async with stores.running():
+            yield stores
+
+    @property
+    def redis(self) -> "Redis":
+        return Redis.from_url(self.server.url)
+
+
+@pytest.fixture
+def place(shared_redis: RedisServer, request: pytest.FixtureRequest) -> Place:
+    return Place(shared_redis, f"{request.node.nodeid}:")
+
+
+@pytest.fixture
+def own_place(own_redis: RedisServer) -> Place:
+    return Place(own_redis, "coretools:")
+
+
+@pytest.fixture
+async def pair(place: Place) -> AsyncIterator[tuple[RedisStores, RedisStores]]:
+    async with place.replica("a") as one, place.replica("b") as other:
+        yield one, other
+
+
+Pair = tuple[RedisStores, RedisStores]
+
+
+async def test_a_session_is_of_the_replica_that_was_first(pair: Pair) -> None:
+    """replicas-4: of two that claim one at the same time, too; and of the principal it was claimed for."""
+    outcomes: list[str] = []
+
+    async def claim(stores: RedisStores) -> None:
+        try:
+            await stores.sessions.claim("one", principal="ann", role="reader")
+            outcomes.append(stores.replica)
+        except Conflict:
+            outcomes.append("refused")
+
+    async with anyio.create_task_group() as tasks:
+        for stores in pair * 5:
+            tasks.start_soon(claim, stores)
+    (winner,) = {*outcomes} - {"refused"}
+    assert outcomes.count("refused") == 5
+    assert [stores.sessions.holds("one") for stores in pair] == [stores.replica == winner for stores in pair]
+    for stores in pair:
+        owner = await stores.sessions.owner("one")
+        assert owner is not None
+        assert (owner.principal, owner.replica, owner.is_alive) == ("ann", winner, True)
+        with pytest.raises(Conflict):
+            await stores.sessions.claim("one", principal="ben", role="reader")
+
+
+async def test_another_replica_neither_writes_to_a_session_nor_ends_it(pair: Pair) -> None:
+    """replicas-4: it can only read."""
+    one, other = pair
+    await one.sessions.claim("one", principal="ann", role="reader")
+    first = await one.events("one").add("1", message("a"))
+    with pytest.raises(Unreachable):
+        await other.events("one").add("1", message("forged"))
+    await other.sessions.release("one")
+    assert await other.sessions.owner("one") is not None
+    assert await data(other.events("one"), first) == []
+
+
+async def test_what_a_session_missed_is_read_elsewhere_when_its_replica_has_ended(place: Place) -> None:
+    """replicas-6: the record says that the replica is gone; ids of other sessions are of no event there either."""
+    async with place.replica("b") as other:
+        async with place.replica("a") as one:
+            for session in ("ann", "ben"):
+                await one.sessions.claim(session, principal=session, role="reader")
+            first = await one.events("ann").add("1", None)
+            await one.events("ann").add("1", message("missed"))
+            of_ben = await one.events("ben").add("1", message("secret"))
+        owner = await other.sessions.owner("ann")
+        assert owner is not None
+        assert (owner.principal, owner.is_alive) == ("ann", False)
+        assert await data(other.events("ann"), first) == ["missed"]
+        assert await other.events("ann").after(of_ben) is None
+
+
+async def test_a_replica_that_was_killed_is_gone_once_its_sign_expires(own_place: Place) -> None:
+    """replicas-5: nobody has to say so."""
+    async with own_place.replica("b") as other, own_place.replica("a", lease_seconds=3600) as one:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        owner = await other.sessions.owner("one")
+        assert owner is not None
+        assert owner.is_alive
+        assert own_place.redis.pttl("coretools:replica:a") > 0
+        own_place.redis.delete("coretools:replica:a")  # what Redis does by itself when the time is over
+        owner = await other.sessions.owner("one")
+        assert owner is not None
+        assert not owner.is_alive
+
+
+async def test_a_sign_that_is_not_written_in_time_ends_every_session_of_its_replica(place: Place) -> None:
+    """replicas-5: by its own clock first, without a word from Redis, and for good; new sessions are its own again."""
+    clock = Clock()
+    async with place.replica("a", clock=clock) as one, place.replica("b") as other:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        first = await one.events("one").add("1", None)
+        assert one.sessions.holds("one")
+        clock.ahead += 3600
+        assert not one.sessions.holds("one")
+        with pytest.raises(Unreachable):
+            await one.check()
+        with pytest.raises(Unreachable):
+            await one.sessions.claim("new", principal="ann", role="reader")
+        await one.beat()
+        await one.check()
+        assert not one.sessions.holds("one")
+        owner = await other.sessions.owner("one")
+        assert owner is not None
+        assert (owner.replica, owner.is_alive) == ("a", False)
+        with pytest.raises(Unreachable):
+            await one.events("one").add("1", message("from the time before"))
+        assert await data(other.events("one"), first) == []
+        await one.sessions.claim("new", principal="ann", role="reader")
+        assert one.sessions.holds("new")
+
+
+async def test_a_sign_that_redis_lost_ends_every_session_too(own_place: Place) -> None:
+    """replicas-5: who looked meanwhile took this replica for gone."""
+    async with own_place.replica("a") as one:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        own_place.redis.delete("coretools:replica:a")
+        await one.beat()
+        assert not one.sessions.holds("one")
+        await one.check()
+
+
+async def test_a_record_that_redis_lost_is_not_held(own_place: Place) -> None:
+    """replicas-5: the other replicas do not know that session any more; the rest are kept for longer."""
+    clock = Clock()
+    async with own_place.replica("a", clock=clock, lease_seconds=7200) as one:
+        for session in ("one", "two"):
+            await one.sessions.claim(session, principal="ann", role="reader")
+        (record, *_) = own_place.redis.keys("coretools:session:*")
+        own_place.redis.delete(record)
+        own_place.redis.pexpire(own_place.redis.keys("coretools:session:*")[0], 100_000)
+        clock.ahead += 3600
+        await one.beat()
+        assert sorted(one.sessions.holds(session) for session in ("one", "two")) == [False, True]
+        (kept,) = own_place.redis.keys("coretools:session:*")
+        assert own_place.redis.pttl(kept) > 100_000
+
+
+async def test_of_two_replicas_of_one_name_the_later_has_it(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """replicas-13: one that was killed can start anew at once; one that is misnamed is not ready, and says why."""
+    async with place.replica("a") as one:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        async with place.replica("a") as later:
+            owner = await later.sessions.owner("one")
+            assert owner is not None
+            assert not owner.is_alive
+            await one.beat()
+            with pytest.raises(Unreachable, match="has this one's name"):
+                await one.check()
+            assert not one.sessions.holds("one")
+            assert "give each its own" in caplog.text
+            await later.check()
+            assert later.peers == {"a"}
+        await one.beat()
+        await one.check()
+        assert not one.sessions.holds("one")
+
+
+async def test_a_replica_that_was_away_does_not_take_its_name_back(place: Place) -> None:
+    """replicas-13: one that was stopped for a while, and was replaced, finds itself replaced."""
+    clock = Clock()
+    async with place.replica("a", clock=clock) as one:
+        clock.ahead += 3600
+        async with place.replica("a") as later:
+            await later.sessions.claim("one", principal="ann", role="reader")
+            await one.beat()
+            with pytest.raises(Unreachable, match="has this one's name"):
+                await one.check()
+            await later.beat()
+            await later.check()
+            assert later.sessions.holds("one")
+
+
+async def test_replicas_know_who_else_is_alive(place: Place) -> None:
+    """replicas-14: a name that is not configured is drawn."""
+    async with place.replica("a") as one:
+        async with place.replica("") as other:
+            await one.beat()
+            assert one.peers == other.peers == {"a", other.replica}
+        await one.beat()
+        assert one.peers == {"a"}
+
+
+async def test_a_rate_is_of_all_replicas_together(pair: Pair) -> None:
+    """replicas-7: who is sent from one to the next gets no more than who is not."""
+    waits = [await pair[number % 2].rates.take("ann", per_second=0.01, burst=4) for number in range(8)]
+    assert [wait == 0 for wait in waits] == [True] * 4 + [False] * 4
+
+
+async def test_a_state_is_used_once_on_all_replicas(pair: Pair) -> None:
+    """replicas-8: a yes does not count again elsewhere."""
+    minted = time.time()
+    assert [await stores.used_states.take("nonce", minted) for stores in pair] == [True, False]
+
+
+async def test_a_state_that_is_too_old_counts_as_used(pair: Pair) -> None:
+    """replicas-8: what was used is forgotten after a while, so what is older is refused unseen; so is the future."""
+    for minted in (time.time() - 2 * STATE_SECONDS, time.time() + STATE_SECONDS, float("nan"), float("inf")):
+        assert not await pair[0].used_states.take(f"at {minted}", minted)
+
+
+async def test_a_state_from_before_redis_was_restarted_counts_as_used(own_place: Place) -> None:
+    """replicas-8: it may have been used, and Redis have forgotten it."""
+    async with own_place.replica("a") as one:
+        before = time.time()
+        assert await one.used_states.take("nonce", before)
+        await own_place.server.restart()
+        assert not await one.used_states.take("nonce", before)
+        assert not await one.used_states.take("never used", before)
+        assert await one.used_states.take("minted since", time.time())
+
+
+async def test_every_replica_seals_with_the_same_key(pair: Pair) -> None:
+    """replicas-9: drawn by whichever was first."""
+    assert pair[0].sealing_keys == pair[1].sealing_keys
+    assert len(pair[0].sealing_keys) == 1
+
+
+async def test_keys_are_changed_by_adding_one(place: Place) -> None:
+    """replicas-9: what the operator does: the new one opens everywhere before it seals anywhere."""
+    name = f"{place.prefix}sealing-keys"
+    async with place.replica("a") as one:
+        old = one.sealing_keys[0]
+        place.redis.rpush(name, "ab" * 32)
+        async with place.replica("b") as other:
+            assert other.sealing_keys == (old, b"\xab" * 32)
+        place.redis.lmove(name, name, "RIGHT", "LEFT")
+        async with place.replica("b") as other:
+            assert other.sealing_keys == (b"\xab" * 32, old)
+
+
+@pytest.mark.parametrize("stored", ["ab" * 31, "zz" * 32, "passw0rd", ""], ids=["short", "no hex", "a word", "empty"])
+async def test_what_is_no_key_ends_the_start(place: Place, stored: str) -> None:
+    """replicas-9: and is not shown, because it may be a part of one."""
+    place.redis.rpush(f"{place.prefix}sealing-keys", "ab" * 32, stored)
+    with pytest.raises(BadSetting, match="sealing-keys") as caught:
+        async with place.replica("a"):
+            pytest.fail("started")
+    assert not stored or stored not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_keys_outlive_the_redis_that_had_them(own_place: Place) -> None:
+    """replicas-9: replicas that come later get those that are in use."""
+    async with own_place.replica("a") as one:
+        await own_place.server.restart()
+        await one.beat()
+        async with own_place.replica("b") as other:
+            assert other.sealing_keys == one.sealing_keys
+
+
+class Heard:
+    """What one listener was told."""
+
+    def __init__(self, stores: RedisStores, role: str = "reader") -> None:
+        self.events: list[ServerEvent] = []
+        self._news = asyncio.Event()
+        stores.bus(role).subscribe(self._note)
+
+    def _note(self, event: ServerEvent) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    async def until(self, *wanted: ServerEvent) -> None:
+        with anyio.fail_after(SECONDS):
+            while not {*wanted} <= {*self.events}:
+                self._news.clear()
+                await self._news.wait()
+
+
+LAST = ResourceUpdated(uri="last:")
+"""Says that everything published before has come."""
+
+
+@pytest.fixture
+async def opened(pair: Pair) -> Pair:
+    for stores in pair:
+        await listens(stores)
+    return pair
+
+
+async def listens(stores: RedisStores) -> None:
+    with anyio.fail_after(SECONDS):
+        await stores._channel.is_open.wait()
+
+
+async def test_a_change_is_told_on_every_replica_exactly_once(opened: Pair) -> None:
+    """replicas-10: on the one where it happened, too; in another role nobody hears of it."""
+    one, other = opened
+    heard = [Heard(one), Heard(one), Heard(other), Heard(other)]
+    elsewhere = Heard(other, "writer")
+    said = [ToolsListChanged(), ResourceUpdated(uri="file:///ü%20\n"), PromptsListChanged(), ResourcesListChanged()]
+    for event in (*said, LAST):
+        await one.bus("reader").publish(event)
+    for listener in heard:
+        await listener.until(LAST)
+        assert listener.events == [*said, LAST]
+    assert elsewhere.events == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"from":"x","role":"reader"}', "\udc80", "x" * 100_000])
+async def test_what_is_said_by_somebody_else_is_not_passed_on(place: Place, opened: Pair, text: str) -> None:
+    """replicas-10: and what comes behind it is."""
+    heard = Heard(opened[1])
+    place.redis.publish(f"{place.prefix}changes", text.encode("utf-8", "surrogatepass"))
+    await opened[0].bus("reader").publish(LAST)
+    await heard.until(LAST)
+    assert heard.events == [LAST]
+
+
+async def test_after_a_gap_every_list_may_have_changed(own_place: Place) -> None:
+    """replicas-10: what was said meanwhile is unknown; a change here is told here meanwhile."""
+    async with own_place.replica("a") as one, own_place.replica("b") as other:
+        await listens(one)
+        await listens(other)
+        heard = [Heard(one), Heard(other)]
+        own_place.server.kill()
+        await one.bus("reader").publish(LAST)
+        assert (heard[0].events, heard[1].events) == ([LAST], [])
+        own_place.server.start()
+        for listener in heard:
+            await listener.until(*EVERY_LIST)
+        await one.bus("reader").publish(LAST)
+        await heard[1].until(LAST)
+
+
+async def test_a_publisher_makes_up_for_what_it_could_not_tell(own_place: Place) -> None:
+    """replicas-10: also where the listeners never lost Redis and so know of no gap."""
+    async with own_place.replica("a") as one, own_place.replica("b") as other:
+        await listens(other)
+        heard = Heard(other)
+        own_place.server.hold()
+        one._engine.timeout_seconds = 0.05
+        await one.bus("reader").publish(ToolsListChanged())
+        own_place.server.resume()
+        one._engine.timeout_seconds = SECONDS
+        with anyio.fail_after(SECONDS):
+            while not {*heard.events} >= EVERY_LIST:
+                with suppress(Unreachable):
+                    await one.beat()
+
+
+async def asked(stores: RedisStores) -> list[str]:
+    """Everything that asks Redis, and how it ended."""
+    sessions, log = stores.sessions, stores.events("one")
+    operations = {
+        "claim": lambda: sessions.claim("other", principal="ann", role="reader"),
+        "owner": lambda: sessions.owner("one"),
+        "release": lambda: sessions.release("none"),
+        "add": lambda: log.add("1", None),
+        "after": lambda: log.after("0123456789abcdef-0"),
+        "clear": stores.events("two").clear,
+        "take": lambda: stores.rates.take("ann", per_second=1000, burst=1000),
+        "use": lambda: stores.used_states.take(str(time.time()), time.time()),
+        "check": stores.check,
+        "beat": stores.beat,
+    }
+    unreachable = []
+    for name, operation in operations.items():
+        try:
+            await operation()
+        except Unreachable:
+            unreachable.append(name)
+    return unreachable
+
+
+EVERYTHING = ["claim", "owner", "release", "add", "after", "clear", "take", "use", "check", "beat"]
+
+
+async def test_without_redis_everything_says_so_and_with_it_everything_works_again(own_place: Place) -> None:
+    """replicas-11: killed in the middle of use, and back without what it knew; no replica is started again."""
+    async with own_place.replica("a") as one:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        first = await one.events("one").add("1", None)
+        assert await asked(one) == []
+        own_place.server.kill()
+        with anyio.fail_after(SECONDS):
+            assert await asked(one) == EVERYTHING
+        own_place.server.start()
+        await one.beat()
+        assert await asked(one) == []
+        assert not one.sessions.holds("one")
+        assert await one.sessions.owner("one") is None
+        assert await one.events("one").after(first) is None
+
+
+async def test_a_redis_that_does_not_answer_holds_nobody_up(own_place: Place) -> None:
+    """replicas-11: stopped, not gone: each is told in time, and later each gets his own answer and nobody else's."""
+    async with own_place.replica("a") as one:
+        own_place.server.hold()
+        one._engine.timeout_seconds = 0.05
+        with anyio.fail_after(SECONDS):
+            assert await asked(one) == EVERYTHING
+        own_place.server.resume()
+        one._engine.timeout_seconds = SECONDS
+        with anyio.fail_after(SECONDS):
+            while True:
+                with suppress(Unreachable):
+                    await one.beat()
+                    break
+        for session in ("x", "y", "z"):
+            await one.sessions.claim(session, principal=f"of {session}", role="reader")
+            owner = await one.sessions.owner(session)
+            assert owner is not None
+            assert owner.principal == f"of {session}"
+
+
+async def test_calls_that_are_cancelled_cost_no_connection(place: Place) -> None:
+    """replicas-11: clients go away at any moment; redis-py alone loses a connection of its pool each time."""
+    async with place.replica("a") as one:
+        for _ in range(100):
+            with anyio.move_on_after(0.0005):
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(5):
+                        tasks.start_soon(one.sessions.owner, "one")
+        pool = one._engine._pool
+        assert len(pool._in_use_connections) <= 1, "that of the channel"
+        assert await asked(one) == []
+
+
+async def test_many_callers_wait_for_the_connections_there_are(place: Place) -> None:
+    """replicas-11: none is refused because others ask as well."""
+    async with place.replica("a") as one:
+        answers: list[float] = []
+
+        async def take(number: int) -> None:
+            answers.append(await one.rates.take(str(number), per_second=1, burst=1))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(500):
+                tasks.start_soon(take, number)
+        assert answers == [0.0] * 500
+        assert len(place.redis.client_list()) < 100
+
+
+async def test_everything_has_the_prefix_and_an_end(own_place: Place) -> None:
+    """replicas-2: a server that is gone leaves nothing for long, and one Redis serves several."""
+    async with own_place.replica("a", prefix="mine:") as one:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        assert await asked(one) == []
+        await one.events("one").add("1", message("a"))
+        # Of somebody else: the rate above is remembered for a millisecond, within which this one would be refused.
+        assert await one.rates.take("ben", per_second=0.01, burst=1) == 0.0
+        keys = own_place.redis.keys("*")
+        kinds = {key.split(b":")[1] for key in keys}
+        assert kinds == {
+            *(b"replica", b"replicas", b"session", b"events", b"log", b"rate", b"used", b"states", b"sealing-keys")
+        }
+        assert all(key.startswith(b"mine:") and own_place.redis.pttl(key) > 0 for key in keys)
+        await one.sessions.release("one")
+        assert not own_place.redis.keys("*:events:*") + own_place.redis.keys("*:log:*")
+
+
+async def test_the_events_of_a_session_are_bounded_in_redis(own_place: Place) -> None:
+    """replicas-3: whatever a client calls its requests, and however much is sent."""
+    limits = LimitsSection(events=100, event_bytes=50_000)
+    stores = RedisStores(own_place.section("a"), limits)
+    async with stores.running():
+        log = stores.events("one")
+        for number in range(300):
+            await log.add(f"{number}" * 200, message("x" * (number * 37 % 2_000)))
+        (events,) = own_place.redis.keys("coretools:events:*")
+        (state,) = own_place.redis.keys("coretools:log:*")
+        used = own_place.redis.memory_usage(events, samples=0) + own_place.redis.memory_usage(state, samples=0)
+        assert 25_000 < used < 100_000
+        for _ in range(10):
+            await log.add("1", message("x" * 200_000))
+        assert own_place.redis.llen(events) == 0
+
+
+SECRET = "s3cr-t"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:{SECRET}/rest@127.0.0.1:1/0",
+        f"redis://:{SECRET}@127.0.0.1:{SECRET}/0",
+        f"redis://:{SECRET}@127.0.0.1:1/0?socket_timeout={SECRET}",
+        f"redis://:{SECRET}@[::1/0",
+        f"redis://:{SECRET}@127.0.0.1:1/0",
+        f"rediss://:{SECRET}@127.0.0.1:1/0",
+        f"unix://:{SECRET}@/no/such/socket",
+        f"http://:{SECRET}@127.0.0.1:1",
+        f":{SECRET}@127.0.0.1",
+    ],
+)
+async def test_a_password_in_a_url_is_not_shown(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """replicas-12: neither in what ends the start, with all its causes, nor in the log, nor in the configuration."""
+    caplog.set_level(logging.DEBUG)
+    section = RedisSection(url=url, timeout_seconds=2)
+    with pytest.raises(BadSetting, match=r"redis\.url") as caught:
+        async with RedisStores(section, LimitsSection()).running():
+            pytest.fail("started")
+    shown = "".join(traceback.format_exception(caught.value)) + caplog.text + repr(section) + str(Config(redis=section))
+    assert SECRET not in shown
+
+
+async def test_a_wrong_password_ends_the_start_and_the_right_one_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    """replicas-12: and neither is shown."""
+    caplog.set_level(logging.DEBUG)
+    server = RedisServer("--requirepass", SECRET)
+    try:
+        for words in ("", "?password=wr0ng"):
+            section = RedisSection(url=f"{server.url}{words}", timeout_seconds=SECONDS)
+            with pytest.raises(BadSetting, match="refuses us") as caught:
+                async with RedisStores(section, LimitsSection()).running():
+                    pytest.fail("started")
+            assert "wr0ng" not in "".join(traceback.format_exception(caught.value)) + caplog.text
+        section = RedisSection(url=f"{server.url}?password={SECRET}", timeout_seconds=SECONDS)
+        async with RedisStores(section, LimitsSection()).running() as _:
+            pass
+        assert SECRET not in caplog.text
+    finally:
+        server.close()
+
+
+async def test_a_user_of_redis_with_the_rights_of_the_docs_is_enough(own_place: Place) -> None:
+    """replicas-12: what docs/deploy/replicas.md gives it: its prefix, its channels, and one command for operators."""
+    rights = re.search(r"`(\+@all [^`]+)`[^`]*`(~[^`]+)`", (TREE / "docs/deploy/replicas.md").read_text())
+    assert rights is not None
+    own_place.redis.execute_command("ACL", "SETUSER", "mcp", "on", f">{SECRET}", *f"{rights[1]} {rights[2]}".split())
+    url = f"unix://mcp:{SECRET}@{own_place.server.socket}"
+    async with own_place.replica("a", url=url) as one, own_place.replica("b", url=url) as other:
+        await listens(other)
+        heard = Heard(other)
+        await one.sessions.claim("one", principal="ann", role="reader")
+        assert await asked(one) == []
+        await one.bus("reader").publish(LAST)
+        await heard.until(LAST)
+    with pytest.raises(BadSetting):
+        async with own_place.replica("a", url=url, prefix="others:"):
+            pytest.fail("started")
+
+
+async def test_what_is_no_redis_ends_the_start() -> None:
+    """replicas-11: an HTTP server by mistake, or one that says nothing."""
+
+    async def answer(stream: Any) -> None:
+        async with stream:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+                await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        with pytest.raises(BadSetting, match="no Redis answers there"):
+            async with RedisStores(RedisSection(url=f"redis://127.0.0.1:{port}"), LimitsSection()).running():
+                pytest.fail("started")
+        tasks.cancel_scope.cancel()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BadSetting, match="no Redis answers there"):
+            async with RedisStores(RedisSection(url=url, timeout_seconds=0.1), LimitsSection()).running():
+                pytest.fail("started")
+
+
+@pytest.mark.parametrize("name", ["A", "a b", "a:b", "-a", "a-", "a" * 33, "ü", "a\n", "../a", "a/b"])
+def test_a_name_that_can_not_stand_in_an_address_ends_the_start(name: str) -> None:
+    """replicas-13: it is a part of the ids of runs."""
+    with pytest.raises(BadSetting, match=r"redis\.replica"):
+        RedisStores(RedisSection(url="redis://127.0.0.1", replica=name), LimitsSection())
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Of 127.0.0.1, signed by itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl")
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=redis -addext subjectAltName=IP:127.0.0.1"
+    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "certificate.pem")]
+    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
+    return tmp_path / "certificate.pem"
+
+
+async def test_with_tls_the_other_end_must_prove_who_it_is(certificate: Path) -> None:
+    """replicas-12: by a certificate that the operator trusts; a strange one ends the start."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    key = str(certificate.with_name("key.pem"))
+    files = ("--tls-cert-file", str(certificate), "--tls-key-file", key, "--tls-ca-cert-file", str(certificate))
+    server = RedisServer("--tls-port", str(port), "--tls-auth-clients", "no", *files)
+    try:
+        url = f"rediss://127.0.0.1:{port}"
+        section = RedisSection(url=f"{url}?ssl_ca_certs={certificate}", timeout_seconds=SECONDS)
+        stores = RedisStores(section, LimitsSection())
+        async with stores.running():
+            await stores.check()
+        with pytest.raises(BadSetting):
+            async with RedisStores(RedisSection(url=url, timeout_seconds=SECONDS), LimitsSection()).running():
+                pytest.fail("started")
+    finally:
+        server.close()
+
+
+async def test_an_event_that_can_not_be_kept_is_sent_and_leaves_no_hole(own_place: Place) -> None:
+    """replicas-11: the session goes on without what it kept; the SDK would never answer in it again."""
+    async with own_place.replica("a") as one:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        events = SessionEvents(one)
+        events.open("one")
+        first = await events.store_event("1", None)
+        own_place.server.hold()
+        one._engine.timeout_seconds = 0.05
+        lost = await events.store_event("1", message("not kept"))
+        assert await events.store_event("1", message("not kept either")) != lost
+        own_place.server.resume()
+        one._engine.timeout_seconds = SECONDS
+        kept = await events.store_event("1", message("kept"))
+        await events.store_event("1", message("kept too"))
+        assert [await data(events.log, one) for one in (first, lost, kept)] == [None, None, ["kept too"]]
+
+
+async def test_a_session_from_the_time_before_is_not_cleared_by_its_replica(place: Place) -> None:
+    """replicas-6: its client may be reading elsewhere what it missed."""
+    clock = Clock()
+    async with place.replica("a", clock=clock) as one, place.replica("b") as other:
+        await one.sessions.claim("one", principal="ann", role="reader")
+        first = await one.events("one").add("1", None)
+        await one.events("one").add("1", message("missed"))
+        clock.ahead += 3600
+        await one.beat()
+        with pytest.raises(Unreachable):
+            await one.events("one").clear()
+        with pytest.raises(Unreachable):
+            await one.events("one").add("1", message("late"))
+        assert await data(other.events("one"), first) == ["missed"]

@@ -1,0 +1,197 @@
+"""Requests that have nothing to tell but their answer: JSON, without a stream (docs/specs/http.md)."""
+
+import inspect
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from coretools.cancellation import check_cancelled
+from coretools.config.policy import ToolPolicy
+from coretools.operations.call import Call
+from coretools.operations.catalog import Selection
+from coretools.operations.declare import Effect, tool
+from coretools.operations.live_catalog import Graph
+from coretools.operations.registry import Registry
+from coretools.web.sessions.response_format import QUIET_METHODS, quiet_in
+from tests.process.tree import until
+from tests.web.by_hand import ENVELOPE, STATELESS, Hand, messages_in
+from tests.web.plans import at_work, plan_of
+
+SECONDS = 20.0
+STREAM = "text/event-stream"
+
+began = threading.Event()
+go_on = threading.Event()
+ended: list[str] = []
+
+
+@tool(Effect.READ)
+def plain(text: str) -> str:
+    """Say it."""
+    return text
+
+
+@tool(Effect.READ)
+def slow() -> str:
+    """Be done when the test says so, or be cancelled."""
+    began.set()
+    try:
+        while not go_on.wait(0.01):
+            check_cancelled()
+    except BaseException:
+        ended.append("cancelled")
+        raise
+    return "at last"
+
+
+@tool(Effect.READ)
+def telling(call: Call) -> str:
+    """Could tell of progress."""
+    return call.principal
+
+
+@tool(Effect.READ)
+async def waiting() -> str:
+    """Waits on the loop, as what waits for children does."""
+    return "done"
+
+
+def registry_of(policy: ToolPolicy | None = None) -> Registry:
+    registry = Registry(policy=policy or ToolPolicy())
+    for one in (plain, slow, telling, waiting):
+        registry.add(one)
+    return registry
+
+
+@asynccontextmanager
+async def hand(tmp_path: Path) -> AsyncIterator[Hand]:
+    plan = plan_of("--root", str(tmp_path), "--profile", "all", others=[registry_of()])
+    async with at_work(plan) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
+        found = Hand(http, url)
+        await found.initialize()
+        yield found
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"method": "tools/call", "params": {"name": name, "arguments": {}}}
+
+
+@pytest.mark.parametrize(
+    ("message", "is_quiet"),
+    [
+        (call("plain"), True),
+        (call("slow"), True),
+        (call("telling"), False),
+        (call("waiting"), False),
+        (call("no such tool"), False),
+        ({"method": "tools/call", "params": {}}, False),
+        ({"method": "tools/call"}, False),
+        ({"method": "tools/list"}, True),
+        ({"method": "initialize", "params": {}}, False),
+        ({"method": "resources/read", "params": {"uri": "x"}}, False),
+        ({"method": "prompts/get", "params": {"name": "x"}}, False),
+        ({"method": "subscriptions/listen", "params": {}}, False),
+        ({"method": "tasks/get", "params": {}}, False),
+        ({"method": "no/such", "params": {}}, False),
+    ],
+)
+def test_what_may_tell_or_ask_is_not_quiet(message: dict[str, Any], is_quiet: bool) -> None:
+    """http-2: by the declaration; what is not known to be quiet is not."""
+    graph = Graph(registry_of(), lambda _: Selection(profile="all"))
+    assert quiet_in(graph)(message) is is_quiet
+
+
+def test_a_tool_that_the_operator_has_asked_for_is_not_quiet() -> None:
+    """http-2: the question before it must find its way to the client."""
+    graph = Graph(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
+    assert not quiet_in(graph)(call("plain"))
+    assert quiet_in(graph)(call("slow"))
+
+
+async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
+    """http-2: in both eras, also where the client would have taken a stream."""
+    async with hand(tmp_path) as client:
+        for ask in (client.call, lambda name: client.stateless("tools/call", name, arguments={})):
+            began.clear()
+            go_on.clear()
+            answers: list[httpx2.Response] = []
+
+            async def take(ask: Any = ask, answers: list[httpx2.Response] = answers) -> None:
+                answers.append(await ask("slow"))
+
+            with anyio.fail_after(SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(take)
+                    await until(began.is_set)
+                    await anyio.sleep(0.7)  # longer than a stream would be held back
+                    go_on.set()
+            assert answers[0].headers["content-type"] == "application/json"
+            assert messages_in(answers[0])[0]["result"]["content"][0]["text"] == "at last"
+
+
+async def test_a_stateless_client_that_goes_away_cancels_its_call(tmp_path: Path) -> None:
+    """http-4: also where the answer would be JSON, which the SDK alone forgets; in the handshake era it goes on."""
+    async with hand(tmp_path) as client:
+        body = {"jsonrpc": "2.0", "id": 7, **call("slow")}
+        body["params"]["_meta"] = ENVELOPE
+        headers = {
+            **client.headers(),
+            "MCP-Protocol-Version": STATELESS,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "slow",
+        }
+        began.clear()
+        go_on.clear()
+        ended.clear()
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_post, client, body, headers)
+                await until(began.is_set)
+                tasks.cancel_scope.cancel()
+            await until(lambda: ended == ["cancelled"])
+        (said,) = messages_in(await client.call("plain", text="the next one"))
+        assert said["result"]["content"][0]["text"] == "the next one"
+
+
+async def _post(client: Hand, body: dict[str, Any], headers: dict[str, str]) -> None:
+    async with httpx2.AsyncClient(timeout=SECONDS) as http:
+        await http.post(client.url, json=body, headers=headers)
+
+
+async def test_quiet_requests_and_others_of_one_session_do_not_mix(tmp_path: Path) -> None:
+    """http-3: what one has to tell comes out though others at the same time have nothing."""
+    async with hand(tmp_path) as client:
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for number in range(30):
+                    tasks.start_soon(_check, client, number)
+
+
+async def _check(client: Hand, number: int) -> None:
+    if number % 2:
+        (said,) = messages_in(await client.call("plain", text=str(number)))
+        assert said["result"]["content"][0]["text"] == str(number)
+        return
+    arguments = {"command": f"sh -c 'echo {number}; sleep 1.2'"}
+    params = {"name": "run_command", "arguments": arguments, "_meta": {"progressToken": number}}
+    answer = await client.ask("tools/call", params)
+    assert answer.headers["content-type"].startswith(STREAM)
+    *told, result = messages_in(answer)
+    assert {one["params"]["progressToken"] for one in told} <= {number}
+    assert result["result"]["content"][0]["text"] == str(number)
+
+
+def test_the_sdk_still_reads_what_is_set_for_each_request() -> None:
+    """http-2: where it decides the form of an answer, and in the task of the request (ADR 0024)."""
+    transport: Any = StreamableHTTPServerTransport
+    assert "if self.is_json_response_enabled:" in inspect.getsource(transport._handle_post_request)
+    assert "self.json_response, self._lifespan_state" in inspect.getsource(StreamableHTTPSessionManager)
+    assert {"ping", "tools/list", "server/discover"} <= QUIET_METHODS

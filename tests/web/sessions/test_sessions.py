@@ -1,0 +1,360 @@
+"""Sessions of the handshake era: shares, ends, owners, and what the SDK is overridden for (docs/specs/http.md)."""
+
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coretools.errors import Unreachable
+from coretools.hosting.serve import build, http_app
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect, tool
+from coretools.operations.registry import Registry
+from coretools.protocol.process_exit import Draining
+from coretools.web.common.config import LimitsSection
+from coretools.web.common.principals import Principal, put
+from coretools.web.endpoint import Endpoint
+from coretools.web.replicas.memory_stores import MemorySessions, MemoryStores
+from coretools.web.sessions.session_manager import Admission, SessionLimits
+from coretools.web.validation.request_body import Bodies
+from tests.process.tree import until
+from tests.protocol.http_peer import listening
+from tests.web.by_hand import Hand, messages_in
+from tests.web.plans import at_work, plan_of
+
+SECONDS = 20.0
+
+
+class Counted:
+    """What is told of sessions."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def session_opened(self, role: str) -> None:
+        self.told.append(f"{role} opened")
+
+    def session_ended(self, role: str, reason: str) -> None:
+        self.told.append(f"{role} {reason}")
+
+
+class Named:
+    """An app whose callers are who the header says: the gate is another's test."""
+
+    def __init__(self, endpoint: ASGIApp) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        put(scope, Principal(name=headers.get(b"x-name", b"ann").decode()))
+        await self._endpoint(scope, receive, send)
+
+
+class Place:
+    """An endpoint on a socket."""
+
+    def __init__(self, endpoint: Endpoint, url: str, http: httpx2.AsyncClient) -> None:
+        self.endpoint = endpoint
+        self._url = url
+        self._http = http
+
+    def hand(self, name: str = "ann") -> "NamedHand":
+        return NamedHand(self._http, self._url, name)
+
+
+class NamedHand(Hand):
+    """A client with a name."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str, name: str) -> None:
+        super().__init__(http, url)
+        self.name = name
+
+    def headers(self) -> dict[str, str]:
+        return {**super().headers(), "X-Name": self.name}
+
+
+cancelled: list[str] = []
+
+
+@tool(Effect.READ)
+async def wait(call: Call) -> str:
+    """Wait for ever."""
+    try:
+        await call.progress(1)
+        await anyio.sleep_forever()
+    finally:
+        cancelled.append("gone")
+    return ""
+
+
+@tool(Effect.READ)
+def greet(name: str) -> str:
+    """Greet."""
+    return f"hello {name}"
+
+
+@asynccontextmanager
+async def place(
+    limits: SessionLimits | None = None, stores: MemoryStores | None = None, watcher: Counted | None = None
+) -> AsyncIterator[Place]:
+    registry = Registry()
+    registry.add(wait)
+    registry.add(greet)
+    endpoint = Endpoint(
+        build(registry),
+        role="dev",
+        stores=stores or MemoryStores(),
+        admission=Admission(limits or SessionLimits(), watcher),
+        draining=Draining(),
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await Named(Bodies(endpoint, LimitsSection()))(scope, receive, send)
+
+    async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
+        yield Place(endpoint, url, http)
+
+
+@asynccontextmanager
+async def listening_in(hand: Hand) -> AsyncIterator[None]:
+    """A session of a client with its stream open, as most have it."""
+    assert (await hand.initialize()).status_code == 200
+    async with hand.http.stream("GET", hand.url, headers={**hand.headers(), "Accept": "text/event-stream"}) as answer:
+        assert answer.status_code == 200
+        yield
+
+
+async def test_each_principal_has_a_share_and_all_together_a_cap() -> None:
+    """http-6: whoever uses his whole share takes nobody else's, and one that ends makes room."""
+    async with place(SessionLimits(sessions=4, per_principal=2)) as here, AsyncExitStack() as streams:
+        anns, bens = [here.hand("ann") for _ in range(2)], [here.hand("ben") for _ in range(2)]
+        for one in (*anns, *bens):
+            await streams.enter_async_context(listening_in(one))
+        for name, status in (("ann", 503), ("cid", 503)):
+            answer = await here.hand(name).initialize()
+            assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (status, True)
+        gone = await anns[0].http.delete(anns[0].url, headers=anns[0].headers())
+        assert gone.status_code == 200
+        answer = await here.hand("ben").initialize()
+        assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
+        assert (await here.hand("cid").initialize()).status_code == 200
+
+
+async def test_sessions_that_are_left_lock_nobody_out() -> None:
+    """http-6: the one that was used longest ago gives way, of the same principal and without a stream."""
+    watcher = Counted()
+    async with place(SessionLimits(sessions=4, per_principal=3), watcher=watcher) as here:
+        other, live = here.hand("ben"), here.hand()
+        await other.initialize()
+        async with listening_in(live):
+            left = [here.hand() for _ in range(20)]
+            for one in left:
+                assert (await one.initialize()).status_code == 200
+                assert (await left[0].call("greet", name="x")).status_code == 200  # in use, if without a stream
+            assert {one.principal for one in here.endpoint.manager.sessions.values()} == {"ann", "ben"}
+            assert len(here.endpoint.manager.sessions) == 4
+            assert [(await one.call("greet", name="x")).status_code for one in (left[18], left[19])] == [404, 200]
+            for one in (live, other):
+                assert (await one.call("greet", name="x")).status_code == 200
+            async with anyio.create_task_group() as tasks:
+                for _ in range(20):
+                    tasks.start_soon(here.hand().initialize)
+            assert len(here.endpoint.manager.sessions) <= 4
+            for one in (live, other):
+                assert (await one.call("greet", name="x")).status_code == 200
+    assert watcher.told.count("dev evicted") >= 19
+
+
+@pytest.mark.parametrize(("limits", "share"), [((1024, 0), 64), ((10, 0), 1), ((10, 3), 3)])
+def test_the_share_is_a_sixteenth_and_at_least_one(limits: tuple[int, int], share: int) -> None:
+    """http-6: unless the operator says another number."""
+    assert SessionLimits(sessions=limits[0], per_principal=limits[1]).share == share
+
+
+async def test_a_request_that_opens_nothing_takes_no_place() -> None:
+    """http-6: whatever is sent without a session; only `initialize` opens one, and no other answer has an id."""
+    watcher = Counted()
+    async with place(SessionLimits(sessions=1, per_principal=1), watcher=watcher) as here:
+        only, stranger = here.hand(), here.hand()
+        broken = await stranger.http.post(stranger.url, json=HANDSHAKE, headers={**stranger.headers(), "Accept": "x/y"})
+        assert (broken.status_code, "mcp-session-id" in broken.headers) == (406, False)
+        watcher.told.clear()
+        await only.initialize()
+        answers = [
+            await stranger.ask("tools/list", {}),
+            await stranger.ask("ping", {}),
+            await stranger.post({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            await stranger.post({"jsonrpc": "2.0", "method": "initialize"}),
+            await stranger.post({"jsonrpc": "2.0", "id": 1, "result": {}}),
+            await stranger.post([]),
+            await stranger.http.get(stranger.url, headers={**stranger.headers(), "Accept": "text/event-stream"}),
+            await stranger.http.delete(stranger.url, headers=stranger.headers()),
+        ]
+        assert {(one.status_code, "mcp-session-id" in one.headers) for one in answers} == {(400, False)}
+        assert (await only.call("greet", name="x")).status_code == 200
+        assert watcher.told == ["dev opened"]
+
+
+HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+
+
+async def test_another_principal_s_session_does_not_exist() -> None:
+    """http-5: not for requests, streams or its end; and nothing of it is changed by trying."""
+    async with place() as here:
+        ann, ben = here.hand("ann"), here.hand("ben")
+        await ann.initialize()
+        ben.session = ann.session
+        answers = [
+            await ben.call("greet", name="ben"),
+            await ben.http.get(ben.url, headers={**ben.headers(), "Accept": "text/event-stream"}),
+            await ben.http.delete(ben.url, headers=ben.headers()),
+        ]
+        unknown = here.hand("ben")
+        unknown.session = "0" * 32
+        answers.append(await unknown.call("greet", name="ben"))
+        assert [one.status_code for one in answers] == [404] * 4
+        assert len({one.json()["error"]["message"] for one in answers}) == 1
+        assert messages_in(await ann.call("greet", name="ann"))[0]["result"]["content"][0]["text"] == "hello ann"
+
+
+async def test_an_idle_session_ends_and_gives_its_place_back() -> None:
+    """http-7: and whoever comes back to it is told to start anew."""
+    watcher = Counted()
+    async with place(SessionLimits(sessions=1, per_principal=1, idle_seconds=0.2), watcher=watcher) as here:
+        hand = here.hand()
+        await hand.initialize()
+        await until(lambda: not here.endpoint.manager.sessions)
+        assert (await hand.call("greet", name="x")).status_code == 404
+        assert (await here.hand().initialize()).status_code == 200
+    assert watcher.told[:3] == ["dev opened", "dev idle", "dev opened"]
+
+
+async def test_a_session_that_is_deleted_takes_its_calls_with_it() -> None:
+    """http-7: what they started is cancelled before the answer to DELETE's next request."""
+    cancelled.clear()
+    watcher = Counted()
+    async with place(watcher=watcher) as here:
+        hand = here.hand()
+        await hand.initialize()
+        body = {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "method": "tools/call",
+            "params": {"name": "wait", "arguments": {}, "_meta": {"progressToken": "t"}},
+        }
+        async with hand.http.stream("POST", hand.url, json=body, headers=hand.headers()) as answer:
+            with anyio.fail_after(SECONDS):
+                async for line in answer.aiter_lines():
+                    if "notifications/progress" in line:
+                        break
+                assert not cancelled
+                await hand.http.delete(hand.url, headers=hand.headers())
+                await until(lambda: bool(cancelled))
+        assert here.endpoint.manager.sessions == {}
+    assert watcher.told == ["dev opened", "dev deleted"]
+
+
+class Deaf(MemorySessions):
+    """An index that can't be reached."""
+
+    async def claim(self, session: str, *, principal: str, role: str) -> None:
+        raise Unreachable("the store can't be reached")
+
+
+async def test_a_session_that_the_replicas_can_t_be_told_of_is_not_opened() -> None:
+    """http-10: nobody learns its id, its place is free again, and the client may try later."""
+    stores = MemoryStores()
+    stores.sessions = Deaf("")
+    async with place(SessionLimits(sessions=1, per_principal=1), stores) as here:
+        for _ in range(3):
+            answer = await here.hand().initialize()
+            assert (answer.status_code, "mcp-session-id" in answer.headers) == (503, False)
+        assert here.endpoint.manager.sessions == {}
+
+
+async def test_streams_without_an_end_end_with_the_server() -> None:
+    """http-18: a GET stream that is open when the drain begins, and one that comes later."""
+    draining = Draining()
+    registry = Registry()
+    registry.add(greet)
+    endpoint = Endpoint(
+        build(registry), role="dev", stores=MemoryStores(), admission=Admission(SessionLimits()), draining=draining
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await Named(Bodies(endpoint, LimitsSection()))(scope, receive, send)
+
+    async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
+        hand = Hand(http, url)
+        await hand.initialize()
+        headers = {**hand.headers(), "Accept": "text/event-stream"}
+        with anyio.fail_after(SECONDS):
+            async with http.stream("GET", url, headers=headers) as answer:
+                assert answer.status_code == 200
+                draining.begin()
+                assert [line async for line in answer.aiter_lines() if line.startswith("data: {")] == []
+        assert messages_in(await hand.call("greet", name="still"))[0]["result"]["content"][0]["text"] == "hello still"
+
+
+def test_the_sdk_still_has_what_is_overridden() -> None:
+    """http-6: and calls it as we expect (ADR 0024); one that does not would open sessions that nobody counts."""
+    manager: Any = StreamableHTTPSessionManager
+    assert list(inspect.signature(manager._admit_session).parameters) == ["self", "requestor"]
+    assert list(inspect.signature(manager._discard_session).parameters) == ["self", "session_id", "transport"]
+    source = inspect.getsource(manager)
+    assert source.count("self._admit_session(requestor)") == 1
+    assert source.count("await self._discard_session(") == 3
+    assert "event_store=self.event_store" in inspect.getsource(manager._admit_session)
+
+
+@tool(Effect.READ)
+async def flood(count: int, call: Call) -> str:
+    """Tell of progress and messages faster than anybody reads."""
+    for number in range(count):
+        await call.progress(number, count, "x" * 1_000)
+        await call.log("info", "y" * 1_000)
+    return f"told {count} times"
+
+
+async def test_a_reader_that_takes_nothing_hurts_nobody_else() -> None:
+    """http-9: its tool ends, other sessions are answered, and its answer is kept for when it comes back."""
+    registry = Registry()
+    registry.add(flood)
+    registry.add(greet)
+    async with listening(http_app(registry)) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
+        slow, other = Hand(http, url), Hand(http, url)
+        await slow.initialize()
+        await other.initialize()
+        params = {"name": "flood", "arguments": {"count": 20_000}, "_meta": {"progressToken": "t"}}
+        body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
+        with anyio.fail_after(SECONDS):
+            async with http.stream("POST", url, json=body, headers=slow.headers()) as answer:
+                for number in range(20):
+                    (said,) = messages_in(await other.call("greet", name=str(number)))
+                    assert said["result"]["content"][0]["text"] == f"hello {number}"
+                received = [line async for line in answer.aiter_lines() if line.startswith("data: {")]
+        assert "told 20000 times" in received[-1]
+        assert len(received) < 2_000
+
+
+@pytest.mark.parametrize(("roles", "scope"), [(("default",), "public"), (("default", "builders"), "private")])
+async def test_lists_are_for_shared_caches_only_where_everybody_sees_the_same(
+    tmp_path: Path, roles: tuple[str, ...], scope: str
+) -> None:
+    """http-13: one role and no tokens is everybody; a proxy must not show the list of one role to another."""
+    config = tmp_path / "http.toml"
+    root = tmp_path / "root"
+    root.mkdir()
+    config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n" for name in roles))
+    async with at_work(plan_of("--config", str(config))) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
+        answer = (await Hand(http, url).stateless("tools/list")).json()
+        assert answer["result"]["cacheScope"] == scope

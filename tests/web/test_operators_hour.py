@@ -1,0 +1,281 @@
+"""An hour of an operator: one `coretools-http` with TLS and tokens, and what happens to it from its start to its end.
+
+Each stage is a function that finds the server as the one before it left it (docs/specs/operations.md).
+"""
+
+import signal
+import ssl
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from anyio import to_thread
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from coretools.web.auth.hashed_tokens import create_token
+from tests.process.tree import until
+from tests.web.by_hand import Hand, messages_in
+from tests.web.certificates import Certificate, write_certificate
+from tests.web.http_server_peer import HttpServer, http_server
+
+SECONDS = 60.0
+
+RELOADING = "coretools.web.reload"
+
+CONFIGURATION = """
+[server]
+tls_certificate = "{certificate.path}"
+tls_key = "{certificate.key}"
+hosts = ["127.0.0.1:*"]
+proxies = ["127.0.0.2"]
+drain_seconds = 60.0
+
+[auth]
+tokens = "{tokens}"
+
+[roles.hurried]
+roots = ["{root}:ro"]
+requests_per_second = 20
+burst = 5
+
+[roles.default]
+roots = ["{root}"]
+requests_per_second = 0
+"""
+
+
+@dataclass(frozen=True)
+class Hour:
+    """The server, and the files that its operator may change."""
+
+    server: HttpServer
+    root: Path
+    configuration: Path
+    tokens: Path
+    certificate: Certificate
+
+    async def logged(self, **facts: object) -> None:
+        """Wait for a line with these facts; the log of a request is written when its answer is out."""
+        await until(lambda: any(facts.items() <= line.items() for line in self.server.lines), seconds=SECONDS)
+
+    def token(self, name: str, role: str = "default") -> str:
+        """A new one."""
+        return create_token(str(self.tokens), name=name, role=role)[1]
+
+    def client(self, token: str = "", *, source: str = "127.0.0.1") -> httpx2.AsyncClient:
+        """One that trusts the certificate of the server's start and keeps its connections."""
+        trusting = ssl.create_default_context(cafile=str(self.certificate.path))
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        transport = httpx2.AsyncHTTPTransport(verify=trusting, local_address=source)
+        return httpx2.AsyncClient(transport=transport, timeout=SECONDS, headers=headers)
+
+    async def reloaded(self) -> tuple[str, str]:
+        """Level and text of what the log says of a reload."""
+        before = len(self._of_reloads())
+        self.server.process.send_signal(signal.SIGHUP)
+        await until(lambda: len(self._of_reloads()) > before, seconds=SECONDS)
+        return self._of_reloads()[before]
+
+    def _of_reloads(self) -> list[tuple[str, str]]:
+        lines = self.server.lines
+        return [(one["level"], one["message"]) for one in lines if one["logger"] == RELOADING]
+
+
+async def test_an_operators_hour(tmp_path: Path) -> None:
+    """Nobody loses a connection, a session or an answer, whatever the operator and others do."""
+    root, tokens, configuration = tmp_path / "root", tmp_path / "tokens.json", tmp_path / "http.toml"
+    root.mkdir()
+    (root / "a.txt").write_text("in the project\n")
+    (tmp_path / "tls").mkdir()
+    certificate = write_certificate(tmp_path / "tls")
+    configuration.write_text(CONFIGURATION.format(certificate=certificate, tokens=tokens, root=root))
+    create_token(str(tokens), name="first", role="default")
+    with http_server(tmp_path, "--config", configuration, "--profile", "all") as server:
+        hour = Hour(server, root, configuration, tokens, certificate)
+        with anyio.fail_after(5 * SECONDS):
+            await the_log_says_where_everybody_comes_from(hour)
+            await no_connection_is_lost_at_the_rate_limit(hour)
+            await no_session_is_lost_at_the_rate_limit(hour)
+            await wrong_tokens_lock_nobody_out(hour)
+            await a_good_file_is_in_force_at_once(hour)
+            await a_broken_file_changes_nothing(hour)
+            await a_renewed_certificate_is_for_connections_that_come(hour)
+            await the_end_answers_everybody(hour)
+        assert "Traceback" not in server.log.read_text()
+
+
+async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
+    """guard-9, guard-28: 400 requests over TLS on connections that are kept; each gets its answer."""
+    statuses: Counter[int] = Counter()
+    async with hour.client() as http:
+        hand = Hand(http, hour.server.url, token=hour.token("hasty", "hurried"))
+
+        async def ask() -> None:
+            for _ in range(50):
+                answer = await hand.stateless("tools/call", "read_file", arguments={"path": "a.txt"})
+                statuses[answer.status_code] += 1
+                assert "connection" not in answer.headers
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(ask)
+    assert statuses.keys() == {200, 429}
+    assert statuses.total() == 400
+
+
+async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
+    """guard-28: the SDK's client has its calls refused, one by one, and its session goes on."""
+    outcomes: Counter[str] = Counter()
+    async with hour.client(hour.token("patient", "hurried")) as http:
+        transport = streamable_http_client(hour.server.url, http_client=http)
+        async with Client(transport, mode="legacy") as client:
+            for _ in range(60):
+                try:
+                    await client.call_tool("read_file", {"path": "a.txt"})
+                except MCPError as error:
+                    outcomes[error.error.data["kind"]] += 1
+                else:
+                    outcomes["answered"] += 1
+    assert outcomes.keys() == {"answered", "too-many-requests"}
+
+
+async def wrong_tokens_lock_nobody_out(hour: Hour) -> None:
+    """auth-24: wrong ones have to wait from the limit on; the valid one of the same address is good all the time."""
+    async with hour.client(hour.token("honest")) as http, hour.client() as guessing:
+        honest = Hand(http, hour.server.url)
+        status, number = 401, 0
+        while status == 401:
+            number += 1
+            guess = Hand(guessing, hour.server.url, token=f"ct_wrong-{number}")
+            status = (await guess.stateless("tools/list")).status_code
+            assert (await honest.stateless("tools/list")).status_code == 200
+    assert (status, number >= 30 - 1) == (429, True)  # one was tried out before
+
+
+async def the_log_says_where_everybody_comes_from(hour: Hour) -> None:
+    """operations-7, operations-8, operations-28: what a declared proxy forwards is believed, and nobody else.
+
+    The first stage: with more than 50 refusals in a second some have no line.
+    """
+    forged = {"X-Forwarded-For": "192.0.2.7, 192.0.2.8, 127.0.0.2"}
+    token = hour.token("proxied")
+    for source, address in (("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "192.0.2.8")):
+        async with hour.client(source=source) as http:
+            http.headers.update(forged)
+            wrong, right = Hand(http, hour.server.url, token="ct_x"), Hand(http, hour.server.url, token=token)
+            assert (await wrong.stateless("tools/list")).status_code == 401
+            elsewhere = {"Host": f"from-{address}.example"}
+            assert (await http.get(hour.server.url, headers=elsewhere)).status_code == 421
+            read = await right.stateless("tools/call", "read_file", arguments={"path": "a.txt"})
+            assert read.status_code == 200
+        await hour.logged(logger="coretools.requests", refused="invalid-token", address=address)
+        await hour.logged(logger="coretools.requests", host=elsewhere["Host"], address=address)
+        await hour.logged(logger="coretools.calls", principal="proxied", address=address)
+
+
+async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
+    """http-23, operations-22, operations-27: on SIGHUP, in a session that is open; what needs a restart is named."""
+    written = hour.configuration.read_text()
+    async with (
+        hour.client(hour.token("writer")) as http,
+        Client(streamable_http_client(hour.server.url, http_client=http), mode="legacy") as client,
+    ):
+        wrote = await client.call_tool("write_file", {"path": "b.txt", "content": "b"})
+        assert not wrote.is_error
+        changed = written.replace("drain_seconds = 60.0", "drain_seconds = 3.0")
+        hour.configuration.write_text(f"{changed}read_only = true\n")
+        level, said = await hour.reloaded()
+        assert said.startswith("reloaded: roles.default.read_only false -> true; ")
+        assert (level, said.partition("; needs a restart: ")[2]) == ("warning", "server.drain_seconds")
+        with pytest.raises(MCPError, match="the server is read-only"):
+            await client.call_tool("write_file", {"path": "b.txt", "content": "b"})
+        hour.configuration.write_text(written)
+        assert await hour.reloaded() == ("info", "reloaded: roles.default.read_only true -> false")
+        wrote = await client.call_tool("write_file", {"path": "b.txt", "content": "again"})
+        assert not wrote.is_error
+        assert await hour.reloaded() == ("info", "reloaded: nothing changed")
+
+
+async def a_broken_file_changes_nothing(hour: Hour) -> None:
+    """operations-23: what is good in it neither."""
+    written = hour.configuration.read_text()
+    hour.configuration.write_text(f"{written}read_only = true\n[limits]\nsesions = 1\n")
+    level, said = await hour.reloaded()
+    assert level == "error"
+    assert said == (
+        f"reload refused, nothing changed: {hour.configuration}: "
+        "limits.sesions: unknown key; did you mean limits.sessions?"
+    )
+    hour.configuration.write_text(written)
+    async with hour.client() as http:
+        hand = Hand(http, hour.server.url, token=hour.token("second-writer"))
+        wrote = await hand.stateless("tools/call", "write_file", arguments={"path": "b.txt", "content": "b"})
+        assert wrote.json()["result"]["isError"] is False
+
+
+async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None:
+    """operations-22, operations-23: open ones go on; one that is expired, or has another key, is not taken."""
+    folder = hour.certificate.path.parent
+    kept = {path: path.read_bytes() for path in (hour.certificate.path, hour.certificate.key)}
+    token = hour.token("long-lived")
+    async with hour.client() as before, hour.client() as late:
+        hand = Hand(before, hour.server.url, token=token)
+        assert (await hand.initialize()).status_code == 200
+        write_certificate(folder, days=0)
+        level, said = await hour.reloaded()
+        assert (level, "certificate.pem: expired on" in said) == ("error", True)
+        hour.certificate.key.write_bytes(kept[hour.certificate.key])
+        level, said = await hour.reloaded()
+        assert level == "error"
+        assert "certificate.pem" in said
+        write_certificate(folder)
+        level, said = await hour.reloaded()
+        assert (level, said.startswith("reloaded: certificate, valid until 20")) == ("info", True), said
+        assert (await hand.call("read_file", path="a.txt")).status_code == 200
+        with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await Hand(late, hour.server.url, token=token).initialize()
+    async with hour.client() as after:
+        assert (await Hand(after, hour.server.url, token=token).initialize()).status_code == 200
+
+
+async def the_end_answers_everybody(hour: Hour) -> None:
+    """http-18, operations-6: a stream goes on to its answer; who comes meanwhile is told that the server ends."""
+    ended: list[httpx2.Response] = []
+    waiting = "sh -c 'echo > up; while ! [ -e go ]; do sleep 0.05; done; echo finished'"
+    async with hour.client(hour.token("late")) as http, anyio.create_task_group() as tasks:
+        hand = Hand(http, hour.server.url)
+        await hand.initialize()
+
+        async def call() -> None:
+            ended.append(await hand.call("run_command", command=waiting))
+
+        tasks.start_soon(call)
+        await until((hour.root / "up").exists)
+        hour.server.process.send_signal(signal.SIGTERM)
+        await hour.logged(message="ending: SIGTERM")
+        for ask in (
+            hand.initialize,
+            partial(hand.call, "read_file", path="a.txt"),
+            partial(hand.stateless, "tools/list"),
+        ):
+            refused = await ask()
+            assert (refused.status_code, refused.json()["error"]["data"]["kind"]) == (503, "ending")
+            assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+        assert (await http.get(hour.server.url, headers=hand.headers())).status_code == 503
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 4711}}
+        assert (await hand.post(cancelled)).status_code == 202
+        base = hour.server.url.removesuffix("/mcp")
+        async with hour.client() as stranger:  # on a connection of its own
+            ready = await stranger.get(f"{base}/readyz")
+            assert (ready.status_code, ready.json()["failing"]) == (503, ["draining"])
+            assert (await stranger.get(f"{base}/healthz")).status_code == 200
+        assert not ended
+        (hour.root / "go").touch()
+    (message,) = messages_in(ended[0])
+    assert message["result"]["content"][0]["text"] == "finished"
+    assert await to_thread.run_sync(hour.server.process.wait, SECONDS) == 128 + signal.SIGTERM

@@ -1,0 +1,323 @@
+"""A server whose operator's files change while it serves (docs/specs/operations.md, SIGHUP)."""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import jwt
+import pytest
+from anyio import to_thread
+
+from coretools.protocol.tasks.extension import IDENTIFIER
+from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
+from coretools.web.common.config import Config
+from coretools.web.config_changes import changes_of_config, needs_restart, settled
+from tests.process.tree import until
+from tests.protocol.peer import marker, processes_with, wait_until_none, wait_until_some
+from tests.web.auth.authorization_server import AuthorizationServer
+from tests.web.by_hand import Hand, messages_in
+from tests.web.plans import plan_of, site_at_work
+
+SECONDS = 30.0
+DENIED = '[[commands.rule]]\nprogram = "sh"\nverdict = "deny"\n'
+CALLED = "echo > up; while [ ! -e go ]; do sleep 0.02; done; echo finished"
+WAITS = f"sh -c '{CALLED}'"
+TAKES_TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {IDENTIFIER: {}}}}
+
+
+@dataclass
+class Operated:
+    """A server, its operator's files and his log."""
+
+    folder: Path
+    url: str
+    reload: Callable[[], Awaitable[None]]
+    tokens: Mapping[str, str]
+    log: pytest.LogCaptureFixture
+
+    def write(self, config: str = "", policy: str = "") -> None:
+        (self.folder / "http.toml").write_text(config or self.config())
+        (self.folder / "policy.toml").write_text(policy)
+
+    def config(self, role: str = "", more: str = "") -> str:
+        auth = f'[auth]\ntokens = "{self.folder}/tokens"\n'
+        return f'{auth}[roles.default]\nroots = ["{self.folder}/a"]\n{role}\n{more}\n'
+
+    async def reloaded(self) -> str:
+        """What the log says of a reload."""
+        self.log.clear()
+        await self.reload()
+        (said,) = [one.getMessage() for one in self.log.records if one.name == "coretools.web.reload"]
+        return said
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "which.txt").write_text(name)
+    return tmp_path
+
+
+@asynccontextmanager
+async def operated(
+    folder: Path, caplog: pytest.LogCaptureFixture, more: str = ""
+) -> AsyncIterator[tuple[Operated, Hand]]:
+    """One with the role `default`, a client that has it, and a token for the role `late`."""
+    caplog.set_level(logging.INFO, "coretools")
+    roles = ("default", "late")
+    tokens = {role: create_token(str(folder / "tokens"), name=f"of-{role}", role=role)[1] for role in roles}
+    found = Operated(folder, "", _nothing, tokens, caplog)
+    found.write(found.config(more=more))
+    (folder / "policy.toml").chmod(0o600)
+    plan = plan_of("--config", f"{folder}/http.toml", "--policy", f"{folder}/policy.toml")
+    async with site_at_work(plan) as (url, site), httpx2.AsyncClient(timeout=SECONDS) as http:
+        found.url, found.reload = url, site.reloading.reload
+        hand = Hand(http, url, token=tokens["default"])
+        await hand.initialize()
+        yield found, hand
+
+
+async def _nothing() -> None:
+    """Not at work yet."""
+
+
+async def said(hand: Hand, tool: str, **arguments: Any) -> str:
+    """The text of an answer, or of the error."""
+    answer = await hand.call(tool, **arguments)
+    if answer.status_code != 200:
+        return f"{answer.status_code} {answer.json()['error']['message']}"
+    message = messages_in(answer)[-1]
+    return str(message["error"]["message"] if "error" in message else message["result"]["content"][0]["text"])
+
+
+async def test_a_new_policy_holds_for_new_calls_and_for_no_call_under_way(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """operations-22, operations-24: in sessions that are open; a run that was started is there still."""
+    async with operated(folder, caplog) as (server, hand):
+        started = await said(hand, "run_command", command="sleep 1000", wait_seconds=0)
+        run = started.partition(" ")[0].strip("[")
+        answers: list[str] = []
+
+        async def call() -> None:
+            answers.append(await said(hand, "run_command", command=WAITS))
+
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await until((folder / "a" / "up").exists)
+                server.write(policy=DENIED)
+                assert await server.reloaded() == "reloaded: policy.commands.rule unset -> 1 rule"
+                assert "is denied: rule 1 says deny for sh" in await said(hand, "run_command", command="sh -c true")
+                stateless = await hand.stateless("tools/call", "run_command", arguments={"command": "sh -c true"})
+                assert "is denied: rule 1" in stateless.text
+                assert answers == []
+                (folder / "a" / "go").touch()
+        assert answers == ["finished"]
+        assert run in await said(hand, "list_runs")
+
+
+BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
+    "a key": ("http.toml", lambda one: one.config(more="[limits]\nsesions = 4"), "http.toml: limits.sesions"),
+    "a value": ("http.toml", lambda one: one.config(more="[limits]\nsessions = 0"), "limits.sessions"),
+    "no TOML": ("http.toml", lambda _: "[roles", "http.toml: not valid TOML"),
+    "a root": ("http.toml", lambda one: one.config(more='[roles.other]\nroots = ["/no/such"]'), "/no/such"),
+    "the root of a role that there is": ("http.toml", lambda one: one.config().replace("/a", "/none"), "/none"),
+    "a root that is a file": (
+        "http.toml",
+        lambda one: one.config("read_only = true", f'[roles.other]\nroots = ["{one.folder}/b/which.txt"]'),
+        "which.txt",
+    ),
+    "a profile": (
+        "http.toml",
+        lambda one: one.config('profile = "devv"'),
+        "role default: unknown profile 'devv'; choose read, dev, ci or all",
+    ),
+    "an author": ("http.toml", lambda one: one.config('author = "nobody"'), "roles.default.author"),
+    "an origin": ("http.toml", lambda one: one.config(more='[server]\norigins = ["x"]'), "server.origins"),
+    "a policy": ("policy.toml", lambda _: "[commandz]", "policy.toml: commandz: unknown key"),
+    "an offer of nothing": ("policy.toml", lambda _: '[offer]\nonly = ["no_such_*"]', "no_such_*"),
+    "a question before nothing": ("policy.toml", lambda _: '[tools]\nask = ["no_such"]', "no_such"),
+    "tokens": ("tokens", lambda _: "{", "tokens"),
+}
+
+
+async def test_files_of_which_one_is_broken_change_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """operations-23: not even what is good beside it; the log says which and why, and a good reload follows."""
+    async with operated(folder, caplog) as (server, hand):
+        tokens = (folder / "tokens").read_text()
+        for what, (file, text_of, why) in BROKEN.items():
+            server.write(config=server.config("read_only = true"), policy=DENIED)
+            (folder / file).write_text(text_of(server))
+            told = await server.reloaded()
+            assert told.startswith("reload refused, nothing changed: "), (what, told)
+            assert why in told, (what, told)
+            (folder / "tokens").write_text(tokens)
+            assert await said(hand, "run_command", command="sh -c 'echo still'") == "still", what
+        server.write()
+        assert await server.reloaded() == "reloaded: nothing changed"
+
+
+async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """operations-22, operations-25: sessions of a role stay; with a role that is gone its sessions and runs end."""
+    seconds = marker()
+    async with operated(folder, caplog) as (server, hand):
+        late = Hand(hand.http, server.url, token=server.tokens["late"])
+        assert (await late.initialize()).status_code == 403
+        server.write(config=server.config(more=f'[roles.late]\nroots = ["{folder}/b"]'))
+        assert await server.reloaded() == "reloaded: roles.late (added)"
+        assert (await late.initialize()).status_code == 200
+        assert await said(late, "read_file", path="which.txt") == "b"
+        await said(late, "run_command", command=f"sleep {seconds}", wait_seconds=0)
+        wait_until_some(f"sleep {seconds}", 1)
+
+        server.write(config=server.config().replace("/a", "/b"))
+        assert await server.reloaded() == "reloaded: roles.default.roots; roles.late (removed)"
+        assert await said(hand, "read_file", path="which.txt") == "b"
+        assert "403" in await said(late, "read_file", path="which.txt")
+        assert await to_thread.run_sync(wait_until_none, f"sleep {seconds}") == []
+
+        server.write()
+        assert "roles.default.roots" in await server.reloaded()
+        (folder / "a").rename(folder / "older")
+        (folder / "a").mkdir()
+        assert await server.reloaded() == "reloaded: roles.default: its roots are opened again"
+        assert "nothing at this path" in await said(hand, "read_file", path="which.txt")
+
+        server.write(config=server.config("requests_per_second = 0.001\nburst = 1", "[limits]\nsessions = 1"))
+        told = await server.reloaded()
+        assert "limits.sessions 1024 -> 1; " in told
+        assert "roles.default.requests_per_second unset -> 0.001; roles.default.burst 100 -> 1" in told
+        answers = [(await hand.call("read_file", path="which.txt")).status_code for _ in range(3)]
+        assert 429 in answers  # what was allowed by the rates before is counted on, so it may be any but all of them
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["SIGHUP", "no signal"])
+async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
+    folder: Path, caplog: pytest.LogCaptureFixture, is_told: bool
+) -> None:
+    """operations-29: his runs and tasks with all their processes, his calls and what others run are not."""
+    his, others, asked = marker(), marker(), marker()
+    async with operated(folder, caplog) as (server, hand):
+        _, token = create_token(str(folder / "tokens"), name="leaver", role="default")
+        leaver = Hand(hand.http, server.url, token=token)
+        tree = f"sh -c 'sleep {his} & sleep {his}'"
+        task = await leaver.stateless("tools/call", "run_command", arguments={"command": tree}, meta=TAKES_TASKS)
+        assert messages_in(task)[-1]["result"]["resultType"] == "task"
+        await leaver.initialize()
+        await said(leaver, "run_command", command=tree, wait_seconds=0)
+        run = (await said(hand, "run_command", command=f"sleep {others}", wait_seconds=0)).partition(" ")[0].strip("[")
+        answers: list[str] = []
+
+        async def call() -> None:
+            answers.append(await said(leaver, "run_command", command=f"sh -c 'echo {asked}; {CALLED}'"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await until((folder / "a" / "up").exists)
+            await to_thread.run_sync(wait_until_some, f"sleep {his}", 4)
+            assert len(revoke_tokens(str(folder / "tokens"), "leaver")) == 1
+            if is_told:
+                assert (await server.reloaded()).startswith("reloaded: ")
+            assert await to_thread.run_sync(wait_until_none, his) == []
+            assert answers == []
+            (folder / "a" / "go").touch()
+        assert answers == [f"{asked}\nfinished"]
+        assert len(processes_with(f"sleep {others}")) == 1
+        assert "access of leaver as default was revoked; stopped: 2 runs, 1 task" in caplog.text
+        assert "401" in await said(leaver, "list_runs")
+        assert run in await said(hand, "list_runs")
+
+
+async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
+    folder: Path, caplog: pytest.LogCaptureFixture, authorization_server: AuthorizationServer
+) -> None:
+    """operations-29: once no role goes with his claims; another principal's runs of the same role go on."""
+    both = '[auth.jwt.roles]\nbuilders = "default"\ngardeners = "default"\n'
+    issuer = f'[server]\npublic_url = "{authorization_server.resource}"\nhosts = ["127.0.0.1:*"]\n'
+    issuer += f'[auth.jwt]\nissuer = "{authorization_server.issuer}"\nrole_claim = "team"\n'
+    seconds = {"builders": marker(), "gardeners": marker()}
+    async with operated(folder, caplog, issuer + both) as (server, hand):
+        token = await authorization_server.token()
+        claims = jwt.decode(token, options={"verify_signature": False})
+        for team, mark in seconds.items():
+            token = authorization_server.signed({}, {**claims, "sub": f"of-{team}", "team": team})
+            owner = Hand(hand.http, server.url, token=token)
+            await owner.initialize()
+            await said(owner, "run_command", command=f"sleep {mark}", wait_seconds=0)
+            await to_thread.run_sync(wait_until_some, f"sleep {mark}")
+        server.write(config=server.config(more=issuer + both.replace("gardeners", "florists")))
+        assert "auth.jwt.roles.gardeners" in await server.reloaded()
+        assert await to_thread.run_sync(wait_until_none, f"sleep {seconds['gardeners']}") == []
+        assert len(processes_with(f"sleep {seconds['builders']}")) == 1
+
+
+async def test_whoever_listens_is_told_that_the_lists_are_others(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """operations-22, changes-1: in a session that was open before, whose resources are watched on."""
+    async with operated(folder, caplog) as (server, hand):
+        await hand.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
+        async with hand.http.stream("GET", hand.url, headers=hand.headers()) as stream:
+            server.write(policy='[offer]\nwithout = ["write_file"]')
+            assert await server.reloaded() == "reloaded: policy.offer.without unset -> [write_file]"
+            with anyio.fail_after(SECONDS):
+                lines = stream.aiter_lines()
+                while "notifications/tools/list_changed" not in await anext(lines):
+                    pass
+                (folder / "a" / "which.txt").write_text("another")
+                while "notifications/resources/updated" not in await anext(lines):
+                    pass
+        assert "failed inside" not in caplog.text
+        assert "write_file is not offered here" in await said(hand, "write_file", path="x", content="x")
+
+
+async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """operations-25: after any number of reloads as much is open as before, and as many children."""
+
+    def held() -> tuple[int, int]:
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        return len(os.listdir("/proc/self/fd")), len(children)
+
+    async with operated(folder, caplog) as (server, hand):
+        assert await said(hand, "run_command", command="echo here") == "here"
+        server.write(policy=DENIED)
+        await server.reloaded()
+        assert await said(hand, "run_command", command="echo here") == "here"
+        before = held()
+        for number in range(3):
+            server.write(policy=f'{DENIED}reason = "{number}"')
+            await server.reloaded()
+            assert await said(hand, "run_command", command="echo here") == "here"
+        with anyio.fail_after(SECONDS):
+            await until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
+
+
+def test_what_needs_a_restart_stays_as_it_was() -> None:
+    """operations-26: and everything else is taken."""
+    before = Config()
+    after = Config.model_validate(
+        {
+            "server": {"port": 1, "hosts": ("x",), "tls_certificate": "c", "tls_key": "k"},
+            "limits": {"sessions": 2, "connections": 2},
+            "auth": {"tokens": "t"},
+            "redis": {"url": "redis://:hidden@h/0"},
+            "log": {"level": "debug", "format": "text"},
+        }
+    )
+    named = {str(one) for one in changes_of_config(before, after) if needs_restart(one, before, after)}
+    assert {one.partition(" ")[0] for one in named} == {
+        *("server.port", "server.tls_certificate", "server.tls_key", "limits.connections", "auth.tokens"),
+        *("redis.url", "log.format"),
+    }
+    kept = settled(before, after)
+    assert (kept.server.hosts, kept.limits.sessions, kept.log.level) == (("x",), 2, "debug")
+    left = [change for change in changes_of_config(before, kept) if needs_restart(change, before, after)]
+    assert left == []

@@ -1,0 +1,325 @@
+"""A `coretools-http` process from its start to its end (docs/specs/http.md)."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from tests.checkout import TREE
+from tests.process.tree import until
+from tests.protocol.peer import marker, wait_until_none, wait_until_some
+from tests.starting import warm
+from tests.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
+from tests.web.certificates import write_certificate
+from tests.web.http_server_peer import http_server
+from tests.web.plans import at_work, plan_of
+
+SECONDS = 30.0
+
+
+def ran(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The server, where it ends by itself."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CORETOOLS_")}
+    return warm.run(
+        [sys.executable, "-m", "servers.http_server", *map(str, words)],
+        cwd=cwd,
+        env={**kept, "PYTHONPATH": str(TREE), **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = tmp_path / "project"
+    found.mkdir()
+    (found / "a.txt").write_text("in the project\n")
+    return found
+
+
+def test_the_check_says_what_would_be_served_and_listens_nowhere(root: Path) -> None:
+    """http-16: with the exit code of the start that it stands for."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = ran("--check", "--root", f"{root}:ro", "--port", port, "--profile", "read", cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert f"127.0.0.1:{port}/mcp, for this machine only" in done.stdout
+    assert f"role default: {root}:ro; profile read" in done.stdout
+
+
+def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None:
+    """http-16, http-24: a start would end because of it; a registry and a role that can't be read hide nothing."""
+    for name in ("crt", "key"):
+        (tmp_path / name).write_text("no certificate\n")
+    given = {
+        "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(tmp_path / "crt"),
+        "CORETOOLS_HTTP_SERVER__TLS_KEY": str(tmp_path / "key"),
+    }
+    bad = ("--with", "no_such_module:registry", "--policy", "no_such_policy")
+    done = ran("--check", "--root", root, *bad, cwd=root, environment=given)
+    assert done.returncode == 78
+    assert all(one in done.stderr for one in ("no_such_module", "no_such_policy")), done.stderr
+    assert f"server.tls_certificate {tmp_path / 'crt'} and its key: one of them is not PEM" in done.stderr
+
+
+def test_a_start_with_a_certificate_that_clients_refuse_says_so(root: Path, tmp_path: Path) -> None:
+    """http-27: it goes on, as SIGHUP brings the renewed one."""
+    made = write_certificate(tmp_path, days=0)
+    given = {
+        "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(made.path),
+        "CORETOOLS_HTTP_SERVER__TLS_KEY": str(made.key),
+    }
+    with http_server(tmp_path, "--root", root, environment=given) as server:
+        warned = [line["message"] for line in server.lines if line["level"] == "warning"]
+    assert any(f"{made.path}: expired on" in message for message in warned), warned
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--check", "--host", "0.0.0.0"), ["auth.tokens", "server.hosts", "tls_certificate"]),
+        (("--root", "/no/such/place", "--port", "0"), ["/no/such/place"]),
+        (("--host", "192.0.2.7", "--port", "1"), ["192.0.2.7"]),
+        (("--with", "no_such_module:registry", "--port", "0"), ["no_such_module"]),
+    ],
+)
+def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...], said: list[str]) -> None:
+    """http-15, http-16, http-19: with 78 and one sentence that says all of it; nothing ever listened."""
+    done = ran(*words, cwd=root)
+    assert done.returncode == 78
+    assert all(one in done.stderr for one in said), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "listening on" not in done.stderr
+
+
+def test_a_port_that_is_taken_ends_the_start(root: Path) -> None:
+    """http-19: and the server that has it goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = ran("--port", str(port), cwd=root)
+        assert (done.returncode, f"port {port}" in done.stderr) == (78, True)
+        with socket.create_connection(("127.0.0.1", port)):
+            taken.accept()[0].close()
+
+
+async def test_a_call_under_way_is_answered_before_the_end(tmp_path: Path, root: Path) -> None:
+    """http-18: the exit code says which signal it was."""
+    with http_server(tmp_path, "--root", root) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            await hand.initialize()
+            answers: list[httpx2.Response] = []
+
+            async def call() -> None:
+                answers.append(await hand.call("run_command", command="sh -c 'echo > up; sleep 1.5; echo finished'"))
+
+            with anyio.fail_after(SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call)
+                    await until((root / "up").exists)
+                    server.process.send_signal(signal.SIGTERM)
+            (message,) = messages_in(answers[0])
+            assert message["result"]["content"][0]["text"] == "finished"
+        assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
+        assert [line["message"] for line in server.lines if line["level"] == "error"] == []
+
+
+async def test_a_script_on_this_machine_is_never_told_to_come_later(tmp_path: Path, root: Path) -> None:
+    """guard-33: eight calls in flight, and more of them than the burst of who has a token."""
+    with http_server(tmp_path, "--root", root) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            await hand.initialize()
+            statuses: list[int] = []
+
+            async def script() -> None:
+                statuses.extend([(await hand.call("read_file", path="a.txt")).status_code for _ in range(30)])
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(8):
+                    tasks.start_soon(script)
+    assert statuses == [200] * 240
+
+
+STUBBORN = "sh -c 'trap \"\" TERM; setsid sleep {0} & nohup sleep {0} & sleep {0}; wait'"
+
+
+@pytest.mark.parametrize("how", ["TERM", "INT", "twice", "KILL"])
+async def test_no_child_stays(tmp_path: Path, root: Path, how: str) -> None:
+    """http-18: of a call that does not end in time, whichever way the server ends."""
+    seconds = marker()
+    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5", "CORETOOLS_LIMITS": "grace_seconds=0.3"}
+    with http_server(tmp_path, "--root", root, environment=short) as server:
+        threading.Thread(target=_call_and_lose, args=(server.url, STUBBORN.format(seconds)), daemon=True).start()
+        wait_until_some(f"sleep {seconds}", 3)
+        first = signal.SIGKILL if how == "KILL" else signal.SIGINT if how == "INT" else signal.SIGTERM
+        server.process.send_signal(first)
+        if how == "twice":
+            server.process.send_signal(signal.SIGTERM)
+        code = server.process.wait(SECONDS)
+        assert code == (-first if how == "KILL" else 128 + first)
+    assert wait_until_none(f"sleep {seconds}") == []
+
+
+def _call_and_lose(url: str, command: str) -> None:
+    async def call() -> None:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, url)
+            await hand.initialize()
+            try:
+                await hand.call("run_command", command=command)
+            except httpx2.TransportError:
+                return
+
+    anyio.run(call)
+
+
+REGISTRY = '''
+from coretools.operations.declare import Effect, tool
+from coretools.operations.registry import Registry
+
+@tool(Effect.READ)
+def shout(text: str) -> str:
+    """Shout."""
+    return text.upper()
+
+registry = Registry()
+registry.add(shout)
+'''
+
+
+async def test_registries_of_others_stand_beside_our_tools_in_every_role(tmp_path: Path, root: Path) -> None:
+    """http-17, http-11: and the roots of a role are there for nobody else."""
+    module, config = tmp_path / "tools.py", tmp_path / "http.toml"
+    module.write_text(REGISTRY)
+    config.write_text(f"[roles.default]\nroots = ['{root}:ro']\nprofile = 'all'\n[log]\nformat = 'json'\n")
+    with http_server(tmp_path, "--config", config, "--with", f"{module}:registry") as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            await hand.initialize()
+            (said,) = messages_in(await hand.call("shout", text="who calls"))
+            assert said["result"]["content"][0]["text"] == "WHO CALLS"
+            (read,) = messages_in(await hand.call("read_file", path="a.txt"))
+            assert read["result"]["content"][0]["text"] == "in the project\n"
+            answer = await hand.stateless("server/discover")
+            assert answer.status_code == 200
+        assert server.end() == 128 + signal.SIGTERM
+
+
+async def test_a_call_that_is_not_through_in_time_gets_an_answer(tmp_path: Path, root: Path) -> None:
+    """http-18: 503 instead of a connection that is cut, and no traceback in the log."""
+    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
+    with http_server(tmp_path, "--root", root, environment=short) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            hand = Hand(http, server.url)
+            answers: list[httpx2.Response] = []
+
+            async def call() -> None:
+                arguments = {"command": "sh -c 'echo > up; sleep 1000'"}
+                answers.append(await hand.stateless("tools/call", "run_command", arguments=arguments))
+
+            with anyio.fail_after(SECONDS):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(call)
+                    await until((root / "up").exists)
+                    server.process.send_signal(signal.SIGTERM)
+            assert (answers[0].status_code, answers[0].json()["error"]["data"]["kind"]) == (503, "ending")
+        assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
+        assert "Traceback" not in server.log.read_text()
+
+
+ENDLESS = """
+import itertools
+
+import anyio
+
+from coretools.questions.kinds import AskText
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect, asks
+from coretools.operations.registry import Registry
+
+registry = Registry()
+
+@registry.tool(Effect.READ)
+async def tell(call: Call) -> str:
+    \"\"\"Tell for ever.\"\"\"
+    for number in itertools.count(1):
+        await call.progress(number, None, "more")
+        await anyio.lowlevel.checkpoint()
+
+@registry.tool(Effect.READ)
+@asks("colour")
+async def paint(call: Call) -> str:
+    \"\"\"Ask for a colour.\"\"\"
+    return await call.ask(AskText(key="colour", message="Which?"))
+"""
+
+STILL_OPEN = ("did not stop", "gave up", "without completing response", "Traceback")
+
+
+async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path: Path, root: Path) -> None:
+    """http-18: in both eras, and one whose question nobody answers: each request has its answer, an error.
+
+    Nothing makes the server wait to the last.
+    """
+    module = tmp_path / "endless.py"
+    module.write_text(ENDLESS)
+    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
+    words = ("--root", root, "--profile", "all", "--with", f"{module}:registry")
+    ended: list[str] = []
+    with http_server(tmp_path, *words, environment=short) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http, anyio.create_task_group() as tasks:
+            hand = Hand(http, server.url)
+            await hand.initialize({"elicitation": {"form": {}}})
+
+            async def stream(name: str, headers: dict[str, str], meta: dict[str, Any], *, task_status: Any) -> None:
+                params = {"name": name, "arguments": {}, "_meta": {**meta, "progressToken": name}}
+                body = {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params}
+                async with http.stream("POST", hand.url, json=body, headers=headers) as answer:
+                    assert answer.headers["content-type"].startswith("text/event-stream"), await answer.aread()
+                    task_status.started()
+                    lines = [line async for line in answer.aiter_lines() if line]  # an end that is none raises
+                last = json.loads(lines[-1].removeprefix("data: "))
+                assert (last["id"], last["error"]["data"]["kind"]) == (name, "ending")
+                ended.append(name)
+
+            stateless = {"MCP-Protocol-Version": STATELESS, "Mcp-Method": "tools/call", "Mcp-Name": "tell"}
+            with anyio.fail_after(SECONDS):
+                await tasks.start(partial(stream, "tell", hand.headers(), {}))
+                await tasks.start(partial(stream, "paint", hand.headers(), {}))
+                await tasks.start(partial(stream, "tell", {**ACCEPT, **stateless}, ENVELOPE))
+                server.process.send_signal(signal.SIGTERM)
+        assert sorted(ended) == ["paint", "tell", "tell"]
+        assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
+        log = server.log.read_text()
+        assert [said for said in STILL_OPEN if said in log] == [], log
+
+
+async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """confinement-1: by its name, where the operator requires a tier too; nothing where no commands are offered."""
+    caplog.set_level(logging.INFO, "coretools")
+    config = root.with_name("http.toml")
+    kinds = {"default": "network = 'deny'", "build": "network = 'allow'", "review": "profile = 'read'"}
+    config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n{key}\n" for name, key in kinds.items()))
+    plan = plan_of("--config", str(config), "--require-tier", "none")
+
+    def told() -> list[str]:
+        return [said for said in caplog.messages if "commands are held in tier" in said or "network: " in said]
+
+    async with at_work(plan):
+        await until(lambda: len(told()) >= 4)
+    begins = [" ".join(said.split()[:2]) for said in told()]
+    assert sorted(begins) == ["build: commands", "build: network:", "default: commands", "default: network:"]
