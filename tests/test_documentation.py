@@ -1,4 +1,4 @@
-"""The documentation model, the pages made of it, and that those in the tree are not stale (docs/specs/client.md)."""
+"""The documentation model, the pages made of it, and that those in the tree are not stale (docs/specs/cli.md)."""
 
 import json
 import os
@@ -115,7 +115,7 @@ async def ours(tmp_path: Path) -> Documentation:
 
 
 def test_the_model_holds_everything_that_is_declared(registry: Registry) -> None:
-    """client-9: route, name, texts, effect, hints, surfaces, parameters, questions, metadata; as plain JSON."""
+    """cli-9: route, name, texts, effect, hints, surfaces, parameters, questions, metadata; as plain JSON."""
     found = json.loads(json.dumps(documentation_of(registry).as_json()))
     assert found["contexts"] == [{"words": ["party"], "summary": "guests and lists", "details": "More of it."}]
     page = found["commands"][0]
@@ -153,14 +153,14 @@ def test_the_model_holds_everything_that_is_declared(registry: Registry) -> None
 def test_a_parameter_has_its_type_default_choices_and_limits(
     registry: Registry, name: str, expected: tuple[object, ...]
 ) -> None:
-    """client-9: a default that the schema leaves out comes from the signature."""
+    """cli-9: a default that the schema leaves out comes from the signature."""
     page = page_of(next(iter(registry)))
     found = next(one for one in page.parameters if one.name == name)
     assert (found.type, found.is_required, found.default, found.choices, found.limits) == expected
 
 
 def test_what_is_in_an_object_is_told(registry: Registry) -> None:
-    """client-9: nested models."""
+    """cli-9: nested models."""
     people = next(one for one in page_of(next(iter(registry))).parameters if one.name == "people")
     assert [(one.name, one.type, one.is_required) for one in people.fields] == [
         ("name", "string", True),
@@ -169,7 +169,7 @@ def test_what_is_in_an_object_is_told(registry: Registry) -> None:
 
 
 def test_surfaces_addresses_and_schemas_of_their_own_are_told(registry: Registry) -> None:
-    """client-9: a resource with its address; a published schema as it stands."""
+    """cli-9: a resource with its address; a published schema as it stands."""
     found = {page.name: page for page in documentation_of(registry).commands}
     assert (found["party_all_lists"].surfaces, found["party_all_lists"].uri) == (("resource",), "lists://all")
     raw = found["party_anything"].parameters[0]
@@ -177,7 +177,7 @@ def test_surfaces_addresses_and_schemas_of_their_own_are_told(registry: Registry
 
 
 def test_hidden_commands_are_in_no_documentation_and_those_for_people_are_marked(registry: Registry) -> None:
-    """client-9, graph-8: hidden from every list; hidden from agents only is another thing."""
+    """cli-9, catalog-8: hidden from every list; hidden from agents only is another thing."""
     documentation = documentation_of(registry)
     text = json.dumps(documentation.as_json()) + "".join(pages(documentation).values())
     assert "back_door" not in text
@@ -186,7 +186,7 @@ def test_hidden_commands_are_in_no_documentation_and_those_for_people_are_marked
 
 
 def test_pages_show_usage_parameters_and_limits(registry: Registry) -> None:
-    """client-10: one page for each tool set, and an index."""
+    """cli-10: one page for each tool set, and an index."""
     made = pages(documentation_of(registry))
     assert set(made) == {"README.md", "party.md"}
     page = made["party.md"]
@@ -202,7 +202,7 @@ def test_pages_show_usage_parameters_and_limits(registry: Registry) -> None:
 
 
 def test_usage_names_what_must_be_given_in_order(registry: Registry) -> None:
-    """client-10: parameters of the route stand in it."""
+    """cli-10: parameters of the route stand in it."""
     assert [usage(page_of(command)) for command in registry] == [
         "party GROUP invite PEOPLE ... [options]",
         "party all_lists",
@@ -213,7 +213,7 @@ def test_usage_names_what_must_be_given_in_order(registry: Registry) -> None:
 
 
 def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
-    """client-10: the text around the markers stays, and writing twice changes nothing."""
+    """cli-10: the text around the markers stays, and writing twice changes nothing."""
     table = tool_table(documentation_of(registry))
     page = f"# Mine\n\n{TABLE_START}\nold\n{TABLE_END}\nrest\n"
     once = with_table(page, table)
@@ -224,7 +224,7 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
 
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
-    """client-10: what is in docs/reference is what the declarations say."""
+    """cli-10: what is in docs/reference is what the declarations say."""
     made = {**pages(ours), NAME: config_page()}
     there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
@@ -232,13 +232,13 @@ async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
 
 
 async def test_the_table_of_tools_in_the_readme_is_not_stale(ours: Documentation) -> None:
-    """client-10: the README names every tool."""
+    """cli-10: the README names every tool."""
     text = (TREE / "README.md").read_text(encoding="utf-8")
     assert with_table(text, tool_table(ours)) == text, MEND
 
 
 async def test_every_tool_and_every_parameter_is_in_the_reference(ours: Documentation) -> None:
-    """client-10: nothing is left out."""
+    """cli-10: nothing is left out."""
     made = pages(ours)
     for command in ours.commands:
         page = made[f"{command.tool_set}.md"].partition(f"## {command.name}\n")[2].partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""A command line becomes argv and back (docs/specs/command.md)."""
+"""A command line becomes argv and back (docs/specs/shell-words.md)."""
 
 import random
 import shlex
@@ -77,7 +77,7 @@ def read_by_sh(line: str) -> list[str]:
     ],
 )
 def test_a_line_is_split_as_sh_quotes_and_nothing_is_expanded(line: str, words: list[str]) -> None:
-    """command-1, command-2: quotes and backslashes as in sh; variables, `~`, `*` and `#` stay characters."""
+    """shell-words-1, shell-words-2: quotes and backslashes as in sh; variables, `~`, `*` and `#` stay characters."""
     assert split(line) == words
 
 
@@ -98,7 +98,7 @@ def test_a_line_is_split_as_sh_quotes_and_nothing_is_expanded(line: str, words: 
     ],
 )
 def test_what_is_no_command_line_is_refused_with_its_position(line: str, position: int) -> None:
-    """command-3: unbalanced quotes, a backslash at the end, NUL, no words."""
+    """shell-words-3: unbalanced quotes, a backslash at the end, NUL, no words."""
     with pytest.raises(CommandSyntax) as refused:
         split(line)
     assert refused.value.position == position
@@ -125,7 +125,7 @@ def test_what_is_no_command_line_is_refused_with_its_position(line: str, positio
     ],
 )
 def test_an_operator_of_a_shell_is_refused_with_what_to_do_instead(line: str, operator: str, position: int) -> None:
-    """command-4: nobody would run the second half; a model must learn that at once."""
+    """shell-words-4: nobody would run the second half; a model must learn that at once."""
     with pytest.raises(CommandSyntax) as refused:
         split(line)
     assert refused.value.position == position
@@ -137,7 +137,7 @@ def test_an_operator_of_a_shell_is_refused_with_what_to_do_instead(line: str, op
 @pytest.mark.parametrize("operator", [";", "&&", "&", "||", "|", ">", ">>", "<", "`", "$("])
 @pytest.mark.parametrize("quoting", ["'{}'", '"{}"'])
 def test_an_operator_in_quotes_is_a_word(operator: str, quoting: str) -> None:
-    """command-4: only outside quotes does it mean something to a shell that is not there."""
+    """shell-words-4: only outside quotes does it mean something to a shell that is not there."""
     assert split("echo " + quoting.format(operator)) == ["echo", operator]
 
 
@@ -158,7 +158,7 @@ def test_an_operator_in_quotes_is_a_word(operator: str, quoting: str) -> None:
     ],
 )
 def test_a_line_is_split_by_windows_rules(line: str, words: list[str]) -> None:
-    """command-5: backslashes count before a quote only; a doubled quote inside quotes is one."""
+    """shell-words-5: backslashes count before a quote only; a doubled quote inside quotes is one."""
     # Microsoft's last example has its quote open to the end of the line; here that is an error, so close it.
     closed = line + '"' if line.startswith('a"b""') else line
     assert split(closed, rules="windows") == words
@@ -168,14 +168,14 @@ def test_a_line_is_split_by_windows_rules(line: str, words: list[str]) -> None:
     ("line", "position"), [('a "b', 2), ("a & b", 2), ("a | b", 2), ("a > b", 2), ("", 0), ("a\0", 1)]
 )
 def test_a_windows_line_at_fault_is_refused_with_its_position(line: str, position: int) -> None:
-    """command-3, command-4: by Windows rules too."""
+    """shell-words-3, shell-words-4: by Windows rules too."""
     with pytest.raises(CommandSyntax) as refused:
         split(line, rules="windows")
     assert refused.value.position == position
 
 
 def test_splitting_what_was_joined_gives_the_same_argv() -> None:
-    """command-6: join is the inverse of split, for any words."""
+    """shell-words-6: join is the inverse of split, for any words."""
     for rules in (
         "posix",
         "windows",
@@ -186,7 +186,7 @@ def test_splitting_what_was_joined_gives_the_same_argv() -> None:
 
 
 def test_the_real_shell_reads_the_same_argv_from_what_was_joined() -> None:
-    """command-6: what is joined may be shown to a person, who may paste it."""
+    """shell-words-6: what is joined may be shown to a person, who may paste it."""
     for seed in range(40):
         argv = any_argv(seed)
         assert read_by_sh(join(argv)) == argv, seed
@@ -194,7 +194,7 @@ def test_the_real_shell_reads_the_same_argv_from_what_was_joined() -> None:
 
 @pytest.mark.parametrize("argv", [["if", "a"], ["A=1", "b"], ["while"], ["{"], ["!"]])
 def test_a_first_word_that_the_shell_would_keep_is_quoted(argv: list[str]) -> None:
-    """command-6: the first word is a program's name, not an assignment and not a part of the language."""
+    """shell-words-6: the first word is a program's name, not an assignment and not a part of the language."""
     said = subprocess.run(["/bin/sh", "-c", join(argv)], capture_output=True, check=False)
     assert said.returncode == 127
     assert argv[0].encode() in said.stderr
@@ -202,7 +202,7 @@ def test_a_first_word_that_the_shell_would_keep_is_quoted(argv: list[str]) -> No
 
 @pytest.mark.parametrize("rules", ["posix", "windows"])
 def test_a_word_with_a_nul_can_not_be_joined(rules: Rules) -> None:
-    """command-3: no argument can hold one."""
+    """shell-words-3: no argument can hold one."""
     with pytest.raises(CommandSyntax) as refused:
         join(["ab", "c\0d"], rules=rules)
     assert refused.value.position in (4, 5)
@@ -216,7 +216,7 @@ def any_line(seed: int) -> str:
 
 
 def test_a_line_without_operators_is_read_as_shlex_reads_it() -> None:
-    """command-1: the same words, and the same lines refused."""
+    """shell-words-1: the same words, and the same lines refused."""
     for seed in range(300):
         line = any_line(seed)
         try:
@@ -229,7 +229,7 @@ def test_a_line_without_operators_is_read_as_shlex_reads_it() -> None:
 
 
 def test_a_line_without_operators_is_read_as_sh_reads_it() -> None:
-    """command-1: checked against the real shell, which also knows what a backslash keeps between double quotes."""
+    """shell-words-1: checked against the real shell, which also knows what a backslash keeps between double quotes."""
     for seed in range(40):
         line = any_line(seed) + ' "\\a\\$\\`\\"" x\\\ny'
         try:

@@ -101,7 +101,7 @@ class StandardError(logging.Handler):
 class TextLines(logging.Formatter):
     """Shows control characters escaped: a file name must not forge a log line or drive a terminal.
 
-    Credentials are taken out of the whole record, its traceback included (docs/specs/secrets.md).
+    Credentials are taken out of the whole record, its traceback included (docs/specs/redaction.md).
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -133,7 +133,7 @@ class JsonLines(logging.Formatter):
         self._remembered = lru_cache(MOST_REMEMBERED)(redactor.text)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line, without credentials (docs/specs/secrets.md)."""
+        """The record as one line, without credentials (docs/specs/redaction.md)."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

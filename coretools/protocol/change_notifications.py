@@ -1,4 +1,4 @@
-"""Who is told of what changes: lists and resources, in both eras (docs/specs/changes.md).
+"""Who is told of what changes: lists and resources, in both eras (docs/specs/notifications.md).
 
 Runs as long as the server has a connection: the server's lifespan starts and ends it, so every transport has it.
 Handshake connections are told through `sessions`, the others through their `subscriptions/listen`, which is the SDK's.

@@ -1,4 +1,4 @@
-"""The workstation server as a desktop client meets it: a real process, real pipes (docs/specs/serving.md)."""
+"""The workstation server as a desktop client meets it: a real process, real pipes (docs/specs/workstation.md)."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def test_the_handshake_era_is_served(project: Path) -> None:
-    """serving-1: every handshake revision, with instructions that name the root."""
+    """workstation-1: every handshake revision, with instructions that name the root."""
     for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
         with peer(project) as client:
             answer = client.ask("initialize", {**HANDSHAKE, "protocolVersion": version})["result"]
@@ -56,7 +56,7 @@ def test_the_handshake_era_is_served(project: Path) -> None:
 
 
 def test_the_stateless_era_is_served(project: Path) -> None:
-    """serving-1: every request carries its envelope, and there is no handshake."""
+    """workstation-1: every request carries its envelope, and there is no handshake."""
     with peer(project) as client:
         found = client.ask("server/discover", {"_meta": ENVELOPE})["result"]
         assert "2026-07-28" in found["supportedVersions"]
@@ -68,7 +68,7 @@ def test_the_stateless_era_is_served(project: Path) -> None:
 
 
 def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, figure: Figure) -> None:
-    """serving-2: under 14,000 bytes in both eras; a change of the public surface shows in review."""
+    """workstation-2: under 14,000 bytes in both eras; a change of the public surface shows in review."""
     with peer(project) as client:
         newer = client.ask("tools/list", {"_meta": ENVELOPE})
     with peer(project) as client:
@@ -132,7 +132,7 @@ BAD_LINES: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize("case", BAD_LINES)
 def test_bad_input_is_answered_and_the_next_call_works(project: Path, case: str) -> None:
-    """serving-5, serving-10: an error each, and the server answers the next call."""
+    """workstation-5, workstation-10: an error each, and the server answers the next call."""
     line, code = BAD_LINES[case]
     with peer(project) as client:
         client.start_session()
@@ -143,7 +143,7 @@ def test_bad_input_is_answered_and_the_next_call_works(project: Path, case: str)
 
 
 def test_a_line_of_64_mb_is_an_error_and_costs_no_memory(project: Path) -> None:
-    """serving-4: the limit holds, the next call works, the server did not keep the line."""
+    """workstation-4: the limit holds, the next call works, the server did not keep the line."""
     with peer(project) as client:
         client.start_session()
         before = peak_memory(client)
@@ -165,7 +165,7 @@ def peak_memory(client: Peer) -> int:
 
 
 def test_arguments_that_do_not_fit_are_an_error_result(project: Path) -> None:
-    """serving-10, serving-11: the model reads it and tries again; the kind is for programs."""
+    """workstation-10, workstation-11: the model reads it and tries again; the kind is for programs."""
     with peer(project) as client:
         client.start_session()
         result = client.call("read_file", pth="README.md")
@@ -185,7 +185,7 @@ def test_each_result_goes_out_once(project: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_server_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
-    """serving-9: while a command runs, and with none left of it."""
+    """workstation-9: while a command runs, and with none left of it."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()
@@ -196,7 +196,7 @@ def test_a_signal_ends_the_server_and_its_children(project: Path, number: signal
 
 
 def test_the_end_of_input_ends_the_server_and_its_children(project: Path) -> None:
-    """serving-6, serving-9: a client that just goes away."""
+    """workstation-6, workstation-9: a client that just goes away."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()
@@ -256,7 +256,7 @@ def test_a_background_child_does_not_hold_the_answer(project: Path) -> None:
 
 
 def test_stray_prints_and_children_never_touch_the_wire(project: Path) -> None:
-    """serving-3: a child that writes to and reads from the standard descriptors of its parent finds nothing there."""
+    """workstation-3: a child that writes to and reads from the standard descriptors of its parent finds nothing."""
     with peer(project) as client:
         client.start_session()
         command = "sh -c 'cat; echo \"{}\" >/proc/$PPID/fd/1; echo out; echo err >&2'"
@@ -309,7 +309,7 @@ def test_a_child_that_floods_both_pipes_ends_and_memory_stays(project: Path) -> 
     ],
 )
 def test_a_setting_that_cannot_be_used_ends_the_start(project: Path, words: list[str], sentence: str) -> None:
-    """serving-13: code 78, a sentence on stderr, nothing on stdout."""
+    """workstation-13: code 78, a sentence on stderr, nothing on stdout."""
     with peer(*words, cwd=project) as client:
         out, said = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
@@ -319,7 +319,7 @@ def test_a_setting_that_cannot_be_used_ends_the_start(project: Path, words: list
 
 
 def test_a_bad_variable_ends_the_start(project: Path) -> None:
-    """serving-13: by its name."""
+    """workstation-13: by its name."""
     with peer(project, environment={"CORETOOLS_PROFILE": "root"}) as client:
         _, said = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
@@ -338,7 +338,7 @@ def test_no_root_in_the_home_directory_is_refused(project: Path) -> None:
 
 
 def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
-    """serving-12: the start is logged there with what is missing; a forged line in a path stays one line."""
+    """workstation-12: the start is logged there with what is missing; a forged line in a path stays one line."""
     with peer(project, environment={"CORETOOLS_LOG_LEVEL": "debug"}) as client:
         client.start_session()
         client.call("read_file", path="x\n2026-01-01 ERROR forged \x1b[31m")
@@ -351,7 +351,7 @@ def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
 
 
 def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:
-    """serving-12: what the pipe does not take is lost and counted; every line is answered all the same."""
+    """workstation-12: what the pipe does not take is lost and counted; every line is answered all the same."""
     with peer(project) as client:
         client.start_session()
         for _ in range(1500):
@@ -366,7 +366,7 @@ def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:
 
 @pytest.mark.parametrize(("closed", "code"), [("<&-", 78), (">&-", 78), ("2>&-", 0), ("<&- >&- 2>&-", 78)])
 def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: str, code: int) -> None:
-    """serving-3: without the wire there is no server; without a log there is. No file gets the number of either."""
+    """workstation-3: without the wire there is no server; without a log there is. No file gets the number of either."""
     script = f'exec "$1" -m servers.workstation "$2" {closed}'
     words = ["sh", "-c", script, "sh", sys.executable, project]
     ended = subprocess.run(words, cwd=TREE, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
@@ -375,7 +375,7 @@ def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: 
 
 
 def test_requests_piped_from_a_file_do_not_break_the_server(project: Path) -> None:
-    """serving-6: a shell that pipes requests in and closes gets a clean end."""
+    """workstation-6: a shell that pipes requests in and closes gets a clean end."""
     with peer(project) as client:
         client.start_session()
         client.send("tools/call", {"name": "read_file", "arguments": {"path": "README.md"}})
@@ -398,7 +398,7 @@ def test_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None:
 
 @pytest.mark.parametrize("module", ["servers.workstation", "servers.http_server --check", "coretools.cli.main tools"])
 def test_a_start_in_a_directory_that_was_deleted_ends_with_a_sentence(tmp_path: Path, module: str) -> None:
-    """serving-13: a shell stands there when what it was in is deployed anew."""
+    """workstation-13: a shell stands there when what it was in is deployed anew."""
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m {module}'
     done = subprocess.run(
         ["sh", "-c", script, sys.executable],

@@ -1,4 +1,4 @@
-"""What a typed command may ask of its surface (docs/specs/client.md)."""
+"""What a typed command may ask of its surface (docs/specs/cli.md)."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ SEEN = Screen(shows_results=True, has_colours=False, can_ask=True, shows_progres
     ],
 )
 def test_a_question_shows_its_choices_and_its_default(question: Any, prompt: str) -> None:
-    """client-13: what an empty line means is seen."""
+    """cli-13: what an empty line means is seen."""
     assert prompt_of(question) == prompt
 
 
@@ -47,7 +47,7 @@ def test_a_question_shows_its_choices_and_its_default(question: Any, prompt: str
     ids=lambda question: type(question).__name__,
 )
 async def test_without_a_terminal_a_question_says_what_to_give(question: Any) -> None:
-    """client-13: the words of the command line, not those for a model; the key is a fact."""
+    """cli-13: the words of the command line, not those for a model; the key is a fact."""
     value = "yes" if isinstance(question, AskConfirmation) else "VALUE"
     with pytest.raises(AnswerNeeded, match=rf"nobody can be asked here; give --answer k={value}$") as caught:
         await CliCall(QUIET).ask(question)
@@ -55,7 +55,7 @@ async def test_without_a_terminal_a_question_says_what_to_give(question: Any) ->
 
 
 async def test_a_model_is_not_asked_where_there_is_none() -> None:
-    """client-13: a person is no model; its default counts."""
+    """cli-13: a person is no model; its default counts."""
     question = AskModel(key="k", message="Sum it up")
     with pytest.raises(AnswerNeeded):
         await CliCall(SEEN).ask(question)
@@ -63,7 +63,7 @@ async def test_a_model_is_not_asked_where_there_is_none() -> None:
 
 
 async def test_answers_given_beforehand_go_before_the_terminal() -> None:
-    """client-13: and are checked like typed ones; several at once come in their order."""
+    """cli-13: and are checked like typed ones; several at once come in their order."""
     call = CliCall(SEEN, roots=["file:///work"])
     call.prefill({"a": "yes", "b": "gr", "c": "perhaps"})
     sure, pick = AskConfirmation(key="a", message=""), AskChoice(key="b", message="", choices=("red", "green"))
@@ -73,7 +73,7 @@ async def test_answers_given_beforehand_go_before_the_terminal() -> None:
 
 
 async def test_a_question_that_was_not_declared_is_a_bug() -> None:
-    """client-13: as on every surface."""
+    """cli-13: as on every surface."""
     call = CliCall(QUIET)
     call.prefill({}, ["other"])
     with pytest.raises(LookupError, match="not declared"):
@@ -81,7 +81,7 @@ async def test_a_question_that_was_not_declared_is_a_bug() -> None:
 
 
 async def test_a_surface_says_what_it_can_do() -> None:
-    """client-13: a terminal is a person, the roots are known, there is no model."""
+    """cli-13: a terminal is a person, the roots are known, there is no model."""
     call: Call = CliCall(SEEN)
     assert [call.offers("elicitation"), call.offers("roots"), call.offers("sampling")] == [True, True, False]
     assert CliCall(QUIET).offers("elicitation") is False
@@ -90,7 +90,7 @@ async def test_a_surface_says_what_it_can_do() -> None:
 
 
 async def test_messages_are_shown_by_their_level(capsys: Captured) -> None:
-    """client-14: on standard error, escaped."""
+    """cli-14: on standard error, escaped."""
     for screen in (QUIET, SEEN):
         call = CliCall(screen)
         for level in ("debug", "info", "warning", "error"):
@@ -103,7 +103,7 @@ async def test_messages_are_shown_by_their_level(capsys: Captured) -> None:
 
 
 async def test_progress_without_a_terminal_is_silent(capsys: Captured) -> None:
-    """client-14: not a byte."""
+    """cli-14: not a byte."""
     call = CliCall(QUIET)
     for done in (1, 0.5, 2):
         await call.progress(done, 2, "working")

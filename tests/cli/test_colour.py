@@ -1,4 +1,4 @@
-"""Colour is added to a text and changes nothing in it (docs/specs/client.md)."""
+"""Colour is added to a text and changes nothing in it (docs/specs/cli.md)."""
 
 import random
 import re
@@ -18,7 +18,7 @@ PIECES = [
 
 
 def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
-    """client-15: whatever the text is."""
+    """cli-15: whatever the text is."""
     for seed in range(100):
         chance = random.Random(seed)
         text = "\n".join(chance.choice(PIECES) + chance.choice(["", " ", chance.choice(PIECES)]) for _ in range(20))
@@ -44,12 +44,12 @@ def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
     ],
 )
 def test_lines_are_coloured_by_what_they_are(name: str, line: str, expected: str) -> None:
-    """client-15: diffs, status, history, search."""
+    """cli-15: diffs, status, history, search."""
     assert coloured(name, line) == expected
 
 
 def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
-    """client-15: what changes stands out."""
+    """cli-15: what changes stands out."""
     assert (
         coloured_table("write_file  changes Write.")
         == f"{styled('write_file', 'bold')}  {styled('changes', 'red')} Write."
@@ -61,5 +61,5 @@ def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
     [("a\tb\nc", "a\tb\nc"), ("\x1b[2J", "\\x1b[2J"), ("a\rb", "a\\rb"), ("\x9b1m", "\\x9b1m"), ("ü…", "ü…")],
 )
 def test_what_drives_a_terminal_is_shown_instead(text: str, shown: str) -> None:
-    """client-15: control characters, C1 too; line breaks and tabs stay."""
+    """cli-15: control characters, C1 too; line breaks and tabs stay."""
     assert escaped(text) == shown

@@ -1,4 +1,4 @@
-"""Commands as they are typed, on one dispatch, in this process (docs/specs/client.md)."""
+"""Commands as they are typed, on one dispatch, in this process (docs/specs/cli.md)."""
 
 import json
 import re
@@ -33,7 +33,7 @@ COLOURED = Screen(shows_results=True, has_colours=True, can_ask=False, shows_pro
     ],
 )
 async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, printed: str) -> None:
-    """client-11, client-12: parameters of the route in their place, `-` for `_`; every surface, hidden ones too."""
+    """cli-11, cli-12: parameters of the route in their place, `-` for `_`; every surface, hidden ones too."""
     code = await run(line)
     captured = capsys.readouterr()
     if printed == "unknown":  # a name with a capital is written as it is declared
@@ -66,7 +66,7 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
     ],
 )
 async def test_what_goes_wrong_is_said_with_its_exit_code(capsys: Captured, line: str, code: int, said: str) -> None:
-    """client-4, client-5, client-12: results on stdout, everything else on stderr; the sentence says what would do."""
+    """cli-4, cli-5, cli-12: results on stdout, everything else on stderr; the sentence says what would do."""
     try:
         found = await run(line)
         captured = capsys.readouterr().err
@@ -77,7 +77,7 @@ async def test_what_goes_wrong_is_said_with_its_exit_code(capsys: Captured, line
 
 
 async def test_a_bug_is_told_by_its_call_id_only(capsys: Captured, caplog: pytest.LogCaptureFixture) -> None:
-    """client-11, declarations-11: the one dispatch catches it."""
+    """cli-11, declarations-11: the one dispatch catches it."""
     assert await run("contact fail bug") == 70
     captured = capsys.readouterr()
     assert "(call " in captured.err
@@ -86,14 +86,14 @@ async def test_a_bug_is_told_by_its_call_id_only(capsys: Captured, caplog: pytes
 
 
 async def test_commands_that_the_selection_leaves_out_say_why(capsys: Captured) -> None:
-    """client-12, graph-7: read-only holds for people too; profiles keep nothing from them that agents don't have."""
+    """cli-12, catalog-7: read-only holds for people too; profiles keep nothing from them that agents don't have."""
     assert await run("contact add x y friend", read_only=True) == 64
     assert "contact add is not offered here: the server is read-only" in capsys.readouterr().err
     assert await run("contact for-people", profile="read") == 0
 
 
 async def test_json_has_the_shape_of_call(capsys: Captured) -> None:
-    """client-3: the same fields, whatever comes of it."""
+    """cli-3: the same fields, whatever comes of it."""
     shapes = []
     for line in ("contact count 3", "contact count 13", "contact fail foreseen", "contact nothing", "contact count x"):
         await run(f"{line} --json")
@@ -106,7 +106,7 @@ async def test_json_has_the_shape_of_call(capsys: Captured) -> None:
 
 
 async def test_text_that_would_drive_a_terminal_is_escaped_on_one_only(capsys: Captured) -> None:
-    """client-15: a pipe gets every byte, a terminal none that it would obey."""
+    """cli-15: a pipe gets every byte, a terminal none that it would obey."""
     assert await run("contact fail surrogate") == 0
     assert capsys.readouterr().out == "a\\udcffb \x1b]0;title\x07\n"
     assert await run("contact fail surrogate", COLOURED) == 0
@@ -128,26 +128,26 @@ async def test_text_that_would_drive_a_terminal_is_escaped_on_one_only(capsys: C
     ],
 )
 async def test_questions_are_answered_beforehand(capsys: Captured, line: str, printed: str) -> None:
-    """client-13: --answer; a default where nobody can be asked."""
+    """cli-13: --answer; a default where nobody can be asked."""
     assert await run(line) == 0
     assert capsys.readouterr().out == f"{printed}\n"
 
 
 async def test_defaults_are_not_taken_where_the_operator_wants_answers(capsys: Captured) -> None:
-    """client-13: `--ask prefilled`."""
+    """cli-13: `--ask prefilled`."""
     assert await run("contact ask word", ask="prefilled") == 75
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("word", ["x", "=1", ":=1", "x:=[", "x:=" + "[" * 20_000])
 def test_an_answer_that_is_none_is_refused(word: str) -> None:
-    """client-13: KEY=VALUE or KEY:=JSON."""
+    """cli-13: KEY=VALUE or KEY:=JSON."""
     with pytest.raises(InvalidArguments, match="--answer"):
         answers_of([word])
 
 
 async def test_progress_and_messages_stay_off_standard_output(capsys: Captured) -> None:
-    """client-5, client-14: without a terminal no bar and only what is a warning or worse."""
+    """cli-5, cli-14: without a terminal no bar and only what is a warning or worse."""
     assert await run("contact walk 2") == 0
     captured = capsys.readouterr()
     assert captured.out == "walked; elicitation: False, sampling: False\n"
@@ -155,7 +155,7 @@ async def test_progress_and_messages_stay_off_standard_output(capsys: Captured) 
 
 
 async def test_help_lists_what_stands_below_some_words(capsys: Captured) -> None:
-    """client-12: by summaries, without the hidden ones."""
+    """cli-12: by summaries, without the hidden ones."""
     assert await run("contact --help") == 0
     page = capsys.readouterr().out
     assert page.startswith("usage: coretools contact COMMAND [options]\n\npeople one knows\n\nKept nowhere.\n\n")
@@ -166,7 +166,7 @@ async def test_help_lists_what_stands_below_some_words(capsys: Captured) -> None
 
 
 async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
-    """client-12: what must be given in order, options with type, choices and default."""
+    """cli-12: what must be given in order, options with type, choices and default."""
     assert await run("contact add --help") == 0
     page = capsys.readouterr().out
     assert page.startswith("usage: coretools contact add NAME TAGS ... ROLE [options]\n\nAdd a contact.\n\nIt adds.\n")
@@ -186,7 +186,7 @@ async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
 
 
 async def test_a_command_that_was_taken_away_is_refused(capsys: Captured) -> None:
-    """client-11, graph-9: the commands are those there are now."""
+    """cli-11, catalog-9: the commands are those there are now."""
     found = desk()
     found.bench.graph.registry.remove("contact", "count")
     assert await found.run(Line(words=["contact", "count", "1"])) == 64
@@ -194,7 +194,7 @@ async def test_a_command_that_was_taken_away_is_refused(capsys: Captured) -> Non
 
 
 def test_the_options_of_a_command_are_known_before_it_runs() -> None:
-    """client-12: an option that the command has is the command's."""
+    """cli-12: an option that the command has is the command's."""
     found = desk()
     assert "--network" in found.option_names(["contact", "add", "--network", "x"])
     assert found.option_names(["contact", "nothing"]) == frozenset()

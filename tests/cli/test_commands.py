@@ -1,4 +1,4 @@
-"""The coretools command, run as a user runs it: a process, its output, its exit code (docs/specs/client.md)."""
+"""The coretools command, run as a user runs it: a process, its output, its exit code (docs/specs/cli.md)."""
 
 import json
 import os
@@ -36,14 +36,14 @@ def coretools(*words: str, cwd: Path, stdin: str = "", **environment: str) -> su
 
 
 def test_a_call_prints_the_text_of_its_result(project: Path) -> None:
-    """client-1, client-5: the result on stdout and nothing else anywhere."""
+    """cli-1, cli-5: the result on stdout and nothing else anywhere."""
     done = coretools("call", "read_file", "path=README.md", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
     assert "# Sample\nhello\n" in done.stdout
 
 
 def test_json_has_one_shape_for_every_tool(project: Path) -> None:
-    """client-3: a pipeline reads the same fields whatever the tool and however it ended."""
+    """cli-3: a pipeline reads the same fields whatever the tool and however it ended."""
     good = coretools("call", "read_file", "path=README.md", "--json", cwd=project)
     bad = coretools("call", "read_file", "path=missing", "--json", cwd=project)
     wrong = coretools("call", "no_such_tool", "--json", cwd=project)
@@ -75,7 +75,7 @@ def test_json_has_one_shape_for_every_tool(project: Path) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_the_exit_code_says_the_kind_of_failure(project: Path, words: list[str], code: int, said: str | None) -> None:
-    """client-4, client-5: a pipeline sees what went wrong; a person reads it on stderr."""
+    """cli-4, cli-5: a pipeline sees what went wrong; a person reads it on stderr."""
     done = coretools(*words, cwd=project)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -85,7 +85,7 @@ def test_the_exit_code_says_the_kind_of_failure(project: Path, words: list[str],
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_output_that_takes_nothing_is_named_in_the_exit_code(project: Path) -> None:
-    """client-4: 1 would say that the command failed."""
+    """cli-4: 1 would say that the command failed."""
     words = [sys.executable, "-m", "coretools.cli.main", "call", "file_exists", "path=README.md"]
     with Path("/dev/full").open("w") as full:
         environment = {**os.environ, "PYTHONPATH": str(TREE)}
@@ -96,7 +96,7 @@ def test_an_output_that_takes_nothing_is_named_in_the_exit_code(project: Path) -
 
 
 def test_who_stops_reading_has_seen_enough(project: Path) -> None:
-    """client-4: `coretools call ... | head -1` is no failure."""
+    """cli-4: `coretools call ... | head -1` is no failure."""
     (project / "long").write_text("line\n" * 40_000)
     script = '"$1" -m coretools.cli.main call read_file path=long | head -c 4; exit ${PIPESTATUS[0]}'
     environment = {**os.environ, "PYTHONPATH": str(TREE)}
@@ -106,7 +106,7 @@ def test_who_stops_reading_has_seen_enough(project: Path) -> None:
 
 
 def test_arguments_are_read_by_the_schema(project: Path) -> None:
-    """client-2: names, lists, JSON, files and standard input; as options and in order too."""
+    """cli-2: names, lists, JSON, files and standard input; as options and in order too."""
     (project / "notes.txt").write_text("from a file\n")
     written = coretools("call", "write_file", "path=a.txt", "content@=notes.txt", cwd=project)
     assert written.returncode == 0, written.stderr
@@ -120,7 +120,7 @@ def test_arguments_are_read_by_the_schema(project: Path) -> None:
 
 
 def test_a_list_takes_its_name_several_times(project: Path) -> None:
-    """client-2: one item each."""
+    """cli-2: one item each."""
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     (project / "b.txt").write_text("b\n")
     added = coretools("call", "git_add", "paths=README.md", "paths=b.txt", cwd=project)
@@ -130,7 +130,7 @@ def test_a_list_takes_its_name_several_times(project: Path) -> None:
 
 
 def test_tools_are_listed_in_a_table(project: Path) -> None:
-    """client-6: name, effect, first sentence; the profile decides."""
+    """cli-6: name, effect, first sentence; the profile decides."""
     everything = coretools("tools", cwd=project).stdout
     reading = coretools("tools", "--profile", "read", cwd=project).stdout
     assert "write_file" in everything
@@ -143,7 +143,7 @@ def test_tools_are_listed_in_a_table(project: Path) -> None:
 
 
 def test_the_doctor_starts_a_real_server_and_says_what_is_missing(project: Path) -> None:
-    """client-7: git is required, ripgrep is not, the server answers over stdio."""
+    """cli-7: git is required, ripgrep is not, the server answers over stdio."""
     done = coretools("doctor", cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok      server: " in done.stdout
@@ -155,7 +155,7 @@ def test_the_doctor_starts_a_real_server_and_says_what_is_missing(project: Path)
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_call_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
-    """client-8: a pipeline that is stopped leaves nothing."""
+    """cli-8: a pipeline that is stopped leaves nothing."""
     seconds = f"4{uuid.uuid4().int % 10**12:012d}.5"
     process = subprocess.Popen(
         [sys.executable, "-m", "coretools.cli.main", "call", "run_command", f"command=sleep {seconds}"],
@@ -188,7 +188,7 @@ def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
 
 
 def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -> None:
-    """client-6: a project's modules may have the names of ours."""
+    """cli-6: a project's modules may have the names of ours."""
     for module in ("servers/__init__", "servers/workstation", "coretools/__init__", "mcp/__init__", "anyio"):
         (project / module).parent.mkdir(exist_ok=True)
         (project / f"{module}.py").write_text(f"open({str(project / 'taken')!r}, 'w').close()\n")

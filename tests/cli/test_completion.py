@@ -1,4 +1,4 @@
-"""What a word could become, for shells and the REPL (docs/specs/client.md)."""
+"""What a word could become, for shells and the REPL (docs/specs/cli.md)."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ async def found(line: str) -> list[str]:
 
 
 async def test_words_options_and_values_are_completed() -> None:
-    """client-17: routes without the hidden ones, options not given yet, choices, sources."""
+    """cli-17: routes without the hidden ones, options not given yet, choices, sources."""
     for line, expected in (
         ("", ["contact"]),
         ("con", ["contact"]),
@@ -52,12 +52,12 @@ async def test_words_options_and_values_are_completed() -> None:
 
 
 async def test_other_arguments_reach_the_source() -> None:
-    """client-17: a source may look at what was given."""
+    """cli-17: a source may look at what was given."""
     assert await found("contact add ada --near after") == ["after-none"]
 
 
 def test_words_of_our_own_are_completed() -> None:
-    """client-17: as far as there is little to choose from."""
+    """cli-17: as far as there is little to choose from."""
     assert [one.text for one in of_built_in(["completion"], "")] == list(SHELLS)
     assert [one.text for one in of_built_in(["policy"], "ch")] == ["check"]
     assert of_built_in(["doctor"], "") == []
@@ -65,12 +65,12 @@ def test_words_of_our_own_are_completed() -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
-    """client-17: nothing is known twice."""
+    """cli-17: nothing is known twice."""
     assert "coretools __complete -- " in script(shell)
 
 
 def test_bash_completes_by_the_script(tmp_path: Path) -> None:
-    """client-17: the script in a real shell, against the real command."""
+    """cli-17: the script in a real shell, against the real command."""
     (tmp_path / "two words.txt").write_text("")
     program = tmp_path / "bin" / "coretools"
     program.parent.mkdir()
@@ -94,6 +94,6 @@ def test_bash_completes_by_the_script(tmp_path: Path) -> None:
 
 
 def test_half_a_line_that_is_wrong_completes_to_nothing(tmp_path: Path) -> None:
-    """client-17: no error in the middle of typing."""
+    """cli-17: no error in the middle of typing."""
     done = coretools("__complete", "--", "--root", "/does/not/exist", "git", "", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""The entry point in this process: which words go where, on our own tool sets (docs/specs/client.md)."""
+"""The entry point in this process: which words go where, on our own tool sets (docs/specs/cli.md)."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def typed(*words: str) -> int:
 def test_a_typed_command_gives_what_call_gives(
     project: Path, capsys: Captured, words: list[str], called: list[str]
 ) -> None:
-    """client-3, client-11, client-15: the same text, byte for byte, the same JSON, the same exit code."""
+    """cli-3, cli-11, cli-15: the same text, byte for byte, the same JSON, the same exit code."""
     for more in ([], ["--json"]):
         code = typed(*words, *more)
         printed = capsys.readouterr()
@@ -57,7 +57,7 @@ def test_a_typed_command_gives_what_call_gives(
 
 
 def test_own_options_stand_before_a_command_or_behind_it(project: Path, capsys: Captured) -> None:
-    """client-12: `--limit` before is a limit of ours, behind it the command's."""
+    """cli-12: `--limit` before is a limit of ours, behind it the command's."""
     other = project / "other"
     other.mkdir()
     for words in (["--root", str(other), "list_directory"], ["list_directory", f"--root={other}"]):
@@ -71,7 +71,7 @@ def test_own_options_stand_before_a_command_or_behind_it(project: Path, capsys: 
 
 
 def test_an_option_that_the_command_has_is_the_commands(project: Path, capsys: Captured) -> None:
-    """client-12: behind the command; ours of that name stands before it. Other people's commands stand beside ours."""
+    """cli-12: behind the command; ours of that name stands before it. Other people's commands stand beside ours."""
     assert typed("search_text", "e", "--limit", "1") == 0
     assert "1 matches shown" in capsys.readouterr().out
     contacts = ("--with", f"{TREE / 'tests' / 'cli' / 'contacts.py'}:REGISTRY")
@@ -87,7 +87,7 @@ def test_an_option_that_the_command_has_is_the_commands(project: Path, capsys: C
 def test_the_help_of_all_lists_what_is_built_in_and_the_graph(
     project: Path, capsys: Captured, words: list[str]
 ) -> None:
-    """client-12: contexts with their summaries, then commands."""
+    """cli-12: contexts with their summaries, then commands."""
     assert typed(*words) == 0
     page = capsys.readouterr().out
     assert all(f"coretools {word}" in page for word in BUILT_IN)
@@ -97,7 +97,7 @@ def test_the_help_of_all_lists_what_is_built_in_and_the_graph(
 
 
 def test_built_in_commands_win_and_take_own_options_before_them(project: Path, capsys: Captured) -> None:
-    """client-12: `coretools --profile read tools` is `coretools tools --profile read`."""
+    """cli-12: `coretools --profile read tools` is `coretools tools --profile read`."""
     assert typed("--profile", "read", "tools") == 0
     assert "write_file" not in capsys.readouterr().out
     assert typed("completion", "bash") == 0
@@ -122,7 +122,7 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
 def test_a_line_that_is_wrong_is_refused_in_a_sentence(
     project: Path, capsys: Captured, words: tuple[str, ...], said: str
 ) -> None:
-    """client-4: wrong arguments are 64, wherever they are wrong."""
+    """cli-4: wrong arguments are 64, wherever they are wrong."""
     assert typed(*words) == 64
     told = capsys.readouterr()
     assert told.err.startswith(said)
@@ -131,7 +131,7 @@ def test_a_line_that_is_wrong_is_refused_in_a_sentence(
 
 
 def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
-    """client-9, client-10: JSON, pages, the table in a page; a page that is no more is taken away, another stays."""
+    """cli-9, cli-10: JSON, pages, the table in a page; a page that is no more is taken away, another stays."""
     assert typed("docs", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["words"] for one in found["contexts"]] == [["git"], ["ci"]]
@@ -152,13 +152,13 @@ def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
 
 
 def test_a_run_that_is_left_is_stopped_and_that_is_said(project: Path, capsys: Captured) -> None:
-    """client-11, runs-22: as `coretools call` does it."""
+    """cli-11, runs-22: as `coretools call` does it."""
     assert typed("run_command", "sleep 60", "--wait-seconds", "0") == 0
     assert "still ran and is stopped" in capsys.readouterr().err
 
 
 def test_a_typed_command_does_without_the_sdk(tmp_path: Path) -> None:
-    """client-11: a second less of every start; what is for a terminal is not loaded either."""
+    """cli-11: a second less of every start; what is for a terminal is not loaded either."""
     code = (
         "import sys\n"
         "from coretools.cli.main import main\n"

@@ -1,4 +1,4 @@
-"""coretools' own options, told apart from a command's (docs/specs/client.md)."""
+"""coretools' own options, told apart from a command's (docs/specs/cli.md)."""
 
 import os
 from pathlib import Path
@@ -33,18 +33,18 @@ BEHIND = frozenset(NAMES) - {"--limit"}
     ],
 )
 def test_own_options_are_taken_out_of_a_line(line: str, own: str, rest: str) -> None:
-    """client-12: before the command all of them, behind it those that no command is likely to have."""
+    """cli-12: before the command all of them, behind it those that no command is likely to have."""
     assert divided(line.split(), NAMES, behind=BEHIND) == (own.split(), rest.split())
 
 
 def test_behind_the_first_word_only_what_is_named_is_taken() -> None:
-    """client-12: an option that the command has itself is the command's."""
+    """cli-12: an option that the command has itself is the command's."""
     words = ["--network", "deny", "send", "--network", "x"]
     assert divided(words, NAMES, behind=BEHIND - {"--network"}) == (words[:2], words[2:])
 
 
 async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path: Path) -> None:
-    """client-12: it could not be typed."""
+    """cli-12: it could not be typed."""
     async with assembled(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
         routes = Routes(assembly.graph.registry, Selection(profile="all"))
         clashes = {command.name: options_at(routes, command.route) & BEHIND for command in routes}
@@ -52,7 +52,7 @@ async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path
 
 
 def test_every_option_of_a_server_is_an_option_of_a_line() -> None:
-    """client-12: roots and rights are chosen as for `coretools call`; those of one line are among them."""
+    """cli-12: roots and rights are chosen as for `coretools call`; those of one line are among them."""
     assert {"--root", "--profile", "--read-only", "--policy", "--network", "--log-level", "--ask"} <= NAMES.keys()
     assert NAMES.keys() >= LINE_OPTIONS.keys()
     assert (NAMES["--root"], NAMES["--read-only"], NAMES["--help"], NAMES["--answer"]) == (True, False, False, True)

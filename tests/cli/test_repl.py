@@ -1,4 +1,4 @@
-"""The REPL: from a pipe, and at a real terminal (docs/specs/client.md)."""
+"""The REPL: from a pipe, and at a real terminal (docs/specs/cli.md)."""
 
 import os
 import random
@@ -38,7 +38,7 @@ REPL = ("-m", "coretools.cli.main", "repl")
     ],
 )
 def test_a_line_goes_on_while_a_quote_is_open_or_it_ends_in_a_backslash(text: str, expected: bool) -> None:
-    """client-16: by the parser of the process runner; what can't be mended does not go on."""
+    """cli-16: by the parser of the process runner; what can't be mended does not go on."""
     assert goes_on(text) is expected
 
 
@@ -53,7 +53,7 @@ def test_a_line_goes_on_while_a_quote_is_open_or_it_ends_in_a_backslash(text: st
     ],
 )
 def test_a_line_is_split_as_commands_are(text: str, words: list[str]) -> None:
-    """client-16: quotes, and nothing else of a shell."""
+    """cli-16: quotes, and nothing else of a shell."""
     assert words_of(text) == words
 
 
@@ -74,12 +74,12 @@ def test_a_line_is_split_as_commands_are(text: str, words: list[str]) -> None:
 def test_the_word_at_the_cursor_is_found_with_its_quotes(
     text: str, before: list[str], current: str, start: int
 ) -> None:
-    """client-17: what takes its place stands where it begins."""
+    """cli-17: what takes its place stands where it begins."""
     assert at_cursor(text) == (before, current, start)
 
 
 def test_what_is_put_in_is_quoted() -> None:
-    """client-17: a name with blanks is one word."""
+    """cli-17: a name with blanks is one word."""
     assert as_typed("two words") == "'two words'"
     assert as_typed("plain/path.txt") == "plain/path.txt"
     with pytest.raises(CommandSyntax):
@@ -87,7 +87,7 @@ def test_what_is_put_in_is_quoted() -> None:
 
 
 def test_a_pipe_of_lines_runs_without_a_prompt(tmp_path: Path) -> None:
-    """client-16: several lines in one, comments, errors that do not end it; the exit code of the last failure."""
+    """cli-16: several lines in one, comments, errors that do not end it; the exit code of the last failure."""
     lines = [
         "# a comment",
         "",
@@ -125,7 +125,7 @@ def test_a_pipe_of_lines_runs_without_a_prompt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lines", "code"), [("", 0), ("read_file missing\n", 66), ("write_file x 'open", 64)])
 def test_the_exit_code_is_that_of_the_last_failure(tmp_path: Path, lines: str, code: int) -> None:
-    """client-16: 0 when nothing failed; a regular file is read like a pipe."""
+    """cli-16: 0 when nothing failed; a regular file is read like a pipe."""
     script = tmp_path / "script"
     script.write_text(lines)
     with script.open() as file:
@@ -140,7 +140,7 @@ def test_the_exit_code_is_that_of_the_last_failure(tmp_path: Path, lines: str, c
 
 
 def test_runs_live_as_long_as_the_repl(tmp_path: Path) -> None:
-    """client-16: one assembly for all lines."""
+    """cli-16: one assembly for all lines."""
     seconds = f"5{uuid.uuid4().int % 10**9:09d}.5"
     done = coretools("repl", cwd=tmp_path, stdin=f"run_command 'sleep {seconds}' --wait-seconds 0\nlist_runs\n")
     assert (done.returncode, done.stderr) == (0, "")
@@ -149,7 +149,7 @@ def test_runs_live_as_long_as_the_repl(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_a_repl_that_waits_for_a_line(tmp_path: Path) -> None:
-    """client-8, client-16: SIGTERM, while the pipe is open."""
+    """cli-8, cli-16: SIGTERM, while the pipe is open."""
     process = subprocess.Popen(
         [sys.executable, *REPL, "--root", str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -167,7 +167,7 @@ def test_a_signal_ends_a_repl_that_waits_for_a_line(tmp_path: Path) -> None:
 
 
 def test_a_person_types_completes_interrupts_and_goes_on(tmp_path: Path) -> None:
-    """client-16, client-17: on a terminal: completion, several lines, Ctrl-C, history of its own mode, Ctrl-D."""
+    """cli-16, cli-17: on a terminal: completion, several lines, Ctrl-C, history of its own mode, Ctrl-D."""
     (tmp_path / "notes.txt").write_text("remembered\n")
     state = tmp_path / "state"
     seconds = f"6{uuid.uuid4().int % 10**9:09d}.5"
@@ -208,7 +208,7 @@ def test_a_person_types_completes_interrupts_and_goes_on(tmp_path: Path) -> None
 
 
 def test_every_joined_line_is_whole_and_its_last_word_is_found() -> None:
-    """client-16, client-17: what is put in for a word is read back as that word, wherever the cursor stands."""
+    """cli-16, cli-17: what is put in for a word is read back as that word, wherever the cursor stands."""
     for seed in range(100):
         chance = random.Random(seed)
         words = ["".join(chance.choice("ab/.-' \"\\\n|é") for _ in range(chance.randrange(1, 6))) for _ in range(3)]
@@ -221,7 +221,7 @@ def test_every_joined_line_is_whole_and_its_last_word_is_found() -> None:
 
 
 def test_a_line_cut_anywhere_is_never_misread() -> None:
-    """client-16: the first words stay what they are, whatever is typed behind them."""
+    """cli-16: the first words stay what they are, whatever is typed behind them."""
     for seed in range(100):
         chance = random.Random(seed)
         words = ["".join(chance.choice("ab' \"\\") for _ in range(chance.randrange(1, 6))) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Which command the words of a line mean (docs/specs/client.md)."""
+"""Which command the words of a line mean (docs/specs/cli.md)."""
 
 import pytest
 
@@ -68,21 +68,21 @@ def routes() -> Routes:
 def test_the_longest_route_wins_and_of_two_the_one_typed_as_it_stands(
     routes: Routes, line: str, name: str, values: dict[str, str], count: int
 ) -> None:
-    """client-12: a word of a route goes before a parameter in it."""
+    """cli-12: a word of a route goes before a parameter in it."""
     found = routes.at(line.split())
     assert found is not None
     assert (found.command.name, found.in_route, found.count) == (name, values, count)
 
 
 def test_a_prompt_that_overrides_does_not_take_the_place_of_a_command(routes: Routes) -> None:
-    """client-12, graph-6: one command for each route."""
+    """cli-12, catalog-6: one command for each route."""
     assert [command.function for command in routes].count(summary) == 1
     assert another_summary not in [command.function for command in routes]
 
 
 @pytest.mark.parametrize(("line", "said"), [("nte x", "did you mean note?"), ("zzz", "`--help` lists them")])
 def test_words_that_mean_nothing_are_refused(routes: Routes, line: str, said: str) -> None:
-    """client-12: with what comes close."""
+    """cli-12: with what comes close."""
     with pytest.raises(UnknownTool, match="no command") as caught:
         routes.get(line.split())
     assert said in str(caught.value)
@@ -93,5 +93,5 @@ def test_words_that_mean_nothing_are_refused(routes: Routes, line: str, said: st
     [("a b --c d", "a b"), ("--c a", ""), ("a - b", "a - b"), ("a -- b", "a"), ("", "")],
 )
 def test_the_words_before_the_first_option_are_the_route(line: str, words: str) -> None:
-    """client-12: `-` alone is a value."""
+    """cli-12: `-` alone is a value."""
     assert leading(line.split()) == words.split()

@@ -1,4 +1,4 @@
-"""Questions, bars and colours at a real terminal (docs/specs/client.md)."""
+"""Questions, bars and colours at a real terminal (docs/specs/cli.md)."""
 
 import subprocess
 import uuid
@@ -17,7 +17,7 @@ def answered(at: Terminal, prompt: str, *typed: str) -> None:
 
 
 def test_questions_are_asked_at_the_terminal(tmp_path: Path) -> None:
-    """client-13: text with a default, choice by number, name or prefix, several, confirmation, form; asked again."""
+    """cli-13: text with a default, choice by number, name or prefix, several, confirmation, form; asked again."""
     kinds = ("word", "word", "pick", "pick", "picks", "sure", "sure", "shape")
     lines = [f"contact ask {kind}" for kind in kinds]
     with terminal(*CONTACTS, *lines, cwd=tmp_path) as at:
@@ -46,7 +46,7 @@ def test_questions_are_asked_at_the_terminal(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_not_shown_and_the_terminal_is_whole_again(tmp_path: Path) -> None:
-    """client-13: typed without echo."""
+    """cli-13: typed without echo."""
     with terminal(*CONTACTS, "contact ask secret", "contact ask word", cwd=tmp_path) as at:
         answered(at, "Say it: ", "xyzzy")
         before = at.wait_for("secret: ")
@@ -57,7 +57,7 @@ def test_a_secret_is_not_shown_and_the_terminal_is_whole_again(tmp_path: Path) -
 
 
 def test_three_wrong_answers_or_the_end_of_input_end_a_question(tmp_path: Path) -> None:
-    """client-13: exit codes 64 and 77; nothing is done."""
+    """cli-13: exit codes 64 and 77; nothing is done."""
     with terminal(*CONTACTS, "contact ask sure", "contact ask sure", "contact ask sure", cwd=tmp_path) as at:
         answered(at, "Are you sure [yes/no]: ", "a", "b", "c")
         at.wait_for("= 64")
@@ -68,7 +68,7 @@ def test_three_wrong_answers_or_the_end_of_input_end_a_question(tmp_path: Path) 
 
 
 def test_a_bar_is_drawn_on_a_terminal_and_taken_away(tmp_path: Path) -> None:
-    """client-14: with the message as it stands; messages stand above it."""
+    """cli-14: with the message as it stands; messages stand above it."""
     with terminal(*CONTACTS, "contact walk 3", cwd=tmp_path) as at:
         assert at.end() == 0
     assert "walking [bold]" in at.shown
@@ -77,7 +77,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_taken_away(tmp_path: Path) -> None:
 
 
 def test_the_real_command_is_coloured_and_confirms_at_the_terminal(tmp_path: Path) -> None:
-    """client-13, client-15: what the operator wants asked is asked; NO_COLOR takes the colour away."""
+    """cli-13, cli-15: what the operator wants asked is asked; NO_COLOR takes the colour away."""
     project = tmp_path / "project"
     project.mkdir()
     policy = tmp_path / "policy.toml"
@@ -96,7 +96,7 @@ def test_the_real_command_is_coloured_and_confirms_at_the_terminal(tmp_path: Pat
 
 
 def test_ctrl_c_at_a_question_or_a_command_ends_all(tmp_path: Path) -> None:
-    """client-8, client-13: exit code 130, and no process left."""
+    """cli-8, cli-13: exit code 130, and no process left."""
     (tmp_path / "policy.toml").write_text('[tools]\nask = ["write_file"]\n')
     (tmp_path / "root").mkdir()
     words = ("-m", "coretools.cli.main", "--root", str(tmp_path / "root"), "--policy", str(tmp_path / "policy.toml"))
@@ -114,7 +114,7 @@ def test_ctrl_c_at_a_question_or_a_command_ends_all(tmp_path: Path) -> None:
 
 
 def test_what_a_tool_says_of_a_name_does_not_drive_the_terminal(tmp_path: Path) -> None:
-    """client-15: nor what it prints, by `coretools call`: control characters of 8 bits (ECMA-48) are escaped too."""
+    """cli-15: nor what it prints, by `coretools call`: control characters of 8 bits (ECMA-48) are escaped too."""
     (tmp_path / "notes.txt").write_text("a\x9b2Jb\n")
     call = ("-m", "coretools.cli.main", "call", "read_file")
     with terminal(*call, "path=no\x1b[31mthing", cwd=tmp_path) as at:

@@ -1,4 +1,4 @@
-"""Words behind a command become its arguments (docs/specs/client.md)."""
+"""Words behind a command become its arguments (docs/specs/cli.md)."""
 
 import json
 import random
@@ -21,7 +21,7 @@ def taken(line: str, name: str = "contact_add", **in_route: str) -> dict[str, An
 
 
 def test_options_become_what_the_schema_asks_for() -> None:
-    """client-12: numbers, flags, lists, objects; text stays text."""
+    """cli-12: numbers, flags, lists, objects; text stays text."""
     for line, rest in (
         ("", {}),
         ("--age 5", {"age": 5}),
@@ -56,7 +56,7 @@ def test_options_become_what_the_schema_asks_for() -> None:
 
 
 def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
-    """client-2: `coretools call` reads words as every line does, and `name=value` as `--name=value`."""
+    """cli-2: `coretools call` reads words as every line does, and `name=value` as `--name=value`."""
 
     def called(line: str) -> dict[str, Any]:
         words = shlex.split(line)
@@ -109,7 +109,7 @@ def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
     ],
 )
 def test_what_must_be_given_stands_in_order(line: str, expected: tuple[object, ...]) -> None:
-    """client-12: a list takes what the ones behind it leave; behind -- every word is a value."""
+    """cli-12: a list takes what the ones behind it leave; behind -- every word is a value."""
     found = taken(line)
     assert (found["name"], found["tags"], found["role"]) == expected
 
@@ -139,7 +139,7 @@ def test_what_must_be_given_stands_in_order(line: str, expected: tuple[object, .
     ids=lambda value: value[:40],
 )
 def test_words_that_do_not_fit_are_refused(line: str, said: str) -> None:
-    """client-12: names the word at fault, and what would do."""
+    """cli-12: names the word at fault, and what would do."""
     with pytest.raises(InvalidArguments) as caught:
         taken(line)
     assert said in str(caught.value)
@@ -147,7 +147,7 @@ def test_words_that_do_not_fit_are_refused(line: str, said: str) -> None:
 
 
 def test_files_hold_json_and_text(tmp_path: Path) -> None:
-    """client-12: `@FILE` where JSON is asked for, `--name@=FILE` for text."""
+    """cli-12: `@FILE` where JSON is asked for, `--name@=FILE` for text."""
     file = tmp_path / "entries.json"
     file.write_text('[{"name": "x"}]')
     found = taken(f"ada t1 friend --entries @{file} --network@={file}")
@@ -155,13 +155,13 @@ def test_files_hold_json_and_text(tmp_path: Path) -> None:
 
 
 def test_standard_input_that_holds_the_commands_is_not_read() -> None:
-    """client-16: in the REPL."""
+    """cli-16: in the REPL."""
     with pytest.raises(InvalidArguments, match="standard input holds the commands"):
         typed_arguments(PAGES["contact_add"], {}, ["a", "b", "friend", "--network@=-"], stdin=None)
 
 
 def test_the_words_of_a_route_are_parsed_like_the_others() -> None:
-    """client-12: and are not asked for again."""
+    """cli-12: and are not asked for again."""
     assert taken("--verbose", "contact_show", id="42") == {"id": 42, "verbose": True}
     with pytest.raises(InvalidArguments, match="one word too many"):
         taken("43", "contact_show", id="42")
@@ -174,7 +174,7 @@ def any_text(chance: random.Random) -> str:
 
 
 def test_what_is_written_out_is_read_back() -> None:
-    """client-12: every value can be typed, whatever it holds; the order of options does not matter."""
+    """cli-12: every value can be typed, whatever it holds; the order of options does not matter."""
     for seed in range(100):
         chance = random.Random(seed)
         arguments: dict[str, Any] = {

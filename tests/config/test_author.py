@@ -1,4 +1,4 @@
-"""Who commits: what can be a name and an address, and how far it reaches (docs/specs/repository.md)."""
+"""Who commits: what can be a name and an address, and how far it reaches (docs/specs/git.md)."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ ADA = Author("Ada", "ada@example.com")
     ],
 )
 def test_an_author_is_written_as_git_writes_it(text: str, author: Author) -> None:
-    """repository-37."""
+    """git-37."""
     assert read_author(text, "--author") == author
     assert read_author(str(author), "--author") == author
 
@@ -38,14 +38,14 @@ def test_an_author_is_written_as_git_writes_it(text: str, author: Author) -> Non
     ],
 )
 def test_what_git_would_refuse_or_write_otherwise_is_refused(text: str) -> None:
-    """repository-37: the sentence names the setting and what would do."""
+    """git-37: the sentence names the setting and what would do."""
     with pytest.raises(BadSetting, match=r"^roles\.ci\.author: .*'Ada Lovelace <ada@example\.com>'"):
         read_author(text, "roles.ci.author")
 
 
 @pytest.mark.parametrize("name", ["Ada", "x, y", "O'Hara", "a.b", "J. R.", "ö \\ (x)"])
 def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
-    """repository-37: a commit is made under it."""
+    """git-37: a commit is made under it."""
     author = author_of(name, "a@example.com")
     assert author is not None
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True, timeout=60)
@@ -57,7 +57,7 @@ def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
 
 
 async def test_it_holds_in_tasks_and_threads_of_the_call_and_nowhere_else() -> None:
-    """repository-37: calls that run at the same time have one each."""
+    """git-37: calls that run at the same time have one each."""
     seen: dict[str, str | None] = {}
     both = {name: anyio.Event() for name in ("Ada", "Bob")}
 

@@ -50,7 +50,7 @@ def domain_of(*rules: Rule) -> Iterator[Domain]:
 
 
 def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
-    """domains-1: as from a call in this thread."""
+    """confined-threads-1: as from a call in this thread."""
 
     def fail() -> None:
         raise KeyError("of its own kind")
@@ -63,7 +63,7 @@ def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
 
 
 def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
-    """domains-1: the server goes on with all that it had."""
+    """confined-threads-1: the server goes on with all that it had."""
     (tmp_path / "file").write_text("content")
     with domain_of() as domain:
         with pytest.raises(PermissionError):
@@ -73,7 +73,7 @@ def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
 
 
 def test_a_child_has_all_processors_of_the_caller(tmp_path: Path) -> None:
-    """domains-10: though the thread that starts it wakes on one; also when many start children at once."""
+    """confined-threads-10: though the thread that starts it wakes on one; also when many start children at once."""
     code = "import os; print(sorted(os.sched_getaffinity(0)))"
     mine = sorted(os.sched_getaffinity(0))
     with domain_of(LIBRARY) as domain, ThreadPoolExecutor(8) as threads:
@@ -86,7 +86,7 @@ def test_a_child_has_all_processors_of_the_caller(tmp_path: Path) -> None:
 
 
 def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> None:
-    """domains-2: by handle, and by path."""
+    """confined-threads-2: by handle, and by path."""
     for name in ("read", "write", "neither"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
@@ -108,7 +108,7 @@ def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> No
     "family", [socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET]
 )
 def test_a_child_has_no_socket_of_any_family(family: socket.AddressFamily) -> None:
-    """domains-2: not even one to itself by address."""
+    """confined-threads-2: not even one to itself by address."""
     code = "import socket, sys\ntry: socket.socket(int(sys.argv[1]), 2)\nexcept OSError as e: print(e.errno)"
     with domain_of(*SYSTEM) as domain:
         assert ran(domain, code, str(int(family))) == str(errno.EAFNOSUPPORT)
@@ -116,14 +116,14 @@ def test_a_child_has_no_socket_of_any_family(family: socket.AddressFamily) -> No
 
 @pytest.mark.skipif(landlock.abi() < 6, reason="Landlock that holds signals back (Linux 6.12)")
 def test_a_child_signals_nobody_outside() -> None:
-    """domains-2: not even to ask whether a process is there."""
+    """confined-threads-2: not even to ask whether a process is there."""
     code = "import os, sys\ntry: os.kill(int(sys.argv[1]), 0)\nexcept OSError as e: print(e.errno)"
     with domain_of(*SYSTEM) as domain:
         assert ran(domain, code, str(os.getpid())) == str(errno.EPERM)
 
 
 def test_a_child_starts_nothing(tmp_path: Path) -> None:
-    """domains-3: no fork for it, and nothing but itself to execute."""
+    """confined-threads-3: no fork for it, and nothing but itself to execute."""
     code = "import os\ntry: os.fork()\nexcept OSError as e: print(e.errno)"
     exec_ = "import os, sys\ntry: os.execv(sys.argv[1], ['x'])\nexcept OSError as e: print(e.errno)"
     script = tmp_path / "script"
@@ -136,14 +136,14 @@ def test_a_child_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_a_child_may_have_threads() -> None:
-    """domains-3: they are no processes."""
+    """confined-threads-3: they are no processes."""
     code = "import threading\nt = threading.Thread(target=print, args=('ran',)); t.start(); t.join()"
     with domain_of(*SYSTEM) as domain:
         assert ran(domain, code) == "ran"
 
 
 def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
-    """domains-4: and gains none; that one only where the server has it."""
+    """confined-threads-4: and gains none; that one only where the server has it."""
     code = "print([l for l in open('/proc/self/status') if l[:6] in ('CapEff', 'CapPrm', 'NoNewP')])"
     own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapPrm"))
     kept = int(own.split()[1], 16) & 2
@@ -154,7 +154,7 @@ def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
 
 
 def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
-    """domains-5: by what the handles and paths mean now; a directory of the same name is another."""
+    """confined-threads-5: by what the handles and paths mean now; a directory of the same name is another."""
     rules = ((str(tmp_path / "a"), READ),)
     (tmp_path / "a").mkdir()
     with closing(Domains()) as domains:
@@ -169,7 +169,7 @@ def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
 
 
 def test_domains_end_with_their_owner_and_when_too_many_are_kept(tmp_path: Path) -> None:
-    """domains-5: no descriptor and no thread stays behind; one that is in use ends when it is let go."""
+    """confined-threads-5: no descriptor and no thread stays behind; one that is in use ends when it is let go."""
     before = descriptors()
     threads = _threads()
     with closing(Domains()) as domains:
@@ -188,7 +188,7 @@ def test_domains_end_with_their_owner_and_when_too_many_are_kept(tmp_path: Path)
 
 
 def test_a_script_is_no_program_to_be_held(tmp_path: Path) -> None:
-    """domains-6: its interpreter would run anything."""
+    """confined-threads-6: its interpreter would run anything."""
     (tmp_path / "git").write_text("#!/bin/sh\n")
     (tmp_path / "git").chmod(0o755)
     assert confined.found("git", str(tmp_path)) == str(tmp_path / "git")
@@ -200,7 +200,7 @@ def test_a_script_is_no_program_to_be_held(tmp_path: Path) -> None:
 
 
 def test_a_program_starts_with_the_rules_made_for_it() -> None:
-    """domains-6: itself, its loader, its libraries."""
+    """confined-threads-6: itself, its loader, its libraries."""
     true = confined.found("true", os.environ["PATH"])
     assert true is not None
     rules = confined.rules_to_start(true)
@@ -213,7 +213,7 @@ def test_a_program_starts_with_the_rules_made_for_it() -> None:
 
 
 def test_without_landlock_nothing_is_pretended() -> None:
-    """domains-7: on a kernel that answers as one without."""
+    """confined-threads-7: on a kernel that answers as one without."""
     code = "from coretools.confinement.confined_thread import Domains; print(Domains().is_possible)"
     argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-c", code]
     completed = subprocess.run(argv, cwd=TREE, capture_output=True, text=True, check=True)

@@ -335,7 +335,7 @@ async def test_an_agent_asks_as_any_command_does(mode: str) -> None:
     with anyio.fail_after(20):
         async with Client(build(registry), mode=mode) as client:
             answered = await client.call_tool("curious", {"numbers": [], "answers": {"why": "because"}})
-            if mode == "auto":  # there the capability that is missing is named (asking-17)
+            if mode == "auto":  # there the capability that is missing is named (questions-17)
                 with pytest.raises(MCPError, match="send answers"):
                     await client.call_tool("curious", {"numbers": []})
             else:

@@ -1,4 +1,4 @@
-"""Which surfaces commands get, under which names, and who is offered which (docs/specs/graph.md)."""
+"""Which surfaces commands get, under which names, and who is offered which (docs/specs/catalog.md)."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def offer_of(registry: Registry, selection: Selection = ALL, surfaces: Surfaces 
 def test_the_route_of_a_function_is_its_context_and_its_own_word(
     context: tuple[str, ...], name: str, route: tuple[str, ...]
 ) -> None:
-    """graph-1: `git_log` in the context `git` is `git log`."""
+    """catalog-1: `git_log` in the context `git` is `git log`."""
     assert below(context, name) == route
 
 
@@ -77,7 +77,7 @@ def test_the_route_of_a_function_is_its_context_and_its_own_word(
     ("separator", "name"), [("_", "contact_show"), ("-", "contact-show"), (".", "contact.show"), ("/", "contact/show")]
 )
 def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: str, name: str) -> None:
-    """graph-1: parameters of the route are left out of the name."""
+    """catalog-1: parameters of the route are left out of the name."""
 
     @tool(Effect.READ)
     @at("contact", "{number}", "show")
@@ -92,7 +92,7 @@ def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: s
 
 
 def test_a_separator_that_no_name_may_have_is_refused() -> None:
-    """graph-1: there are four."""
+    """catalog-1: there are four."""
     with pytest.raises(BadSetting, match="separator ' '"):
         Registry(separator=" ")
 
@@ -107,7 +107,7 @@ def test_a_separator_that_no_name_may_have_is_refused() -> None:
     ],
 )
 def test_a_route_that_cannot_be_typed_is_refused_by_its_source(route: tuple[str, ...], fault: str) -> None:
-    """graph-1: words of a to z, 0 to 9, _ and -; braces hold a parameter of the function."""
+    """catalog-1: words of a to z, 0 to 9, _ and -; braces hold a parameter of the function."""
 
     @tool(Effect.READ)
     @at(*route)
@@ -121,7 +121,7 @@ def test_a_route_that_cannot_be_typed_is_refused_by_its_source(route: tuple[str,
 
 
 def test_contexts_hold_commands_and_what_is_said_of_them() -> None:
-    """graph-1: a context within a context; both are described."""
+    """catalog-1: a context within a context; both are described."""
     registry = Registry()
     remote = registry.context("git", summary="Repositories").context("remote", details="Other copies of it.")
 
@@ -143,7 +143,7 @@ def test_contexts_hold_commands_and_what_is_said_of_them() -> None:
 
 
 def test_one_declaration_asks_for_several_surfaces() -> None:
-    """graph-2: all three of one function; alone, a prompt or a resource is no tool."""
+    """catalog-2: all three of one function; alone, a prompt or a resource is no tool."""
     registry = registry_with(
         made("all_three", tool(Effect.READ), resource("x://all"), prompt()),
         made("only_read", resource("x://only")),
@@ -160,7 +160,7 @@ def test_one_declaration_asks_for_several_surfaces() -> None:
 
 
 def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
-    """graph-2: details and metadata are part of the declaration, whatever the surface."""
+    """catalog-2: details and metadata are part of the declaration, whatever the surface."""
     one = made("one", tool(Effect.READ), details("At length."), metadata({"org.example/x": 1}))
     command = registry_with(one).command_of(one)
     assert command.summary == "Do it."
@@ -178,7 +178,7 @@ def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
     ],
 )
 def test_an_address_that_does_not_fit_the_signature_is_refused(uri: str, fault: str) -> None:
-    """graph-3: every variable is a parameter, every required parameter a variable."""
+    """catalog-3: every variable is a parameter, every required parameter a variable."""
 
     @resource(uri)
     def config(name: str, section: str = "") -> str:
@@ -191,7 +191,7 @@ def test_an_address_that_does_not_fit_the_signature_is_refused(uri: str, fault: 
 
 
 def test_a_version_that_is_no_method_is_refused() -> None:
-    """graph-3: at the start, and not when the first client subscribes."""
+    """catalog-3: at the start, and not when the first client subscribes."""
     with pytest.raises(BadSetting, match="its version is 'nothing'"):
         Registry().add(made("read", resource("x://read", version="nothing")))
 
@@ -204,12 +204,12 @@ def test_a_version_that_is_no_method_is_refused() -> None:
     ],
 )
 def test_the_variables_of_a_template_are_found(template: str, names: tuple[str, ...]) -> None:
-    """graph-3: of all operators and modifiers of RFC 6570."""
+    """catalog-3: of all operators and modifiers of RFC 6570."""
     assert variables(template) == names
 
 
 def test_a_call_is_no_variable() -> None:
-    """graph-3: a parameter of type Call is filled by the dispatcher."""
+    """catalog-3: a parameter of type Call is filled by the dispatcher."""
 
     @resource("x://{name}")
     async def config(name: str, call: Call) -> str:
@@ -220,13 +220,13 @@ def test_a_call_is_no_variable() -> None:
 
 
 def test_a_resource_only_reads() -> None:
-    """graph-4: one that changes something does not start."""
+    """catalog-4: one that changes something does not start."""
     with pytest.raises(BadSetting, match="a resource only reads"):
         Registry().add(made("change", tool(Effect.CHANGE), resource("x://change")))
 
 
 def test_promotion_and_fallbacks_are_off_by_default() -> None:
-    """graph-5: a tool is a tool, a resource a resource, a prompt a prompt."""
+    """catalog-5: a tool is a tool, a resource a resource, a prompt a prompt."""
     registry = registry_with(
         made("look", tool(Effect.READ)), made("read", resource("x://read")), made("plan", prompt())
     )
@@ -235,7 +235,7 @@ def test_promotion_and_fallbacks_are_off_by_default() -> None:
 
 
 def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
-    """graph-5: required arguments in the path, the others behind `?`; what does not fit an address is left out."""
+    """catalog-5: required arguments in the path, the others behind `?`; what does not fit an address is left out."""
 
     @tool(Effect.READ)
     @at("contact", "{number}", "show")
@@ -269,7 +269,7 @@ def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
 
 
 def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() -> None:
-    """graph-5: each by its own switch; what is a tool already is one once."""
+    """catalog-5: each by its own switch; what is a tool already is one once."""
     registry = registry_with(
         made("read", resource("x://read")), made("both", tool(Effect.READ), prompt()), made("plan", prompt())
     )
@@ -280,7 +280,7 @@ def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() ->
 
 
 def test_a_prompt_that_overrides_is_the_one_that_becomes_a_tool() -> None:
-    """graph-5, graph-6: also where it overrides nothing; a tool of its name stays the tool."""
+    """catalog-5, catalog-6: also where it overrides nothing; a tool of its name stays the tool."""
     registry = registry_with(made("plan", prompt()), made("both", tool(Effect.READ), prompt()))
     for name in ("plan", "both", "fresh"):
         registry.add(made(name, prompt(), doc="Another."), overrides=True)
@@ -342,7 +342,7 @@ def at_promoted() -> str:
 def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
     first: Any, second: Any, surfaces: Surfaces | None, turned: bool
 ) -> None:
-    """graph-6: in whichever way they come by it, and in whichever order."""
+    """catalog-6: in whichever way they come by it, and in whichever order."""
     registry = registry_with(*([second, first] if turned else [first, second]))
     with pytest.raises(BadSetting) as caught:
         offer_of(registry, surfaces=surfaces)
@@ -359,12 +359,12 @@ def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
     ],
 )
 def test_lists_of_different_kinds_do_not_collide(first: Any, second: Any) -> None:
-    """graph-6: a tool and a prompt may have one name, when neither is made the other."""
+    """catalog-6: a tool and a prompt may have one name, when neither is made the other."""
     offer_of(registry_with(first, second)) if first.__name__ != "read_one" else offer_of(registry_with(second, first))
 
 
 def test_one_route_is_one_command() -> None:
-    """graph-6: refused when it is added; the same function again changes nothing."""
+    """catalog-6: refused when it is added; the same function again changes nothing."""
     registry = registry_with(A_TOOL)
     before = registry.version
     assert registry.add(A_TOOL) is A_TOOL
@@ -375,7 +375,7 @@ def test_one_route_is_one_command() -> None:
 
 
 def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() -> None:
-    """graph-6: in whichever order; the tool of the other stays."""
+    """catalog-6: in whichever order; the tool of the other stays."""
     explicit = made("plan", prompt(), doc="Explicitly.")
     both = made("plan", tool(Effect.READ), prompt(), doc="By itself.")
     for first in (True, False):
@@ -391,7 +391,7 @@ def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() 
 
 
 def test_only_a_prompt_overrides() -> None:
-    """graph-6: a tool that would replace another is a collision."""
+    """catalog-6: a tool that would replace another is a collision."""
     with pytest.raises(BadSetting, match="only a prompt overrides"):
         Registry().add(A_TOOL, overrides=True)
 
@@ -406,7 +406,7 @@ def test_only_a_prompt_overrides() -> None:
     ],
 )
 def test_templates_are_told_apart_by_what_they_match(one: str, other: str, same: bool) -> None:
-    """graph-6: names of variables matter only where they stand in the address."""
+    """catalog-6: names of variables matter only where they stand in the address."""
     assert (shape_of(one) == shape_of(other)) is same
 
 
@@ -437,7 +437,7 @@ def selected() -> Registry:
 def test_a_selection_holds_for_lists_and_calls_alike(
     selected: Registry, selection: Selection, names: list[str], refused: str, reason: str
 ) -> None:
-    """graph-7: what is not listed is refused, with the reason."""
+    """catalog-7: what is not listed is refused, with the reason."""
     offer = offer_of(selected, selection)
     assert list(offer.tools) == names
     with pytest.raises(UnknownTool, match=reason):
@@ -447,7 +447,7 @@ def test_a_selection_holds_for_lists_and_calls_alike(
 
 @pytest.mark.parametrize("decorator", [automation_hidden, hidden], ids=lambda one: one.__name__)
 def test_what_is_hidden_is_on_no_surface(decorator: Function) -> None:
-    """graph-8: neither listed nor callable for agents, not even by a fallback; and not spoken of."""
+    """catalog-8: neither listed nor callable for agents, not even by a fallback; and not spoken of."""
     one = made("secret", tool(Effect.READ), resource("x://secret"), prompt(), decorator)
     registry = registry_with(one)
     for surfaces in (None, PROMOTED, AS_TOOLS):
@@ -462,7 +462,7 @@ def test_what_is_hidden_is_on_no_surface(decorator: Function) -> None:
 
 
 def test_a_merged_registry_brings_its_commands_under_our_separator() -> None:
-    """graph-10: with its contexts; ours stay first."""
+    """catalog-10: with its contexts; ours stay first."""
     ours = registry_with(made("a_one", tool(Effect.READ), at("a", "one")), separator="-")
     theirs = Registry()
     theirs.context("b", summary="Theirs").add(made("b_two", tool(Effect.READ)))
@@ -472,7 +472,7 @@ def test_a_merged_registry_brings_its_commands_under_our_separator() -> None:
 
 
 def test_a_merge_that_collides_adds_nothing() -> None:
-    """graph-10: both sources named; neither of its commands came in."""
+    """catalog-10: both sources named; neither of its commands came in."""
     ours = registry_with(made("taken", tool(Effect.READ), doc="Ours."))
     theirs = registry_with(made("fine", tool(Effect.READ)), made("taken", tool(Effect.READ), doc="Theirs."))
     with pytest.raises(BadSetting, match="two commands are named taken"):
@@ -481,7 +481,7 @@ def test_a_merge_that_collides_adds_nothing() -> None:
 
 
 def test_merging_the_same_again_changes_nothing() -> None:
-    """graph-10: the same functions are the same commands."""
+    """catalog-10: the same functions are the same commands."""
     ours, theirs = registry_with(A_TOOL), registry_with(A_TOOL, SAME_ADDRESS)
     ours.merge(theirs)
     ours.merge(theirs)
@@ -489,7 +489,7 @@ def test_merging_the_same_again_changes_nothing() -> None:
 
 
 def test_removing_what_is_not_there_is_an_error() -> None:
-    """graph-9: by its route."""
+    """catalog-9: by its route."""
     registry = registry_with(A_TOOL)
     with pytest.raises(KeyError, match="no such"):
         registry.remove("no", "such")
@@ -498,7 +498,7 @@ def test_removing_what_is_not_there_is_an_error() -> None:
 
 
 def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
-    """graph-9: found before the offer is exchanged, not by the first client that lists."""
+    """catalog-9: found before the offer is exchanged, not by the first client that lists."""
 
     class Odd:
         pass
@@ -515,5 +515,5 @@ def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
 
 
 def test_messages_and_text_are_what_a_prompt_may_give() -> None:
-    """graph-14: plain data, made without a protocol."""
+    """catalog-14: plain data, made without a protocol."""
     assert Message(Text("x")) == Message(Text("x"), role="user")

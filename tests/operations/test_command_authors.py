@@ -203,7 +203,7 @@ def serve_question(made: Callable[[], Question[Any]]) -> None:
 
 @pytest.mark.parametrize("case", QUESTIONS)
 def test_a_question_that_nobody_could_answer_ends_the_start(case: str) -> None:
-    """asking-19: not the first call that asks it."""
+    """questions-19: not the first call that asks it."""
     made, said = QUESTIONS[case]
     serve_question(lambda: AskForm(key="q", message="?", model=Flat))
     with pytest.raises(BadSetting, match=said):
@@ -641,7 +641,7 @@ def test_a_name_may_be_defined_below_the_function_that_uses_it() -> None:
 
 
 async def test_a_prompt_with_a_schema_of_its_own_lists_what_that_has() -> None:
-    """graph-13, asking-4: not the parameter that takes the mapping; `answers` beside them."""
+    """catalog-13, questions-4: not the parameter that takes the mapping; `answers` beside them."""
     schema = {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}
     registry = Registry()
 
@@ -692,7 +692,7 @@ TRIP: Question[Trip] = AskForm(key="trip", message="Which trip?", model=Trip)
 
 
 async def test_a_prompt_that_asks_can_be_prefilled_and_says_what_an_answer_looks_like() -> None:
-    """asking-4, asking-18: `answers` is listed, and taken as JSON text; by a resource where its address has it."""
+    """questions-4, questions-18: `answers` is listed, and taken as JSON text; by a resource if its URI has it."""
     registry = Registry()
 
     @registry.add

@@ -1,4 +1,4 @@
-"""Commands that come and go while they are served: one exchange for many changes, or none (docs/specs/graph.md)."""
+"""Commands that come and go while they are served: one exchange for many changes, or none (docs/specs/catalog.md)."""
 
 import logging
 import threading
@@ -109,7 +109,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 async def test_changes_that_follow_each_other_are_told_once() -> None:
-    """graph-9: each within 100 ms of the last; the offer is the old one until then, the new one whole after."""
+    """catalog-9: each within 100 ms of the last; the offer is the old one until then, the new one whole after."""
     async with served() as one:
         one.registry.add(second)
         await one.clock.until_asleep()
@@ -130,7 +130,7 @@ async def test_changes_that_follow_each_other_are_told_once() -> None:
     ("function", "kind"), [(second, Surface.TOOL), (notes, Surface.RESOURCE), (plan, Surface.PROMPT)]
 )
 async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Surface) -> None:
-    """graph-9: for each kind by itself."""
+    """catalog-9: for each kind by itself."""
     async with served() as one:
         one.registry.add(function)
         await one.clock.until_asleep()
@@ -139,7 +139,7 @@ async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Sur
 
 
 async def test_changes_without_end_are_told_all_the_same() -> None:
-    """graph-9: at the latest after ten times the quiet."""
+    """catalog-9: at the latest after ten times the quiet."""
     async with served() as one:
         for _ in range(MOST_ROUNDS // 2):
             for change in (lambda: one.registry.add(second), lambda: one.registry.remove("second")):
@@ -155,7 +155,7 @@ async def test_changes_without_end_are_told_all_the_same() -> None:
 
 
 async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> None:
-    """graph-9: before any exchange; what was found before is checked again when it is run."""
+    """catalog-9: before any exchange; what was found before is checked again when it is run."""
     async with served() as one:
         command = one.graph.command(LOCAL, "first")
         one.registry.remove("first")
@@ -173,7 +173,7 @@ async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> N
 
 
 async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_is_not_told_of() -> None:
-    """graph-9: the list is the same; the command behind it is the new one."""
+    """catalog-9: the list is the same; the command behind it is the new one."""
     async with served() as one:
         one.registry.remove("first")
         one.registry.add(first)
@@ -188,7 +188,7 @@ async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_i
 
 
 async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest.LogCaptureFixture) -> None:
-    """graph-9: nothing is told; the log says why; the next change that can be built is told."""
+    """catalog-9: nothing is told; the log says why; the next change that can be built is told."""
     async with served() as one:
         one.registry.add(second)
         with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
@@ -207,7 +207,7 @@ async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest
 
 
 async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.LogCaptureFixture) -> None:
-    """graph-9: one that can't be listed would take every other tool's list with it."""
+    """catalog-9: one that can't be listed would take every other tool's list with it."""
 
     class Odd:
         pass
@@ -232,7 +232,7 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
 
 
 async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:
-    """graph-9: the old offer stays in force, the log has the reason, and later changes are told."""
+    """catalog-9: the old offer stays in force, the log has the reason, and later changes are told."""
 
     class Broken:
         @classmethod
@@ -261,7 +261,7 @@ async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplo
 
 
 async def test_a_registry_may_change_in_another_thread() -> None:
-    """graph-9: the exchange is made on the event loop."""
+    """catalog-9: the exchange is made on the event loop."""
     async with served() as one:
         thread = threading.Thread(target=one.registry.add, args=(second,))
         thread.start()
@@ -273,7 +273,7 @@ async def test_a_registry_may_change_in_another_thread() -> None:
 
 
 async def test_what_changed_while_nobody_followed_is_found() -> None:
-    """graph-9: the first that follows exchanges what is out of date."""
+    """catalog-9: the first that follows exchanges what is out of date."""
     registry = Registry()
     registry.add(first)
     one = Served(registry)
@@ -290,7 +290,7 @@ async def test_what_changed_while_nobody_followed_is_found() -> None:
 
 
 async def test_who_stops_listening_is_told_no_more() -> None:
-    """graph-9: and a following that ended watches no more."""
+    """catalog-9: and a following that ended watches no more."""
     async with served() as one:
         one.stop()
         one.registry.add(second)
@@ -304,7 +304,7 @@ async def test_who_stops_listening_is_told_no_more() -> None:
 
 
 async def test_every_principal_has_the_offer_of_his_selection() -> None:
-    """graph-7, graph-9: each is exchanged; the same selection is one offer."""
+    """catalog-7, catalog-9: each is exchanged; the same selection is one offer."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.CHANGE)(lambda_named("change")))
@@ -317,7 +317,7 @@ async def test_every_principal_has_the_offer_of_his_selection() -> None:
 
 
 def test_what_cannot_be_offered_at_the_start_ends_the_start() -> None:
-    """graph-6: the first use of an offer builds it."""
+    """catalog-6: the first use of an offer builds it."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.READ)(at("first", "{word}")(lambda_named("collides", word=True))))

@@ -48,7 +48,7 @@ async def held(root: Path, *, path: str | None = None) -> AsyncIterator[Held]:
 
 
 async def test_a_program_reads_what_it_was_granted_and_no_more(tmp_path: Path) -> None:
-    """domains-2: its exit code is a result, as ever."""
+    """confined-threads-2: its exit code is a result, as ever."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "file").write_text("content")
     async with held(tmp_path) as place:
@@ -60,7 +60,7 @@ async def test_a_program_reads_what_it_was_granted_and_no_more(tmp_path: Path) -
 
 
 async def test_a_script_runs_unconfined_and_that_is_said(tmp_path: Path) -> None:
-    """domains-6: a wrapper in the operator's PATH keeps working."""
+    """confined-threads-6: a wrapper in the operator's PATH keeps working."""
     script = tmp_path / "bin" / "git"
     script.parent.mkdir()
     script.write_text("#!/bin/sh\necho from the script\n")
@@ -73,7 +73,7 @@ async def test_a_script_runs_unconfined_and_that_is_said(tmp_path: Path) -> None
 async def test_a_program_that_can_not_start_in_a_domain_runs_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """domains-8: found out by a failure, once, and logged."""
+    """confined-threads-8: found out by a failure, once, and logged."""
     program = tmp_path / "bin" / "launcher"
     program.parent.mkdir()
     # Machine code that starts something else: what env runs is not granted, so it can't do its work in a domain.
@@ -97,7 +97,7 @@ async def test_a_program_that_can_not_start_in_a_domain_runs_without(
 
 
 async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) -> None:
-    """domains-8: whoever can remove the working directory has no say in whether git is held."""
+    """confined-threads-8: whoever can remove the working directory has no say in whether git is held."""
     (tmp_path / "here").mkdir()
     async with held(tmp_path / "here") as place:
         order = Order(domain=place.confined.domain("cat", ()))
@@ -109,7 +109,7 @@ async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) 
 
 
 async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
-    """domains-8: it says nothing about domains."""
+    """confined-threads-8: it says nothing about domains."""
     async with held(tmp_path) as place:
         with pytest.raises(CannotStart, match="not found"):
             await place.run("no-such-program")
@@ -117,7 +117,7 @@ async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_was_replaced_is_held_by_its_new_file(tmp_path: Path) -> None:
-    """domains-5: an update of git while the server runs."""
+    """confined-threads-5: an update of git while the server runs."""
     cat = programs.found("cat", os.environ["PATH"])
     assert cat is not None
     program = tmp_path / "bin" / "updated"

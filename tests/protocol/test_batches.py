@@ -1,4 +1,4 @@
-"""Batches of messages over the pipes of a real server (docs/specs/serving.md); over HTTP in `web/test_eras.py`."""
+"""Batches of messages over the pipes of a real server (docs/specs/workstation.md); over HTTP in `web/test_eras.py`."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def request(number: int, method: str, **params: Any) -> dict[str, Any]:
 
 
 def test_a_batch_is_served_where_the_revision_has_batches(tmp_path: Path) -> None:
-    """serving-22: each message by itself; a bad one is refused with its id, and what is no batch as a whole."""
+    """workstation-22: each message by itself; a bad one is refused with its id, and what is no batch as a whole."""
     notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}
     batch = [request(100, "ping"), notification, request(101, "tools/list"), {"jsonrpc": "1.0", "id": 102}]
     with peer(tmp_path) as client:
@@ -46,7 +46,7 @@ def test_a_batch_is_served_where_the_revision_has_batches(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
 def test_a_batch_is_refused_where_the_revision_has_none(tmp_path: Path, revision: str) -> None:
-    """serving-22: as a whole, and nothing of it is done."""
+    """workstation-22: as a whole, and nothing of it is done."""
     with peer(tmp_path) as client:
         begun(client, revision)
         client.send_line(json.dumps([request(100, "ping")]).encode())

@@ -62,7 +62,7 @@ def _reads(tool: types.Tool) -> bool:
 
 @ERAS
 async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: str) -> None:
-    """policy-19, graph-7: by set, by name, and by pattern; what is not there can't be called."""
+    """policy-19, catalog-7: by set, by name, and by pattern; what is not there can't be called."""
     offer = OfferPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
     async with serving(tmp_path, mode, offer) as client:
         assert await names(client) == ["read_file", "write_file", "edit_file", "search_text", "search_files"]
@@ -73,7 +73,7 @@ async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: st
 
 @ERAS
 async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
-    """policy-19, graph-5: our own reading tools as resources, and our own resource as a tool."""
+    """policy-19, catalog-5: our own reading tools as resources, and our own resource as a tool."""
     (tmp_path / "a.txt").write_text("hello\n")
     async with serving(tmp_path, mode, OfferPolicy(promote_read_only=True, resources_as_tools=True)) as client:
         assert "file" in await names(client)

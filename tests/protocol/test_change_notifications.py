@@ -1,4 +1,4 @@
-"""Who is told of what changes, in both eras, on a real server (docs/specs/changes.md)."""
+"""Who is told of what changes, in both eras, on a real server (docs/specs/notifications.md)."""
 
 import gc
 import os
@@ -140,7 +140,7 @@ async def told(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client
 
 @ERAS
 async def test_each_list_that_changes_is_told(mode: str) -> None:
-    """changes-1: by its own notification, and what is listed and called then is the new."""
+    """notifications-1: by its own notification, and what is listed and called then is the new."""
     registry = registry_with(plan)
     async with told(server_of(registry), mode) as (client, next_told):
         assert (await client.list_tools()).tools == []
@@ -160,7 +160,7 @@ async def test_each_list_that_changes_is_told(mode: str) -> None:
 
 @ERAS
 async def test_the_server_says_that_it_tells(mode: str) -> None:
-    """changes-2: in the handshake as in `server/discover`."""
+    """notifications-2: in the handshake as in `server/discover`."""
     async with Client(server_of(registry_with(news)), mode=mode) as client:
         said = client.server_capabilities
     assert said.tools is not None
@@ -176,7 +176,7 @@ async def test_the_server_says_that_it_tells(mode: str) -> None:
 
 @ERAS
 async def test_every_connection_is_told(mode: str) -> None:
-    """changes-1: also after the first of them is gone."""
+    """notifications-1: also after the first of them is gone."""
     registry = registry_with(plan)
     server = server_of(registry)
     async with told(server, mode) as (_, next_of_second):
@@ -190,7 +190,7 @@ async def test_every_connection_is_told(mode: str) -> None:
 
 @ERAS
 async def test_one_who_leaves_does_not_end_it_for_the_others(mode: str) -> None:
-    """changes-5, changes-6: what two look at is looked at until the second is gone."""
+    """notifications-5, notifications-6: what two look at is looked at until the second is gone."""
     shelf, registry = Shelf(), Registry()
     registry.add_set("shelf", shelf)
     server = server_of(registry)
@@ -204,7 +204,7 @@ async def test_one_who_leaves_does_not_end_it_for_the_others(mode: str) -> None:
 
 @ERAS
 async def test_what_changed_before_the_connection_is_there(mode: str) -> None:
-    """changes-1: a server whose clients were all gone for a while lists what there is now."""
+    """notifications-1: a server whose clients were all gone for a while lists what there is now."""
     registry = registry_with(plan)
     server = server_of(registry)
     async with Client(server, mode=mode, cache=None) as client:
@@ -219,7 +219,7 @@ async def test_what_changed_before_the_connection_is_there(mode: str) -> None:
 
 @ERAS
 async def test_clients_over_http_are_told(mode: str) -> None:
-    """changes-1: on the stream of the session in the handshake era, on that of the request in the other."""
+    """notifications-1: on the stream of the session in the handshake era, on that of the request in the other."""
     registry = registry_with(news)
     before = kept()
     app = server_of(registry).streamable_http_app()
@@ -283,7 +283,7 @@ def kept() -> int:
 
 
 async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
-    """changes-3: and what waits for it does not grow with the changes."""
+    """notifications-3: and what waits for it does not grow with the changes."""
     registry = registry_with(news)
     server = server_of(registry)
     async with raw_session(server) as ask:
@@ -298,7 +298,7 @@ async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
 
 
 async def test_nothing_is_kept_of_a_session_that_ended() -> None:
-    """changes-4: however it ended, however often it said that it is initialized."""
+    """notifications-4: however it ended, however often it said that it is initialized."""
     before = kept()
     registry = registry_with(news)
     server = server_of(registry)
@@ -311,7 +311,7 @@ async def test_nothing_is_kept_of_a_session_that_ended() -> None:
 
 
 async def test_a_session_that_is_not_initialized_is_told_nothing_and_subscribes_to_nothing() -> None:
-    """changes-4: its client did not say that it can take notifications."""
+    """notifications-4: its client did not say that it can take notifications."""
     async with raw_session(server_of(registry_with(news)), initialized=0) as ask:
         answer = await ask("resources/subscribe", {"uri": "x://news"})
     assert "notifications/initialized" in answer.error.message
@@ -322,7 +322,7 @@ async def test_a_session_that_is_not_initialized_is_told_nothing_and_subscribes_
 
 @ERAS
 async def test_an_announced_change_is_told_to_those_who_subscribed(mode: str) -> None:
-    """changes-5: to nobody else, and once for each announcement that was taken."""
+    """notifications-5: to nobody else, and once for each announcement that was taken."""
     registry = registry_with(news, resource("x://other")(named_function("other")))
     async with told(server_of(registry), mode, "x://news") as (client, next_told):
         registry.announce("x://other")
@@ -367,7 +367,7 @@ class Shelf:
 
 @ERAS
 async def test_a_resource_that_says_its_version_is_looked_at_while_somebody_is_subscribed(mode: str) -> None:
-    """changes-6: gone and back are changes too; without a subscriber nothing is looked at."""
+    """notifications-6: gone and back are changes too; without a subscriber nothing is looked at."""
     shelf, registry = Shelf(), Registry()
     registry.add_set("shelf", shelf)
     async with told(server_of(registry), mode, "shelf://a", "shelf://b") as (_, next_told):
@@ -385,7 +385,7 @@ async def test_a_resource_that_says_its_version_is_looked_at_while_somebody_is_s
 
 @pytest.mark.parametrize("uri", ["shelf://none", "shelf://broken", "x://nothing", "coretools://runs/run-1/output"])
 async def test_what_cannot_be_read_cannot_be_subscribed_to(uri: str) -> None:
-    """changes-5: an error in the handshake era, left out of the acknowledgement in the other."""
+    """notifications-5: an error in the handshake era, left out of the acknowledgement in the other."""
     registry = Registry()
     registry.add_set("shelf", Shelf())
     server = server_of(registry)
@@ -401,7 +401,7 @@ async def test_what_cannot_be_read_cannot_be_subscribed_to(uri: str) -> None:
 
 
 async def test_a_session_has_a_bounded_number_of_subscriptions() -> None:
-    """changes-7: 64; the same again is none more; in each era."""
+    """notifications-7: 64; the same again is none more; in each era."""
     registry = Registry()
     shelf = Shelf()
     shelf.versions |= {f"n{number}": 1 for number in range(MOST_SUBSCRIPTIONS + 1)}
@@ -437,7 +437,7 @@ def files(tmp_path: Path) -> Registry:
 
 @ERAS
 async def test_a_file_is_a_resource_that_can_be_watched(files: Registry, tmp_path: Path, mode: str) -> None:
-    """changes-8: through the root: content, a change in place, a replacement, its end."""
+    """notifications-8: through the root: content, a change in place, a replacement, its end."""
     uri = "coretools://files/notes.txt"
     async with told(server_of(files), mode, uri) as (client, next_told):
         [template] = (await client.list_resource_templates()).resource_templates
@@ -460,7 +460,7 @@ async def test_a_file_is_a_resource_that_can_be_watched(files: Registry, tmp_pat
     "path", ["../outside", "..%2Foutside", "%2Fetc%2Fpasswd", "/etc/passwd", ".env", "missing", "."]
 )
 async def test_a_file_that_a_tool_would_refuse_is_no_resource(files: Registry, tmp_path: Path, path: str) -> None:
-    """changes-8, interoperability-14: nothing beyond the root, nothing hidden; neither read nor watched."""
+    """notifications-8, interoperability-14: nothing beyond the root, nothing hidden; neither read nor watched."""
     (tmp_path.parent / "outside").write_text("secret")
     async with Client(server_of(files), mode="legacy") as client:
         with pytest.raises(MCPError) as read:
@@ -484,7 +484,7 @@ def fact(result: types.CallToolResult, name: str) -> Any:
 
 @ERAS
 async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp_path: Path, mode: str) -> None:
-    """changes-9: output, and the end; an ended run has no more to tell."""
+    """notifications-9: output, and the end; an ended run has no more to tell."""
     async with workstation(tmp_path) as (_, server), Client(server, mode=mode) as starter:
         run = fact(await starter.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         uri = f"coretools://runs/{run}/output"
@@ -497,7 +497,7 @@ async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp
 
 
 async def test_the_run_of_another_principal_is_no_resource(tmp_path: Path) -> None:
-    """changes-9: neither read, nor watched, nor told of."""
+    """notifications-9: neither read, nor watched, nor told of."""
     async with workstation(tmp_path) as (assembly, server), Client(server, mode="legacy") as client:
         run = fact(await client.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         assembly.runs.get(run, "local").principal = "another"
@@ -507,7 +507,7 @@ async def test_the_run_of_another_principal_is_no_resource(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
 def test_a_workstation_server_tells_of_a_file(tmp_path: Path, era: str) -> None:
-    """changes-2, changes-8: on the wire of a real process, from the first line to the notification."""
+    """notifications-2, notifications-8: on the wire of a real process, from the first line to the notification."""
     uri = "coretools://files/notes.txt"
     (tmp_path / "notes.txt").write_text("one")
     with peer(tmp_path) as client:

@@ -1,4 +1,4 @@
-"""Progress and messages of a call, to clients that read and to one that does not (docs/specs/serving.md)."""
+"""Progress and messages of a call, to clients that read and to one that does not (docs/specs/workstation.md)."""
 
 import asyncio
 import itertools
@@ -175,7 +175,7 @@ async def client(mode: str, heard: Heard, **given: Any) -> AsyncIterator[Client]
 
 
 async def test_a_client_that_is_stuck_in_its_progress_holds_up_no_call() -> None:
-    """serving-14: the result comes half a second after the command is through, and other calls at once."""
+    """workstation-14: the result comes half a second after the command is through, and other calls at once."""
     stuck = anyio.Event()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
@@ -200,7 +200,7 @@ async def test_a_client_that_is_stuck_in_its_progress_holds_up_no_call() -> None
 
 @ERAS
 async def test_a_peer_that_does_not_read_holds_up_no_command(mode: str) -> None:
-    """serving-14: the newest progress waits in one slot; when the peer reads, it gets the first and the last."""
+    """workstation-14: the newest progress waits in one slot; when the peer reads, it gets the first and the last."""
     talkative = Talkative()
     with anyio.fail_after(BOUND_SECONDS):
         async with raw(talkative, mode) as (send, receive):
@@ -220,7 +220,7 @@ async def test_a_peer_that_does_not_read_holds_up_no_command(mode: str) -> None:
 
 @ERAS
 async def test_the_last_progress_goes_out_before_the_result(mode: str) -> None:
-    """serving-14: however close behind the one before it comes."""
+    """workstation-14: however close behind the one before it comes."""
     heard = Heard()
     async with client(mode, heard) as connected:
         for steps in (1, 2, 50):
@@ -230,7 +230,7 @@ async def test_the_last_progress_goes_out_before_the_result(mode: str) -> None:
 
 @ERAS
 async def test_a_cancelled_call_tells_no_more(mode: str) -> None:
-    """serving-14: its task ends with it."""
+    """workstation-14: its task ends with it."""
     heard, told = Heard(), anyio.Event()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
@@ -253,7 +253,7 @@ async def test_a_cancelled_call_tells_no_more(mode: str) -> None:
 
 @ERAS
 async def test_what_is_no_number_and_what_no_wire_takes_breaks_nothing(mode: str) -> None:
-    """serving-14, serving-7: NaN and infinity are no progress; odd names are shown escaped."""
+    """workstation-14, workstation-7: NaN and infinity are no progress; odd names are shown escaped."""
     heard = Heard()
     async with client(mode, heard, log_level="debug") as connected:
         await connected.call_tool("say_odd", {}, progress_callback=heard.step)
@@ -267,7 +267,7 @@ async def test_what_is_no_number_and_what_no_wire_takes_breaks_nothing(mode: str
 
 @ERAS
 async def test_words_are_the_message_of_the_progress(mode: str) -> None:
-    """serving-15: which increases for it by next to nothing, and by nothing once the work is done."""
+    """workstation-15: which increases for it by next to nothing, and by nothing once the work is done."""
     heard, talkative = Heard(), Talkative()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
@@ -289,7 +289,7 @@ async def test_words_are_the_message_of_the_progress(mode: str) -> None:
 
 
 async def test_a_handshake_client_gets_messages_from_the_level_on_that_it_set() -> None:
-    """serving-16: `info` until it says so (logging/setLevel); its own level, not that of another session."""
+    """workstation-16: `info` until it says so (logging/setLevel); its own level, not that of another session."""
     heard, other = Heard(), Heard()
     server = served(Talkative())
     async with (
@@ -312,7 +312,7 @@ async def test_a_handshake_client_gets_messages_from_the_level_on_that_it_set() 
 async def test_a_client_of_the_stateless_era_gets_messages_only_when_its_request_asks(
     level: types.LoggingLevel | None,
 ) -> None:
-    """serving-16: by `_meta`, from that level on."""
+    """workstation-16: by `_meta`, from that level on."""
     heard = Heard()
     async with client("auto", heard, log_level=level) as connected:
         await connected.call_tool("say_levels", {})
@@ -321,7 +321,7 @@ async def test_a_client_of_the_stateless_era_gets_messages_only_when_its_request
 
 
 async def test_messages_that_nobody_reads_are_bounded_and_counted() -> None:
-    """serving-16: the oldest are left out, and the next says how many."""
+    """workstation-16: the oldest are left out, and the next says how many."""
     talkative = Talkative()
     with anyio.fail_after(BOUND_SECONDS):
         async with raw(talkative, "legacy") as (send, receive):
@@ -339,7 +339,7 @@ async def test_messages_that_nobody_reads_are_bounded_and_counted() -> None:
 
 
 async def test_serving_warns_nobody_of_what_is_deprecated(recwarn: pytest.WarningsRecorder) -> None:
-    """serving-16: whoever runs the server can do nothing about the eras of its clients."""
+    """workstation-16: whoever runs the server can do nothing about the eras of its clients."""
     heard = Heard()
     async with client("auto", heard, log_level="debug") as connected:
         await connected.call_tool("say_levels", {})
@@ -381,7 +381,7 @@ async def raw(talkative: Talkative, mode: str) -> AsyncIterator[Any]:
 
 
 async def test_an_answer_that_is_left_unread_does_not_hold_up_its_session() -> None:
-    """serving-16: over a real socket with a small buffer, in the era that has one writer for a session."""
+    """workstation-16: over a real socket with a small buffer, in the era that has one writer for a session."""
     talkative = Talkative()
     async with listening(served(talkative).streamable_http_app()) as url:
         address = urlsplit(url)
@@ -451,7 +451,7 @@ class Posted:
 
 
 async def test_what_is_told_after_the_end_of_a_call_goes_nowhere() -> None:
-    """serving-14: and leaves no task that waits for ever."""
+    """workstation-14: and leaves no task that waits for ever."""
     talkative = Talkative()
     async with Client(served(talkative), mode="legacy") as client:
         await client.call_tool("leave_behind")

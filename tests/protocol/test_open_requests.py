@@ -1,4 +1,4 @@
-"""Requests of one connection that are not answered yet, over the pipes of a real server (docs/specs/serving.md)."""
+"""Requests of one connection that are not answered yet, over the pipes of a real server (docs/specs/workstation.md)."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def rest(client: Peer) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("end", ["input", "TERM", "INT"])
 def test_what_is_open_at_the_end_is_answered(tmp_path: Path, end: str) -> None:
-    """serving-20: a stream of notifications with its result, a call with an error; once each, and nothing after it."""
+    """workstation-20: a stream of notifications with its result, a call with an error; once each, nothing after it."""
     seconds = marker()
     with peer(tmp_path, "--limit", "grace_seconds=0.3") as client:
         send(client, 1, "subscriptions/listen", notifications={"toolsListChanged": True}, _meta=ENVELOPE)
@@ -55,7 +55,7 @@ def test_what_is_open_at_the_end_is_answered(tmp_path: Path, end: str) -> None:
 
 
 def test_what_is_piped_into_a_server_is_answered(tmp_path: Path) -> None:
-    """serving-20: requests that are open when their input ends come to their own end, for a moment."""
+    """workstation-20: requests that are open when their input ends come to their own end, for a moment."""
     with peer(tmp_path) as client:
         client.start_session()
         send(client, 5, "tools/call", name="run_command", arguments={"command": "echo here"})
@@ -66,7 +66,7 @@ def test_what_is_piped_into_a_server_is_answered(tmp_path: Path) -> None:
 
 
 def test_an_id_is_one_request_and_only_that_id_cancels_it(tmp_path: Path) -> None:
-    """serving-21: neither the text of a number nor another spelling of it; a second request of it is refused."""
+    """workstation-21: neither the text of a number nor another spelling of it; a second request of it is refused."""
     seconds = marker()
     with peer(tmp_path, "--limit", "grace_seconds=0.3") as client:
         client.start_session()

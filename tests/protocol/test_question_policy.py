@@ -1,4 +1,4 @@
-"""Commands and tools about which the operator wants a person to be asked (docs/specs/asking.md)."""
+"""Commands and tools about which the operator wants a person to be asked (docs/specs/questions.md)."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def kind(result: Any) -> str | None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_command_waits_for_a_yes(tmp_path: Path, era: str) -> None:
-    """asking-16: the form shows every word, the directory, the input and the rule; nothing ran before it."""
+    """questions-16: the form shows every word, the directory, the input and the rule; nothing ran before it."""
     (tmp_path / "sub").mkdir()
     someone = Someone(tmp_path)
     async with serving(tmp_path, era, someone) as client:
@@ -96,7 +96,7 @@ async def test_a_command_waits_for_a_yes(tmp_path: Path, era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_command_that_was_refused_by_a_person_does_not_run(tmp_path: Path, era: str) -> None:
-    """asking-16: neither to its end nor as a run."""
+    """questions-16: neither to its end nor as a run."""
     someone = Someone(tmp_path, answer=False)
     async with serving(tmp_path, era, someone) as client:
         for more in ({}, {"wait_seconds": 0}):
@@ -107,7 +107,7 @@ async def test_a_command_that_was_refused_by_a_person_does_not_run(tmp_path: Pat
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_command_is_refused_where_nobody_can_be_asked(tmp_path: Path, era: str) -> None:
-    """asking-8, policy-12: an agent can't say yes for the person; the refusal has the lines for the operator."""
+    """questions-8, policy-12: an agent can't say yes for the person; the refusal has the lines for the operator."""
     async with serving(tmp_path, era, None) as client:
         for more in ({}, {"answers": {"confirm": True}}):
             call = client.call_tool("run_command", {"command": "touch made", **more})
@@ -118,7 +118,7 @@ async def test_a_command_is_refused_where_nobody_can_be_asked(tmp_path: Path, er
 
 
 async def test_the_operator_may_trust_the_arguments(tmp_path: Path) -> None:
-    """asking-8: then the refusal says what to send, and it counts."""
+    """questions-8: then the refusal says what to send, and it counts."""
     async with serving(tmp_path, "auto", None, tools=ToolPolicy(trusts_answers=True)) as client:
         said = await unasked("auto", client.call_tool("run_command", {"command": "touch made"}))
         assert 'send answers={"confirm": true}' in said
@@ -128,7 +128,7 @@ async def test_the_operator_may_trust_the_arguments(tmp_path: Path) -> None:
 
 
 async def test_a_run_is_asked_about_once_and_started_once(tmp_path: Path) -> None:
-    """asking-15, asking-16: the same yes starts nothing the second time."""
+    """questions-15, questions-16: the same yes starts nothing the second time."""
     async with serving(tmp_path, "auto", Someone(tmp_path)) as client:
 
         async def call(**more: Any) -> Any:
@@ -143,7 +143,7 @@ async def test_a_run_is_asked_about_once_and_started_once(tmp_path: Path) -> Non
 
 
 async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path) -> None:
-    """asking-8, asking-16: the question comes before the task; a yes in the arguments is none."""
+    """questions-8, questions-16: the question comes before the task; a yes in the arguments is none."""
     policy = OperatorPolicy(commands=RULES, confinement=ConfinementPolicy(allow_unconfined=True))
     settings = Settings(roots=(str(tmp_path),), policy=policy, limits=Limits(grace_seconds=0.3))
     someone = Someone(tmp_path)
@@ -161,7 +161,7 @@ async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path)
 
 
 async def test_what_can_t_be_read_can_t_be_confirmed(tmp_path: Path) -> None:
-    """asking-16: no word is left out of the question, so a longer one is refused."""
+    """questions-16: no word is left out of the question, so a longer one is refused."""
     someone = Someone(tmp_path)
     async with serving(tmp_path, "auto", someone) as client:
         result = await client.call_tool("run_command", {"command": f"touch {'x' * 9000}"})
@@ -173,7 +173,7 @@ async def test_what_can_t_be_read_can_t_be_confirmed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_waits_for_a_yes(tmp_path: Path, era: str) -> None:
-    """asking-9: the file is there until the person has said yes."""
+    """questions-9: the file is there until the person has said yes."""
     (tmp_path / "x").touch()
     no, yes = Someone(tmp_path, answer=False), Someone(tmp_path)
     tools = ToolPolicy(ask=("delete_*", "git_*"))
@@ -193,7 +193,7 @@ async def test_a_tool_waits_for_a_yes(tmp_path: Path, era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_file_as_a_resource_waits_like_the_tool_that_reads_it(tmp_path: Path, era: str) -> None:
-    """asking-9: the question before read_file has no side door."""
+    """questions-9: the question before read_file has no side door."""
     (tmp_path / "x").write_text("canary")
     tools = ToolPolicy(ask=("read_file",))
     async with serving(tmp_path, era, None, tools=tools) as client:
@@ -208,7 +208,7 @@ async def test_a_file_as_a_resource_waits_like_the_tool_that_reads_it(tmp_path: 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_directory_is_deleted_like_a_file_after_a_yes(tmp_path: Path, era: str) -> None:
-    """asking-9: who is asked before delete_file is asked before all deletions."""
+    """questions-9: who is asked before delete_file is asked before all deletions."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x").touch()
     someone = Someone(tmp_path, answer=False)
@@ -219,7 +219,7 @@ async def test_a_directory_is_deleted_like_a_file_after_a_yes(tmp_path: Path, er
 
 
 async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:
-    """asking-9: `answers` is listed where it counts, and nowhere else."""
+    """questions-9: `answers` is listed where it counts, and nowhere else."""
     listed = {}
     for name, tools in {
         "plain": ToolPolicy(),
@@ -234,7 +234,7 @@ async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:
 
 
 async def test_a_policy_that_names_no_tool_ends_the_start(tmp_path: Path) -> None:
-    """asking-9: by name."""
+    """questions-9: by name."""
     with pytest.raises(BadSetting, match="'delete_fil'"):
         async with serving(tmp_path, "auto", None, tools=ToolPolicy(ask=("delete_fil",))):
             pass
@@ -257,7 +257,7 @@ def asked(client: Peer) -> tuple[int, dict[str, Any]]:
 
 
 def test_over_stdio_a_person_is_asked_in_both_eras(tmp_path: Path) -> None:
-    """asking-10, asking-12: real pipes; a policy file; a request of the server, then a result that asks."""
+    """questions-10, questions-12: real pipes; a policy file; a request of the server, then a result that asks."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "x").touch()

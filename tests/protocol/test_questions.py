@@ -1,4 +1,4 @@
-"""Questions to real clients of both eras, over the SDK's own client (docs/specs/asking.md)."""
+"""Questions to real clients of both eras, over the SDK's own client (docs/specs/questions.md)."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -237,7 +237,7 @@ def kind(result: Any) -> str | None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_yes_lets_the_command_go_on(era: str) -> None:
-    """asking-10: the form has one boolean; nothing was done before the answer."""
+    """questions-10: the form has one boolean; nothing was done before the answer."""
     person = Someone([True])
     async with connected(era, elicitation_callback=person) as (client, asker):
         assert text(await client.call_tool("drop", {"name": "x"})) == "dropped"
@@ -254,7 +254,7 @@ async def test_a_yes_lets_the_command_go_on(era: str) -> None:
     ids=["no", "decline", "cancel"],
 )
 async def test_a_no_is_an_answer(era: str, answer: Any, said: str) -> None:
-    """asking-11: never climbed past: no model is asked, no default taken, nothing done."""
+    """questions-11: never climbed past: no model is asked, no default taken, nothing done."""
     callbacks = {"elicitation_callback": Someone([answer]), "sampling_callback": model()}
     async with connected(era, SAMPLING, **callbacks) as (client, asker):
         result = await client.call_tool("drop", {"name": "x"})
@@ -264,14 +264,14 @@ async def test_a_no_is_an_answer(era: str, answer: Any, said: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_default_does_not_replace_a_no(era: str) -> None:
-    """asking-11: a person who declines did not choose the default."""
+    """questions-11: a person who declines did not choose the default."""
     async with connected(era, elicitation_callback=Someone([decline("decline")])) as (client, _):
         assert kind(await client.call_tool("note", {})) == "declined"
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_who_can_t_be_asked_gets_the_default_or_learns_what_to_send(era: str) -> None:
-    """asking-2, asking-4, asking-17: a client without elicitation."""
+    """questions-2, questions-4, questions-17: a client without elicitation."""
     async with connected(era) as (client, asker):
         assert text(await client.call_tool("note", {})) == "nothing"
         said = await unasked(era, client.call_tool("drop", {"name": "x"}))
@@ -284,7 +284,7 @@ async def test_who_can_t_be_asked_gets_the_default_or_learns_what_to_send(era: s
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", ["prefilled", "defaults"])
 async def test_a_mode_keeps_a_person_from_being_asked(era: str, mode: Literal["prefilled", "defaults"]) -> None:
-    """asking-2: the operator's word comes before what the client can."""
+    """questions-2: the operator's word comes before what the client can."""
     person = Someone([])
     async with connected(era, Asking(mode=mode), elicitation_callback=person) as (client, _):
         result = await client.call_tool("note", {})
@@ -294,7 +294,7 @@ async def test_a_mode_keeps_a_person_from_being_asked(era: str, mode: Literal["p
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_model_is_asked_only_in_its_mode(era: str) -> None:
-    """asking-2, asking-7: a client that declared only sampling gets no form; a confirmation goes to no model."""
+    """questions-2, questions-7: a client that declared only sampling gets no form; a confirmation goes to no model."""
     async with connected(era, SAMPLING, sampling_callback=model("grey", "Paris", '```json\n{"answer": "m"}\n```')) as (
         client,
         asker,
@@ -311,7 +311,7 @@ async def test_a_model_is_asked_only_in_its_mode(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_roots_are_the_client_s(era: str) -> None:
-    """asking-3, asking-17: asked for where it has them; else they may be sent."""
+    """questions-3, questions-17: asked for where it has them; else they may be sent."""
     async with connected(era, list_roots_callback=roots) as (client, _):
         assert text(await client.call_tool("look", {})) == "file:///work"
     async with connected(era, elicitation_callback=Someone([])) as (client, _):
@@ -320,7 +320,7 @@ async def test_roots_are_the_client_s(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_secret_leaves_by_no_form_and_no_model(era: str) -> None:
-    """asking-6: prefilled or not at all."""
+    """questions-6: prefilled or not at all."""
     person = Someone([])
     async with connected(era, SAMPLING, elicitation_callback=person, sampling_callback=model()) as (client, _):
         assert kind(await client.call_tool("sign_in", {})) == "answer-needed"
@@ -330,7 +330,7 @@ async def test_a_secret_leaves_by_no_form_and_no_model(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_questions_in_sequence(era: str) -> None:
-    """asking-12: the second round carries the answer of the first, and nobody is asked twice."""
+    """questions-12: the second round carries the answer of the first, and nobody is asked twice."""
     person = Someone([True, "old"])
     async with connected(era, elicitation_callback=person) as (client, asker):
         assert text(await client.call_tool("drop_with_reason", {})) == "dropped: old"
@@ -340,7 +340,7 @@ async def test_two_questions_in_sequence(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_one_question_is_asked_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
-    """asking-5, asking-12: the same again has the same answer; two of one key at once are a bug."""
+    """questions-5, questions-12: the same again has the same answer; two of one key at once are a bug."""
     person = Someone(["s", "never"])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert kind(await client.call_tool("twice", {})) == "internal"
@@ -350,7 +350,7 @@ async def test_one_question_is_asked_once(era: str, caplog: pytest.LogCaptureFix
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_questions_at_once(era: str) -> None:
-    """asking-12: one round in the stateless era; a wrong answer is asked again, with what was wrong."""
+    """questions-12: one round in the stateless era; a wrong answer is asked again, with what was wrong."""
     person = Someone(["gree", "toolong", "xl"])
     if era == "auto":  # the client answers both at the same time, in whichever order
         person = Someone([{"answer": "red"}, {"answer": "m"}])
@@ -362,7 +362,7 @@ async def test_two_questions_at_once(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_wrong_answer_is_asked_again(era: str) -> None:
-    """asking-13: with the reason in the question; it never counts."""
+    """questions-13: with the reason in the question; it never counts."""
     person = Someone([{"other": 1}, "pink", ["red", "grey"]])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert text(await client.call_tool("pick", {})) == "red grey"
@@ -372,7 +372,7 @@ async def test_a_wrong_answer_is_asked_again(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
-    """asking-10: flat, with defaults; what comes back is checked by the model."""
+    """questions-10: flat, with defaults; what comes back is checked by the model."""
     person = Someone([{"name": "Ann", "age": 3, "size": "xl"}, {"name": "Ann", "age": 3}])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert text(await client.call_tool("greet", {})) == "Ann 3 m"
@@ -383,7 +383,7 @@ async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_prompts_and_resources_ask_too(era: str) -> None:
-    """asking-10: they go through the same dispatch."""
+    """questions-10: they go through the same dispatch."""
     async with connected(era, elicitation_callback=Someone(["rain", "this"])) as (client, _):
         advice = await client.get_prompt("advise", {})
         assert advice.messages[0].content.text == "rain"
@@ -393,7 +393,7 @@ async def test_prompts_and_resources_ask_too(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
-    """asking-10: `anyio.from_thread.run(call.ask, ...)`, in both eras; a no ends it."""
+    """questions-10: `anyio.from_thread.run(call.ask, ...)`, in both eras; a no ends it."""
     async with connected(era, elicitation_callback=Someone([True, "old", False])) as (client, asker):
         assert text(await client.call_tool("drop_in_a_thread", {})) == "dropped"
         assert (asker.done, asker.begun) == (["old"], 1 if era == "legacy" else 3)
@@ -403,7 +403,7 @@ async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_question_from_a_task_of_its_own_is_one(era: str) -> None:
-    """asking-10: what a task group wraps is a question, or a no, all the same."""
+    """questions-10: what a task group wraps is a question, or a no, all the same."""
     async with connected(era, elicitation_callback=Someone([False, True])) as (client, asker):
         assert kind(await client.call_tool("drop_in_a_group", {})) == "declined"
         assert asker.done == []
@@ -414,7 +414,7 @@ async def test_a_question_from_a_task_of_its_own_is_one(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_each_client_answers_for_itself(era: str) -> None:
-    """asking-12: many clients of one server, each asked while the others are."""
+    """questions-12: many clients of one server, each asked while the others are."""
     server, asker = server_of()
     names = [f"n{number}" for number in range(6)]
     everybody = anyio.Event()
@@ -441,7 +441,7 @@ async def test_each_client_answers_for_itself(era: str) -> None:
 
 
 async def test_a_cancelled_call_takes_its_form_away() -> None:
-    """asking-14: nothing is done, and the client is told."""
+    """questions-14: nothing is done, and the client is told."""
     is_shown, is_gone = anyio.Event(), anyio.Event()
 
     async def hanging(context: Any, params: Any) -> types.ElicitResult:
@@ -463,7 +463,7 @@ async def test_a_cancelled_call_takes_its_form_away() -> None:
 
 
 async def test_a_question_that_nobody_answers_ends() -> None:
-    """asking-14: the wait is bounded, and no answer is a no; the client is told to take the form away."""
+    """questions-14: the wait is bounded, and no answer is a no; the client is told to take the form away."""
     is_gone = anyio.Event()
 
     async def silent(context: Any, params: Any) -> types.ElicitResult:
@@ -481,7 +481,7 @@ async def test_a_question_that_nobody_answers_ends() -> None:
 
 
 async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
-    """asking-14: an error is no answer; the ladder goes on. A rejection is one."""
+    """questions-14: an error is no answer; the ladder goes on. A rejection is one."""
     code = types.INTERNAL_ERROR
 
     async def failing(context: Any, params: Any) -> types.ErrorData:
@@ -496,7 +496,7 @@ async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
 
 
 async def test_a_client_that_never_understands_is_not_asked_for_ever() -> None:
-    """asking-13: three attempts while a call waits, ten rounds where it does not."""
+    """questions-13: three attempts while a call waits, ten rounds where it does not."""
     person = Someone(["pink"] * 30)
     async with connected("legacy", elicitation_callback=person) as (client, _):
         result = await client.call_tool("pick", {})
@@ -509,7 +509,7 @@ async def test_a_client_that_never_understands_is_not_asked_for_ever() -> None:
 
 
 async def test_a_call_asks_ten_times_at_most() -> None:
-    """asking-13: in the stateless era, whatever is asked."""
+    """questions-13: in the stateless era, whatever is asked."""
     person = Someone(["x"] * 30)
     async with connected("auto", elicitation_callback=person) as (client, asker):
         assert kind(await client.call_tool("climb", {})) == "answer-needed"
@@ -533,7 +533,7 @@ def yes(key: str = "sure", answer: Any = True) -> dict[str, types.InputResponse]
 
 
 async def test_the_questions_come_as_a_result() -> None:
-    """asking-12: keys are those of the questions, all of `ask_all` at once, and a state that is not readable."""
+    """questions-12: keys are those of the questions, all of `ask_all` at once, and a state that is not readable."""
     async with by_hand() as (call, asker):
         first = await call("paint", {})
         assert isinstance(first, types.InputRequiredResult)
@@ -551,7 +551,7 @@ async def test_the_questions_come_as_a_result() -> None:
 
 
 async def test_a_confirmation_is_good_once() -> None:
-    """asking-15: the same state with the same yes does nothing the second time."""
+    """questions-15: the same state with the same yes does nothing the second time."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         sent = {"input_responses": yes(), "request_state": asked.request_state}
@@ -562,7 +562,7 @@ async def test_a_confirmation_is_good_once() -> None:
 
 
 async def test_a_no_can_t_be_turned_into_a_yes() -> None:
-    """asking-15: whatever was answered, the state is used."""
+    """questions-15: whatever was answered, the state is used."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         for response in (yes(answer=False), {"sure": decline("decline")}):
@@ -574,7 +574,7 @@ async def test_a_no_can_t_be_turned_into_a_yes() -> None:
 
 
 async def test_a_confirmation_of_an_earlier_round_is_good_once_too() -> None:
-    """asking-15: each state leads on once, so a chain of rounds ends in one effect."""
+    """questions-15: each state leads on once, so a chain of rounds ends in one effect."""
     async with by_hand() as (call, asker):
         one = await call("drop_with_reason", {})
         two = await call("drop_with_reason", {}, input_responses=yes(), request_state=one.request_state)
@@ -587,7 +587,7 @@ async def test_a_confirmation_of_an_earlier_round_is_good_once_too() -> None:
 
 
 async def test_a_confirmation_is_for_the_call_that_asked() -> None:
-    """asking-15: not for other arguments, not for another tool, not changed; an error of the request."""
+    """questions-15: not for other arguments, not for another tool, not changed; an error of the request."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         state = asked.request_state
@@ -623,7 +623,7 @@ async def test_a_confirmation_is_for_the_call_that_asked() -> None:
     ids=["wrong-key", "none", "absent", "empty", "no-content", "no-boolean", "number", "roots", "model"],
 )
 async def test_what_is_no_answer_is_asked_again(responses: Any) -> None:
-    """asking-13: a missing or a wrong response never completes the call."""
+    """questions-13: a missing or a wrong response never completes the call."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         again = await call("drop", {"name": "x"}, input_responses=responses, request_state=asked.request_state)
@@ -635,7 +635,7 @@ async def test_what_is_no_answer_is_asked_again(responses: Any) -> None:
 
 
 async def test_an_answer_without_a_question_is_as_good_as_one_given_beforehand() -> None:
-    """asking-13: a client that keeps no state may send it at once; what is none is asked for."""
+    """questions-13: a client that keeps no state may send it at once; what is none is asked for."""
     async with by_hand() as (call, _):
         said = {
             key: types.ElicitResult(action="accept", content={"answer": value})
@@ -650,7 +650,7 @@ async def test_an_answer_without_a_question_is_as_good_as_one_given_beforehand()
 
 
 async def test_a_yes_without_a_question_is_none() -> None:
-    """asking-13: responses without a state confirm nothing."""
+    """questions-13: responses without a state confirm nothing."""
     async with by_hand() as (call, asker):
         first = await call("drop", {"name": "x"}, input_responses=yes())
         assert isinstance(first, types.InputRequiredResult)
@@ -658,7 +658,7 @@ async def test_a_yes_without_a_question_is_none() -> None:
 
 
 async def test_a_no_stays_one_when_the_client_can_do_less() -> None:
-    """asking-11: the answer of an earlier round comes before the default."""
+    """questions-11: the answer of an earlier round comes before the default."""
     server, _ = server_of()
     async with Client(server, mode="auto", elicitation_callback=Someone([])) as able:
         asked = await able.session.call_tool("note", {}, allow_input_required=True)
@@ -671,7 +671,7 @@ async def test_a_no_stays_one_when_the_client_can_do_less() -> None:
 
 
 def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
-    """asking-10: forms have arrays since 2025-11-25; the line is an answer with commas."""
+    """questions-10: forms have arrays since 2025-11-25; the line is an answer with commas."""
     question = AskChoices(key="k", message="m", choices=COLOURS)
     assert form_of(question, "2025-11-25")["properties"]["answer"]["type"] == "array"
     assert form_of(question, "2025-06-18")["properties"]["answer"] == {
@@ -688,7 +688,7 @@ def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
 
 
 async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:
-    """asking-10: only what it declared with this request: sampling alone brings no form."""
+    """questions-10: only what it declared with this request: sampling alone brings no form."""
     async with by_hand(SAMPLING, sampling_callback=model()) as (call, _):
         asked = await call("paint", {})
         assert {one.method for one in asked.input_requests.values()} == {"sampling/createMessage"}
@@ -697,7 +697,7 @@ async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None:
-    """asking-8, asking-9: a yes in the arguments is none; a form is shown with the call in it."""
+    """questions-8, questions-9: a yes in the arguments is none; a form is shown with the call in it."""
     policy = ToolPolicy(ask=("note",))
     person = Someone([True])
     async with connected(era, policy=policy, elicitation_callback=person) as (client, _):
@@ -710,7 +710,7 @@ async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None
 
 
 async def test_what_was_used_is_remembered_within_bounds() -> None:
-    """asking-15: for the ten minutes that a state is good; when there are too many, older ones are refused unseen."""
+    """questions-15: for the ten minutes a state is valid; when there are too many, older ones are refused."""
     now = 1000.0
     once = Once(most=2, clock=lambda: now)
     assert await once.take("a", 1000.0)

@@ -1,4 +1,4 @@
-"""Questions over Streamable HTTP, on real sockets, with and without a way back (docs/specs/asking.md)."""
+"""Questions over Streamable HTTP, on real sockets, with and without a way back (docs/specs/questions.md)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -81,7 +81,7 @@ def kind(result: Any) -> str | None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_questions_ride_the_stream_of_their_call(era: str) -> None:
-    """asking-10, asking-12: forms and roots, without a stream of its own for what the server asks."""
+    """questions-10, questions-12: forms and roots, without a stream of its own for what the server asks."""
     asker = Asker()
     async with (
         served(asker) as url,
@@ -95,7 +95,7 @@ async def test_questions_ride_the_stream_of_their_call(era: str) -> None:
 
 @pytest.mark.parametrize("options", [{"json_response": True}, {"stateless_http": True}], ids=["json", "stateless"])
 async def test_without_a_way_back_nobody_is_asked(options: dict[str, bool]) -> None:
-    """asking-10: a client that could show forms, on a connection that can't carry them, learns what to send."""
+    """questions-10: a client that could show forms, on a connection that can't carry them, learns what to send."""
     asker = Asker()
     async with served(asker, **options) as url, Client(url, mode="legacy", elicitation_callback=someone) as client:
         result = await client.call_tool("drop", {"name": "x"})
@@ -107,7 +107,7 @@ async def test_without_a_way_back_nobody_is_asked(options: dict[str, bool]) -> N
 
 
 async def test_one_yes_sent_many_times_at_once_is_one_effect() -> None:
-    """asking-15: whoever comes first; the others are refused."""
+    """questions-15: whoever comes first; the others are refused."""
     asker, kinds = Asker(), []
     async with served(asker) as url, Client(url, mode="auto", elicitation_callback=someone) as client:
         asked = await client.session.call_tool("drop", {"name": "x"}, allow_input_required=True)
@@ -129,7 +129,7 @@ async def test_one_yes_sent_many_times_at_once_is_one_effect() -> None:
 
 
 async def test_another_server_does_not_take_the_state() -> None:
-    """asking-15: nor does the same one after a restart."""
+    """questions-15: nor does the same one after a restart."""
     first, second = Asker(), Asker()
     async with served(first) as one, served(second) as two:
         async with Client(one, mode="auto", elicitation_callback=someone) as client:

@@ -1,4 +1,4 @@
-"""A real server with secrets in its environment: its log and its results (docs/specs/secrets.md)."""
+"""A real server with secrets in its environment: its log and its results (docs/specs/redaction.md)."""
 
 import json
 import sys
@@ -81,14 +81,14 @@ def redacting(project: Path) -> Iterator[Peer]:
 
 @pytest.mark.parametrize("tool", ["run_command", "ci_build"])
 def test_a_command_sees_no_secret_of_the_server_but_what_is_granted(granting: Peer, tool: str) -> None:
-    """secrets-11: by effect; a grant is an exact name."""
+    """redaction-11: by effect; a grant is an exact name."""
     shown = said(granting.call(tool, command="env"))
     assert "PATH=" in shown
     assert [line for line in shown.splitlines() if "planted-secret" in line] == [f"GITHUB_TOKEN={VALUE}"]
 
 
 def test_the_log_holds_no_secret(tmp_path: Path) -> None:
-    """secrets-10: known by value and by name, at the lowest level; the rest of the record is there."""
+    """redaction-10: known by value and by name, at the lowest level; the rest of the record is there."""
     root = tmp_path / f"of {VALUE} DB_PASSWORD=hunter2"
     root.mkdir()
     with peer(root, "--log-level", "debug", environment=PLANTED) as client:
@@ -105,14 +105,14 @@ def test_the_log_holds_no_secret(tmp_path: Path) -> None:
 
 
 def test_nothing_is_redacted_by_itself(granting: Peer) -> None:
-    """secrets-12: an agent that debugs needs what is printed; the operator decides."""
+    """redaction-12: an agent that debugs needs what is printed; the operator decides."""
     shown = said(granting.call("run_command", command=python(PRINTS)))
     assert f"it is {VALUE}" in shown
     assert "DB_PASSWORD=hunter2" in shown
 
 
 def test_what_a_command_prints_is_redacted_when_the_operator_asks(redacting: Peer, tmp_path: Path) -> None:
-    """secrets-12: both streams, by value and by name; by variable and by flag."""
+    """redaction-12: both streams, by value and by name; by variable and by flag."""
     with peer(tmp_path, "--redact-output", environment=PLANTED) as flagged:
         flagged.start_session()
         for client in (redacting, flagged):
@@ -123,14 +123,14 @@ def test_what_a_command_prints_is_redacted_when_the_operator_asks(redacting: Pee
 
 @pytest.mark.parametrize(("by_flag", "by_file"), [(True, False), (False, True), (True, True), (False, False)])
 def test_flag_and_file_each_suffice(by_flag: bool, by_file: bool) -> None:
-    """secrets-12: neither takes back what the other asks for."""
+    """redaction-12: neither takes back what the other asks for."""
     policy = OperatorPolicy(redact_output=by_file)
     redactor = output_redactor(Settings(roots=("/r",), redact_output=by_flag, policy=policy), PLANTED)
     assert (redactor is not None) == (by_flag or by_file)
 
 
 def test_builds_and_reports_of_tests_are_redacted_too(redacting: Peer, project: Path) -> None:
-    """secrets-12: text and structured content; the counts stay."""
+    """redaction-12: text and structured content; the counts stay."""
     (project / "test_it.py").write_text(
         "import unittest\nclass T(unittest.TestCase):\n"
         f"  def test_a(self):\n    self.fail('{VALUE}')\nunittest.main()\n"
@@ -143,7 +143,7 @@ def test_builds_and_reports_of_tests_are_redacted_too(redacting: Peer, project: 
 
 
 def test_a_token_that_a_gap_cuts_is_left_out(redacting: Peer) -> None:
-    """secrets-8: in a long output, whose middle is not kept."""
+    """redaction-8: in a long output, whose middle is not kept."""
     shown = said(redacting.call("run_command", command=f"seq -f '{GITHUB}%.0f' 1 400"))
     assert "[redacted:github]\n" in shown
     assert "left out" in shown
@@ -152,7 +152,7 @@ def test_a_token_that_a_gap_cuts_is_left_out(redacting: Peer) -> None:
 
 
 def test_a_run_that_outlives_its_call_is_redacted(redacting: Peer) -> None:
-    """secrets-12: what is kept of it holds no credential, however it is read, and in whatever pieces it came."""
+    """redaction-12: what is kept of it holds no credential, however it is read, and in whatever pieces it came."""
     halves = f"import sys; o = sys.stdout; [(o.write(c), o.flush()) for c in '{VALUE}\\n']; input()"
     run = _run_of(redacting.call("run_command", command=python(halves), wait_seconds=0, stdin=""))
     waited = said(redacting.call("wait_run", run=run, pattern="redacted:environment", seconds=ANSWER_SECONDS))
@@ -169,7 +169,7 @@ def _run_of(result: dict[str, Any]) -> str:
 
 
 def test_files_are_read_as_they_are(redacting: Peer, project: Path) -> None:
-    """secrets-13: what is read may be written back, so nothing in it is replaced."""
+    """redaction-13: what is read may be written back, so nothing in it is replaced."""
     (project / "config.ini").write_text(f"password = hunter2\ntoken = {VALUE}\n")
     assert f"password = hunter2\ntoken = {VALUE}" in said(redacting.call("read_file", path="config.ini"))
     assert VALUE in said(redacting.call("search_text", pattern="token ="))

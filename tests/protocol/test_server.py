@@ -1,4 +1,4 @@
-"""An offer as an MCP server, met by the SDK's own client in both eras (docs/specs/serving.md)."""
+"""An offer as an MCP server, met by the SDK's own client in both eras (docs/specs/workstation.md)."""
 
 import itertools
 from typing import Annotated
@@ -90,7 +90,7 @@ def client(mode: str) -> Client:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_progress_is_throttled_and_ends_at_the_end(mode: str) -> None:
-    """serving-14: a thousand steps at once are a few notifications, the last step always among them."""
+    """workstation-14: a thousand steps at once are a few notifications, the last step always among them."""
     seen: list[float] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -106,7 +106,7 @@ async def test_progress_is_throttled_and_ends_at_the_end(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_progress_never_goes_backwards(mode: str) -> None:
-    """serving-14: the protocol demands that it increases (basic/utilities/progress)."""
+    """workstation-14: the protocol demands that it increases (basic/utilities/progress)."""
     seen: list[float] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -120,7 +120,7 @@ async def test_progress_never_goes_backwards(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_without_a_token_no_progress_is_sent(mode: str) -> None:
-    """serving-14: a client that did not ask gets none, and the call works."""
+    """workstation-14: a client that did not ask gets none, and the call works."""
     async with client(mode) as connected:
         result = await connected.call_tool("count_up", {"most": 10})
     assert result.content[0].text == "done"  # type: ignore[union-attr]  # a text block
@@ -143,7 +143,7 @@ async def test_a_structured_result_goes_out_with_its_text_and_facts(mode: str) -
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_names_that_utf_8_cannot_carry_are_shown_escaped(mode: str) -> None:
-    """serving-7: no name in a result or an error breaks the line it goes out in."""
+    """workstation-7: no name in a result or an error breaks the line it goes out in."""
     async with client(mode) as connected:
         named = await connected.call_tool("odd_names", {})
         missed = await connected.call_tool("nothing_there", {})
@@ -154,7 +154,7 @@ async def test_names_that_utf_8_cannot_carry_are_shown_escaped(mode: str) -> Non
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_unknown_tool_is_an_error_of_the_request(mode: str) -> None:
-    """serving-10: with the name that comes close."""
+    """workstation-10: with the name that comes close."""
     async with client(mode) as connected:
         with pytest.raises(MCPError, match="did you mean count_to"):
             await connected.call_tool("count_too", {})
@@ -200,7 +200,7 @@ def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() ->
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_there_is_text_with_every_structured_result(mode: str) -> None:
-    """serving-19: that of the command, or else the data, for clients that read text only."""
+    """workstation-19: that of the command, or else the data, for clients that read text only."""
     async with client(mode) as connected:
         bare = await connected.call_tool("count_silently", {})
         said = await connected.call_tool("count_to", {"count": 3})

@@ -1,4 +1,4 @@
-"""The stdio transport on real pipes: lines, limits, a client that reads slowly or leaves (docs/specs/serving.md)."""
+"""The stdio transport on real pipes: lines, limits, a slow client, a client that leaves (docs/specs/workstation.md)."""
 
 import json
 import os
@@ -73,12 +73,12 @@ def cut(pieces: list[bytes], most: int) -> list[bytes | None]:
 def test_lines_are_cut_and_one_over_the_limit_is_reported_once(
     pieces: list[bytes], expected: list[bytes | None]
 ) -> None:
-    """serving-4: the limit holds however a line arrives."""
+    """workstation-4: the limit holds however a line arrives."""
     assert cut(pieces, 8) == expected
 
 
 def test_a_line_over_the_limit_is_not_kept_in_memory() -> None:
-    """serving-4: an error, not memory."""
+    """workstation-4: an error, not memory."""
     lines = Lines(1024)
     for _ in range(1000):
         assert len(list(lines.feed(b"x" * 65536))) <= 1
@@ -106,7 +106,7 @@ def test_a_line_over_the_limit_is_not_kept_in_memory() -> None:
 async def test_a_request_that_is_too_long_gets_its_own_answer(
     ends: Ends, line: bytes, request_id: object, ending: bytes
 ) -> None:
-    """serving-4: its sender would wait for ever for an answer without the id; ids within the message are not taken."""
+    """workstation-4: its sender would wait for ever without the id; ids within the message are not taken."""
     os.write(ends.send_fd, line.replace(b"%s", b"x" * 5000) + ending)
     os.close(ends.send_fd)
     with anyio.fail_after(20):
@@ -141,7 +141,7 @@ async def test_a_request_that_is_too_long_gets_its_own_answer(
 async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(
     ends: Ends, line: bytes, code: int, request_id: object
 ) -> None:
-    """serving-5: an error each, with the id where one can be made out, and the server goes on."""
+    """workstation-5: an error each, with the id where one can be made out, and the server goes on."""
     limit = 4096 if line.startswith(b"xxx") else 1_000_000
     good = b'{"jsonrpc":"2.0","id":99,"method":"ping"}'
     async with anyio.create_task_group() as group:
@@ -159,7 +159,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(
 
 
 async def test_a_notification_that_mentions_an_id_inside_is_still_one(ends: Ends) -> None:
-    """serving-5: only an id of the message itself makes it a request."""
+    """workstation-5: only an id of the message itself makes it a request."""
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","method":"notifications/x","params":{"id":1}}\n')
     message = await MessageReader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000).receive()
     assert isinstance(message, SessionMessage)
@@ -167,7 +167,7 @@ async def test_a_notification_that_mentions_an_id_inside_is_still_one(ends: Ends
 
 
 async def test_the_end_of_input_is_told_and_a_last_line_without_end_is_read(ends: Ends) -> None:
-    """serving-6: nothing that the client sent is lost."""
+    """workstation-6: nothing that the client sent is lost."""
     told = anyio.Event()
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     os.close(ends.send_fd)
@@ -179,7 +179,7 @@ async def test_the_end_of_input_is_told_and_a_last_line_without_end_is_read(ends
 
 
 async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) -> None:
-    """serving-6: a regular file can't be polled and is read all the same."""
+    """workstation-6: a regular file can't be polled and is read all the same."""
     path = tmp_path / "requests"
     path.write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 3)
     fd = os.open(path, os.O_RDONLY)
@@ -191,7 +191,7 @@ async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) 
 
 
 async def test_answers_are_never_torn_even_when_their_senders_are_cancelled(ends: Ends) -> None:
-    """serving-7: a client that reads slowly sees whole lines, in the order in which they were sent."""
+    """workstation-7: a client that reads slowly sees whole lines, in the order in which they were sent."""
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "x" * 200_000}}).encode()
     received = bytearray()
 
@@ -216,7 +216,7 @@ async def test_answers_are_never_torn_even_when_their_senders_are_cancelled(ends
 
 
 async def test_a_client_that_closed_its_end_is_an_error_to_senders_and_no_hang(ends: Ends) -> None:
-    """serving-7: the server sees that nobody reads."""
+    """workstation-7: the server sees that nobody reads."""
     os.close(ends.answers_fd)
     with anyio.fail_after(10):
         async with LineWriter(ends.write_fd) as writer:
@@ -226,7 +226,7 @@ async def test_a_client_that_closed_its_end_is_an_error_to_senders_and_no_hang(e
 
 
 async def test_unsent_answers_do_not_hold_up_the_end(ends: Ends) -> None:
-    """serving-8: a client that never reads can't keep the server alive."""
+    """workstation-8: a client that never reads can't keep the server alive."""
     with anyio.fail_after(10):
         async with LineWriter(ends.write_fd) as writer:
             await writer.send_line(b"x" * 500_000)

@@ -1,4 +1,4 @@
-"""One graph as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/graph.md)."""
+"""One graph as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
 
 import base64
 from datetime import date, datetime, time, timedelta
@@ -103,7 +103,7 @@ def contacts() -> Registry:
 
 @ERAS
 async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Registry, mode: str) -> None:
-    """graph-1, graph-2, graph-3: one function behind all three, with what was said of it."""
+    """catalog-1, catalog-2, catalog-3: one function behind all three, with what was said of it."""
     async with client(contacts, mode) as connected:
         tools = {one.name: one for one in (await connected.list_tools()).tools}
         [listed] = (await connected.list_resources()).resources
@@ -156,7 +156,7 @@ async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Regis
 async def test_what_is_not_on_a_surface_is_an_error_of_the_request(
     contacts: Registry, mode: str, ask: Any, said: str
 ) -> None:
-    """graph-2, graph-5, graph-8, interoperability-14: with the code of the revision, and in words that help."""
+    """catalog-2, catalog-5, catalog-8, interoperability-14: with the code of the revision, and in words that help."""
     async with client(contacts, mode) as connected:
         with pytest.raises(MCPError, match=said) as caught:
             await ask(connected)
@@ -168,7 +168,7 @@ async def test_what_is_not_on_a_surface_is_an_error_of_the_request(
 
 @ERAS
 async def test_promoted_commands_are_read_by_address(contacts: Registry, mode: str) -> None:
-    """graph-5: a command with an address of its own keeps that; a hidden one gets none."""
+    """catalog-5: a command with an address of its own keeps that; a hidden one gets none."""
 
     @tool(Effect.READ)
     @at("note", "{name}")
@@ -186,7 +186,7 @@ async def test_promoted_commands_are_read_by_address(contacts: Registry, mode: s
 
 @ERAS
 async def test_fallbacks_are_tools_like_any_other(contacts: Registry, mode: str) -> None:
-    """graph-5: arguments are typed as those of tools are; a prompt's messages come as text."""
+    """catalog-5: arguments are typed as those of tools are; a prompt's messages come as text."""
     surfaces = Surfaces(resources_as_tools=True, prompts_as_tools=True)
     async with client(contacts, mode, surfaces=surfaces) as connected:
         names = [one.name for one in (await connected.list_tools()).tools]
@@ -199,7 +199,7 @@ async def test_fallbacks_are_tools_like_any_other(contacts: Registry, mode: str)
 
 @ERAS
 async def test_an_explicit_prompt_is_the_one_that_is_got(contacts: Registry, mode: str) -> None:
-    """graph-6: it overrides the prompt; the tool and the resource stay what they were."""
+    """catalog-6: it overrides the prompt; the tool and the resource stay what they were."""
 
     @prompt()
     def contact_show() -> str:
@@ -216,7 +216,7 @@ async def test_an_explicit_prompt_is_the_one_that_is_got(contacts: Registry, mod
 
 @ERAS
 async def test_a_selection_takes_from_every_list_and_from_calls(contacts: Registry, mode: str) -> None:
-    """graph-7: read-only and patterns of names, on all surfaces."""
+    """catalog-7: read-only and patterns of names, on all surfaces."""
     selection = Selection(profile="all", read_only=True, without=("contact_show",))
     async with client(contacts, mode, selection=selection) as connected:
         assert [one.name for one in (await connected.list_tools()).tools] == []
@@ -232,7 +232,7 @@ async def test_a_selection_takes_from_every_list_and_from_calls(contacts: Regist
 
 @ERAS
 async def test_a_separator_makes_the_names(mode: str) -> None:
-    """graph-1: of tools and prompts; calls go by it."""
+    """catalog-1: of tools and prompts; calls go by it."""
     registry = Registry(separator=".")
     registry.add_set("contacts", Contacts(), context=("contact",))
     async with client(registry, mode) as connected:
@@ -243,7 +243,7 @@ async def test_a_separator_makes_the_names(mode: str) -> None:
 
 @ERAS
 async def test_a_removed_command_cannot_be_used_in_any_way(contacts: Registry, mode: str) -> None:
-    """graph-9: before the lists are exchanged."""
+    """catalog-9: before the lists are exchanged."""
     async with client(contacts, mode) as connected:
         assert len((await connected.list_tools()).tools) == 2
         contacts.remove("contact", "{number}", "show")
@@ -312,7 +312,7 @@ def typed_registry() -> Registry:
 
 @ERAS
 async def test_types_that_json_writes_as_text_have_their_format_in_the_schema(mode: str) -> None:
-    """graph-12: and arrive as what they are."""
+    """catalog-12: and arrive as what they are."""
     async with client(typed_registry(), mode) as connected:
         [listed] = (await connected.list_tools()).tools
         result = await connected.call_tool("show_types", GIVEN)
@@ -344,7 +344,7 @@ async def test_types_that_json_writes_as_text_have_their_format_in_the_schema(mo
     ],
 )
 async def test_what_is_not_of_its_format_is_refused_by_name(mode: str, argument: str, value: Any) -> None:
-    """graph-12: strictly: no number is a date, no text a number."""
+    """catalog-12: strictly: no number is a date, no text a number."""
     async with client(typed_registry(), mode) as connected:
         result = await connected.call_tool("show_types", {**GIVEN, argument: value})
     assert result.is_error
@@ -364,7 +364,7 @@ SCHEMA = {
 
 @ERAS
 async def test_a_schema_of_its_own_is_published_as_it_stands_and_checked(mode: str) -> None:
-    """graph-13: `$defs` and `$ref` too; nothing is fetched for it."""
+    """catalog-13: `$defs` and `$ref` too; nothing is fetched for it."""
 
     @tool(Effect.READ)
     @raw_schema(SCHEMA)
@@ -425,7 +425,7 @@ def mixed_registry() -> Registry:
 
 @ERAS
 async def test_content_may_be_more_than_text(mode: str) -> None:
-    """graph-14: each kind is its own block, in a tool's result and in a prompt's messages."""
+    """catalog-14: each kind is its own block, in a tool's result and in a prompt's messages."""
     async with client(mixed_registry(), mode) as connected:
         called = await connected.call_tool("mixed", {})
         asked = await connected.get_prompt("mixed", {})
@@ -475,7 +475,7 @@ LISTS = [
 @pytest.mark.parametrize(("method", "field"), LISTS)
 @pytest.mark.parametrize("count", [PAGE, 2 * PAGE + 5])
 async def test_a_list_comes_in_pages_with_every_item_once(mode: str, method: str, field: str, count: int) -> None:
-    """graph-11: in order; the last page has no cursor."""
+    """catalog-11: in order; the last page has no cursor."""
     names: list[str] = []
     sizes: list[int] = []
     async with client(many(count), mode) as connected:
@@ -493,7 +493,7 @@ async def test_a_list_comes_in_pages_with_every_item_once(mode: str, method: str
 
 @ERAS
 async def test_templates_come_in_pages_too(mode: str) -> None:
-    """graph-11: as every list."""
+    """catalog-11: as every list."""
     registry = Registry()
     for number in range(PAGE + 1):
 
@@ -515,7 +515,7 @@ async def test_templates_come_in_pages_too(mode: str) -> None:
 @pytest.mark.parametrize(("method", "field"), LISTS)
 @pytest.mark.parametrize("cursor", ["", "x", "MTA=", "\u00e4", "200." + "0" * 16])
 async def test_a_cursor_that_was_not_given_out_is_refused(mode: str, method: str, field: str, cursor: str) -> None:
-    """graph-11: with -32602, also where one page would be enough."""
+    """catalog-11: with -32602, also where one page would be enough."""
     async with client(many(3), mode) as connected:
         with pytest.raises(MCPError, match="cursor") as caught:
             await getattr(connected, method)(cursor=cursor)
@@ -524,7 +524,7 @@ async def test_a_cursor_that_was_not_given_out_is_refused(mode: str, method: str
 
 @ERAS
 async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
-    """graph-11: that of tools is not one of prompts."""
+    """catalog-11: that of tools is not one of prompts."""
     async with client(many(PAGE + 1), mode) as connected:
         cursor = (await connected.list_tools()).next_cursor
         with pytest.raises(MCPError, match="cursor"):
@@ -533,7 +533,7 @@ async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
 
 @pytest.mark.parametrize(("same", "scope"), [(True, "public"), (False, "private")])
 async def test_lists_and_reads_say_how_long_they_may_be_kept(same: bool, scope: str) -> None:
-    """graph-15: on the revision that has it; shared only where all principals have the same; reads are never kept."""
+    """catalog-15: on the revision that has it; shared only where all principals have the same; reads are never kept."""
     graph = Graph(many(3), lambda principal: Selection(profile="all"), is_same_for_all=same)
     server = build_server(graph, Dispatcher(threads=2), Identity())
     async with Client(server, mode="auto", cache=None) as connected:
@@ -545,7 +545,7 @@ async def test_lists_and_reads_say_how_long_they_may_be_kept(same: bool, scope: 
 
 
 async def test_the_handshake_era_has_no_cache_hints_on_the_wire() -> None:
-    """graph-15: its revisions don't know them."""
+    """catalog-15: its revisions don't know them."""
     async with client(many(3), "legacy") as connected:
         listed = await connected.list_tools()
         read = await connected.read_resource("x://000")

@@ -611,7 +611,7 @@ YES = {"confirm": types.ElicitResult(action="accept", content={"answer": True})}
 
 
 async def test_the_operators_question_comes_before_the_task(tmp_path: Path) -> None:
-    """tasks-10, asking-9: nothing is done before the yes, which no argument can give; sent values alone are shown."""
+    """tasks-10, questions-9: nothing is done before the confirmation; only sent values are shown."""
     policy = OperatorPolicy(tools=ToolPolicy(ask=("run_command",)))
     arguments = {"command": "sh -c 'touch made; exec tail -f /dev/null'", "answers": {"confirm": True}}
     async with real(tmp_path, policy, elicitation_callback=nobody) as (_, connected):

@@ -1,4 +1,4 @@
-"""What counts as an answer, and in which order one is looked for (docs/specs/asking.md)."""
+"""What counts as an answer, and in which order one is looked for (docs/specs/questions.md)."""
 
 import itertools
 import json
@@ -49,7 +49,7 @@ ALL: tuple[Question[Any], ...] = (TEXT, SECRET, CHOICE, SOME, YES, FORM, MODEL, 
 
 
 def test_an_answer_is_taken() -> None:
-    """asking-1: exact, then an unambiguous beginning; yes, no, true, false; lists or text with commas."""
+    """questions-1: exact, then an unambiguous beginning; yes, no, true, false; lists or text with commas."""
     for question, raw, answer in (
         (TEXT, "hello", "hello"),
         (TEXT, "", ""),
@@ -74,7 +74,7 @@ def test_an_answer_is_taken() -> None:
 
 
 def test_anything_else_is_no_answer() -> None:
-    """asking-1: nothing is guessed, and the error names the key and what would do."""
+    """questions-1: nothing is guessed, and the error names the key and what would do."""
     for question, raw, said in (
         (TEXT, 5, "must be text"),
         (TEXT, None, "must be text"),
@@ -103,14 +103,14 @@ def test_anything_else_is_no_answer() -> None:
 
 
 def test_a_wrong_secret_is_not_repeated() -> None:
-    """asking-6: what was sent as a secret stands in no error."""
+    """questions-6: what was sent as a secret stands in no error."""
     with pytest.raises(InvalidArguments) as refused:
         SECRET.accept({"answer": "hunter2"})
     assert "hunter2" not in str(refused.value)
 
 
 def test_what_was_given_beforehand_wins_in_every_mode() -> None:
-    """asking-2: nobody is asked what was answered."""
+    """questions-2: nobody is asked what was answered."""
     for mode in ASK_MODES:
         for question in ALL:
             given = dict(zip(ALL, ("a", "s", "red", ["red"], True, {"name": "A"}, "w", ["file:///a"]), strict=True))
@@ -140,7 +140,7 @@ PERSON = (Way.TERMINAL, Way.FORM)
 def test_each_question_has_its_ways(
     question: Question[Any], elicitation: tuple[Way, ...], sampling: tuple[Way, ...]
 ) -> None:
-    """asking-3, asking-6, asking-7: a secret by no form and no model, a yes by no model, the rest person first."""
+    """questions-3, questions-6, questions-7: a secret by no form or model, a yes by no model, else person first."""
     assert ways(question, "prefilled") == ways(question, "defaults") == ()
     assert ways(question, "elicitation") == elicitation
     assert ways(question, "sampling") == sampling
@@ -164,7 +164,7 @@ def test_each_question_has_its_ways(
 def test_the_ladder_goes_as_far_as_its_mode(
     mode: AskMode, has_default: bool, able: set[Way], expected: Way | str
 ) -> None:
-    """asking-2: a person, then a model, then the default, then an error."""
+    """questions-2: a person, then a model, then the default, then an error."""
     question = AskText(key="k", message="m", default="d") if has_default else TEXT
     ladder = Ladder(mode)
     if expected == "needed":
@@ -187,7 +187,7 @@ def test_the_ladder_goes_as_far_as_its_mode(
     ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
 )
 def test_the_error_says_what_to_send(question: Question[Any], said: str) -> None:
-    """asking-4: the argument as it would be sent; where it can be read literally, it is an answer."""
+    """questions-4: the argument as it would be sent; where it can be read literally, it is an answer."""
     assert example(question) == said
     with pytest.raises(AnswerNeeded) as needed:
         Ladder("elicitation").settle(question, ())
@@ -198,7 +198,7 @@ def test_the_error_says_what_to_send(question: Question[Any], said: str) -> None
 
 
 def test_a_yes_for_the_operator_counts_beforehand_only_where_he_says_so() -> None:
-    """asking-8: whoever fills in the arguments of a call can't also be the person who is asked."""
+    """questions-8: whoever fills in the arguments of a call can't also be the person who is asked."""
     question = AskConfirmation(key="k", message="m", is_for_operator=True)
     ladder = Ladder("elicitation")
     ladder.take({"k": True}, ("k",))
@@ -212,7 +212,7 @@ def test_a_yes_for_the_operator_counts_beforehand_only_where_he_says_so() -> Non
 
 
 async def test_a_silent_call_takes_what_was_given_or_the_default() -> None:
-    """asking-2: nobody is there to be asked."""
+    """questions-2: nobody is there to be asked."""
     call = SilentCall()
     call.prefill({"b": "x"})
     known = AskText(key="a", message="m", default="d"), AskText(key="b", message="m", default="d")
@@ -259,7 +259,7 @@ def named(registry: Registry, name: str) -> Command:
 
 
 async def test_a_declared_question_is_answered_by_the_argument() -> None:
-    """asking-4: `answers` is an argument of a command that asks."""
+    """questions-4: `answers` is an argument of a command that asks."""
     outcome, _ = await run("paint", answers={"colour": "bl"})
     assert (outcome.text, outcome.error) == ("Blue", None)
     outcome, _ = await run("paint", answers={"size": "m"})
@@ -268,7 +268,7 @@ async def test_a_declared_question_is_answered_by_the_argument() -> None:
 
 
 async def test_a_question_that_is_not_declared_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
-    """asking-5: logged as one, and the command does not go on by the default."""
+    """questions-5: logged as one, and the command does not go on by the default."""
     outcome, _ = await run("stray")
     assert outcome.error is not None
     assert outcome.error.kind == "internal"
@@ -276,7 +276,7 @@ async def test_a_question_that_is_not_declared_is_a_bug(caplog: pytest.LogCaptur
 
 
 async def test_a_tool_of_the_policy_asks_before_it_does_anything() -> None:
-    """asking-9: nothing is done without a yes; an error of the arguments comes first."""
+    """questions-9: nothing is done without a yes; an error of the arguments comes first."""
     policy = ToolPolicy(ask=("dr*",))
     outcome, asker = await run("drop", policy, path="x")
     assert (outcome.error.kind if outcome.error else None, asker.done) == ("answer-needed", [])
@@ -292,7 +292,7 @@ async def test_a_tool_of_the_policy_asks_before_it_does_anything() -> None:
 
 @pytest.mark.parametrize("trusts", [False, True])
 def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
-    """asking-9: an argument that does nothing is not listed."""
+    """questions-9: an argument that does nothing is not listed."""
     registry = Registry(policy=ToolPolicy(ask=("drop",), trusts_answers=trusts))
     registry.add_set("sample", Asker())
     drop, paint = named(registry, "drop"), named(registry, "paint")
@@ -303,7 +303,7 @@ def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
 
 
 def test_commands_that_are_merged_ask_too() -> None:
-    """asking-9: the operator's word holds for whoever's command it is."""
+    """questions-9: the operator's word holds for whoever's command it is."""
     theirs = Registry()
     theirs.add_set("sample", Asker())
     ours = Registry(policy=ToolPolicy(ask=("drop",)))
@@ -313,7 +313,7 @@ def test_commands_that_are_merged_ask_too() -> None:
 
 
 def test_a_pattern_that_means_no_tool_is_refused() -> None:
-    """asking-9: a typing error must not leave a tool without its question."""
+    """questions-9: a typing error must not leave a tool without its question."""
     registry = Registry(policy=ToolPolicy(ask=("drop", "dorp")))
     registry.add_set("sample", Asker())
     with pytest.raises(BadSetting, match="'dorp'"):
@@ -321,7 +321,7 @@ def test_a_pattern_that_means_no_tool_is_refused() -> None:
 
 
 def test_the_question_shows_the_call() -> None:
-    """asking-9: every argument, in characters that hide nothing; of a long one start, end and length."""
+    """questions-9: every argument, in characters that hide nothing; of a long one start, end and length."""
     shown = before_call("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
     assert shown.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
     assert "[906 characters more]" in shown
@@ -334,7 +334,7 @@ def test_the_question_shows_the_call() -> None:
 
 
 def test_no_two_kinds_share_a_way_they_must_not() -> None:
-    """asking-6, asking-7: over every mode and kind, no secret leaves by a form, and no yes comes from a model."""
+    """questions-6, questions-7: over every mode and kind, no secret leaves by a form, and no yes comes from a model."""
     for mode, question in itertools.product(ASK_MODES, ALL):
         found = ways(question, mode)
         assert not (question.is_secret and {Way.FORM, Way.MODEL} & set(found))

@@ -9,7 +9,7 @@ from coretools.roots.deny import DEFAULT_DENY, DenyRules
 
 
 def test_a_glob_covers_what_it_says() -> None:
-    """sandbox-7: any depth unless it begins with a slash, beneath a covered directory too, the last match decides."""
+    """roots-7: any depth unless it begins with a slash, beneath a covered directory too, the last match decides."""
     for globs, path, covering in (
         ([".env"], ".env", ".env"),
         ([".env"], "deep/down/.env", ".env"),
@@ -77,7 +77,7 @@ def test_a_glob_covers_what_it_says() -> None:
     ],
 )
 def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: bool) -> None:
-    """sandbox-7: by name, or by what it holds."""
+    """roots-7: by name, or by what it holds."""
     rules = DenyRules(DEFAULT_DENY)
     assert (rules.covers(path) is not None or bool(rules.suspicion(path))) is is_closed
 
@@ -97,14 +97,14 @@ def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: 
     ],
 )
 def test_a_glob_decides_before_the_content_does(globs: list[str], path: str, kind: str, covering: str | None) -> None:
-    """sandbox-7: `--deny GLOB` closes by name, `!GLOB` opens whatever the file holds."""
+    """roots-7: `--deny GLOB` closes by name, `!GLOB` opens whatever the file holds."""
     rules = DenyRules(globs)
     assert rules.suspicion(path) == kind
     assert rules.covers(path) == covering
 
 
 def test_without_the_default_no_content_closes_anything() -> None:
-    """sandbox-7: `--no-default-deny`."""
+    """roots-7, secret-files-7: `--no-default-deny`."""
     rules = DenyRules([".secret"], by_content=False)
     assert rules.suspicion(".env") == ""
     assert rules.hangs_on(".docker") is None
@@ -126,19 +126,19 @@ def test_without_the_default_no_content_closes_anything() -> None:
     ],
 )
 def test_a_glob_hangs_on_the_directories_it_names(glob: str, directory: str, hangs: bool) -> None:
-    """sandbox-8: renaming one of them would open what the glob closes."""
+    """roots-8: renaming one of them would open what the glob closes."""
     assert (DenyRules([glob]).hangs_on(directory) is not None) is hangs
 
 
 @pytest.mark.parametrize("glob", ["", "/", "!", "../x", "a/../b", "[z-a]"])
 def test_a_glob_that_names_nothing_fails_at_start(glob: str) -> None:
-    """sandbox-7"""
+    """roots-7"""
     with pytest.raises(BadSetting):
         DenyRules([glob])
 
 
 def test_whatever_lies_beneath_a_closed_path_is_closed() -> None:
-    """sandbox-7: random globs, random paths."""
+    """roots-7: random globs, random paths."""
     for seed in range(100):
         chance = random.Random(seed)
         parts = ["a", "b", "*", "**", "?", "a*", "[ab]", "[!a]"]

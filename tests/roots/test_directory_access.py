@@ -26,7 +26,7 @@ def handle(tmp_path: Path) -> Iterator[int]:
 
 
 def test_everything_has_its_kind(handle: int) -> None:
-    """repository-13: links are links, whatever they lead to; a second look sees the same."""
+    """git-13: links are links, whatever they lead to; a second look sees the same."""
     expected = {"file": "file", "directory": "directory", "link": "link", "directory-link": "link", "fifo": "other"}
     for _ in range(2):
         assert directory_access.kinds(handle) == expected
@@ -38,7 +38,7 @@ def test_everything_has_its_kind(handle: int) -> None:
 
 
 def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
-    """repository-13: git's own monitor leaves one in its directory."""
+    """git-13: git's own monitor leaves one in its directory."""
     # The path of a socket is at most 107 bytes long.
     with chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
@@ -51,13 +51,13 @@ def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
     [("link", OutsideRoot), ("fifo", WrongType), ("directory", WrongType), ("nothing", NotFound)],
 )
 def test_only_a_regular_file_is_read(handle: int, name: str, error: type[CoreError]) -> None:
-    """repository-13: no link is followed, and nothing blocks."""
+    """git-13: no link is followed, and nothing blocks."""
     with pytest.raises(error):
         directory_access.read(handle, name, limit_bytes=10)
 
 
 def test_a_file_is_read_up_to_its_limit(handle: int) -> None:
-    """repository-13: and not a byte beyond."""
+    """git-13: and not a byte beyond."""
     assert directory_access.read(handle, "file", limit_bytes=4) == b"text"
     with pytest.raises(TooLarge):
         directory_access.read(handle, "file", limit_bytes=3)
@@ -65,7 +65,7 @@ def test_a_file_is_read_up_to_its_limit(handle: int) -> None:
 
 @pytest.mark.parametrize("name", ["directory-link", "file", "nothing", "fifo"])
 def test_only_a_directory_is_opened(handle: int, name: str) -> None:
-    """repository-13: not one that a link leads to."""
+    """git-13: not one that a link leads to."""
     with pytest.raises(CoreError), directory_access.opened(handle, name):
         pass
     if name != "nothing":
@@ -74,7 +74,7 @@ def test_only_a_directory_is_opened(handle: int, name: str) -> None:
 
 
 def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
-    """repository-18: also one that keeps size and time of modification."""
+    """git-18: also one that keeps size and time of modification."""
     before = directory_access.version(handle, "file")
     (tmp_path / "new").write_text("tex2")
     os.utime(tmp_path / "new", ns=(before.modified_ns, before.modified_ns) if before else None)
@@ -94,5 +94,5 @@ def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
     ],
 )
 def test_a_version_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
-    """repository-18: later where times are whole seconds."""
+    """git-18: later where times are whole seconds."""
     assert Version(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled

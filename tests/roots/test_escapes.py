@@ -70,7 +70,7 @@ def attacks(world: World) -> dict[str, str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_no_operation_reaches_beyond_the_root(world: World, operation: Operation) -> None:
-    """sandbox-1: every path that leads out is refused, whatever is to be done with it, and nothing changes outside."""
+    """roots-1: every path that leads out is refused, whatever is to be done with it, and nothing changes outside."""
     tried = attacks(world)
     before, inside, open_before = state(world.outside), state(world.root), descriptors()
     for what, path in tried.items():
@@ -83,7 +83,7 @@ def test_no_operation_reaches_beyond_the_root(world: World, operation: Operation
 
 @pytest.mark.parametrize("operation", [*LOOKS.values(), CHANGES["write"]], ids=[*LOOKS, "write"])
 def test_a_link_to_a_file_outside_is_not_followed(world: World, operation: Operation) -> None:
-    """sandbox-1: the last name of a path may be the link."""
+    """roots-1: the last name of a path may be the link."""
     world.link("out", world.outside / "secret.txt")
     before = state(world.outside)
     with pytest.raises(OutsideRoot):
@@ -93,7 +93,7 @@ def test_a_link_to_a_file_outside_is_not_followed(world: World, operation: Opera
 
 
 def test_deleting_and_moving_a_link_act_on_the_link_itself(world: World) -> None:
-    """sandbox-4: what a link leads to is neither deleted nor moved."""
+    """roots-4: what a link leads to is neither deleted nor moved."""
     before = state(world.outside)
     world.link("one", world.outside / "secret.txt")
     world.link("two", world.outside)
@@ -105,7 +105,7 @@ def test_deleting_and_moving_a_link_act_on_the_link_itself(world: World) -> None
 
 
 def test_the_canary_is_in_no_error(world: World) -> None:
-    """sandbox-1: an error does not say what stands outside, nor where a link leads."""
+    """roots-1: an error does not say what stands outside, nor where a link leads."""
     world.link("out", world.outside / "nothing-here")
     world.link("there", world.outside / "secret.txt")
     messages = []
@@ -119,7 +119,7 @@ def test_the_canary_is_in_no_error(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["self", "first"])
 def test_a_loop_of_links_ends_in_an_error(world: World, name: str) -> None:
-    """sandbox-3: at most 40 links are followed."""
+    """roots-3: at most 40 links are followed."""
     world.link("self", "self")
     world.link("first", "dir/second")
     world.link("dir/second", "../first")
@@ -130,7 +130,7 @@ def test_a_loop_of_links_ends_in_an_error(world: World, name: str) -> None:
 
 
 def test_forty_links_are_followed_and_forty_one_are_not(world: World) -> None:
-    """sandbox-3"""
+    """roots-3"""
     world.link("link-1", "plain.txt")
     for number in range(2, 42):
         world.link(f"link-{number}", f"link-{number - 1}")
@@ -154,7 +154,7 @@ def test_forty_links_are_followed_and_forty_one_are_not(world: World) -> None:
     ],
 )
 def test_links_that_stay_inside_are_followed(world: World, name: str, target: str, path: str, content: bytes) -> None:
-    """sandbox-3: relative or absolute, to a file or to a directory on the way."""
+    """roots-3: relative or absolute, to a file or to a directory on the way."""
     world.link(name, target.format(root=world.root))
     assert world.read(path) == content
 
@@ -163,7 +163,7 @@ def test_links_that_stay_inside_are_followed(world: World, name: str, target: st
     "path", ["dir/../plain.txt", "./plain.txt", "dir/sub/../../plain.txt", "//plain.txt", "dir/up/x"]
 )
 def test_dots_mean_what_the_kernel_means_by_them(world: World, path: str) -> None:
-    """sandbox-3: `..` is the directory above the one that was reached, not a piece of text."""
+    """roots-3: `..` is the directory above the one that was reached, not a piece of text."""
     world.link("dir/up", "sub/..")
     (world.root / "dir" / "x").write_bytes(b"plain")
     if path.startswith("//"):
@@ -172,7 +172,7 @@ def test_dots_mean_what_the_kernel_means_by_them(world: World, path: str) -> Non
 
 
 def test_dots_don_t_make_a_missing_directory_disappear(world: World) -> None:
-    """sandbox-3"""
+    """roots-3"""
     with pytest.raises(NotFound):
         world.read("missing/../plain.txt")
     assert exists(world.roots, "missing/../plain.txt") is None
@@ -197,7 +197,7 @@ def special_files(root: Path) -> tuple[str, ...]:
 
 
 def test_special_files_are_refused_without_blocking(world: World) -> None:
-    """sandbox-5: content comes from regular files only; the timeout of the test is what a FIFO would run into."""
+    """roots-5: content comes from regular files only; the timeout of the test is what a FIFO would run into."""
     names = special_files(world.root)
     before = descriptors()
     for name in names:
@@ -211,7 +211,7 @@ def test_special_files_are_refused_without_blocking(world: World) -> None:
 
 
 def test_a_writer_that_waits_at_a_fifo_goes_on_waiting(world: World) -> None:
-    """sandbox-5: a FIFO is refused by what it is, before it is opened."""
+    """roots-5: a FIFO is refused by what it is, before it is opened."""
     os.mkfifo(world.root / "fifo")
     with subprocess.Popen(["sh", "-c", "echo waiting; echo content > fifo"], cwd=world.root, stdout=-1) as writer:
         assert writer.stdout is not None
@@ -224,7 +224,7 @@ def test_a_writer_that_waits_at_a_fifo_goes_on_waiting(world: World) -> None:
 
 
 def test_a_huge_sparse_file_is_refused_by_its_size(world: World) -> None:
-    """sandbox-6: nothing of it is read, let alone held in memory."""
+    """roots-6: nothing of it is read, let alone held in memory."""
     with (world.root / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(TooLarge) as caught:
@@ -250,7 +250,7 @@ DENIED = {
 
 
 def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
-    """sandbox-7: by whatever way a path reaches a closed file, it is refused for reads and for writes."""
+    """roots-7: by whatever way a path reaches a closed file, it is refused for reads and for writes."""
     for directory in (".git", ".ssh"):
         (world.root / directory).mkdir()
     for name in (".env", "dir/.env", ".git/config", ".ssh/known_hosts"):
@@ -277,7 +277,7 @@ def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     "path", ["new/.kube/x", "to-dir/new/.aws", ".git/hooks/pre-commit", "dir/.gnupg/x", ".SSH/new"]
 )
 def test_nothing_closed_is_created(world: World, path: str) -> None:
-    """sandbox-7: nor are the directories on the way to it."""
+    """roots-7: nor are the directories on the way to it."""
     world.link("to-dir", "dir")
     before = state(world.root)
     with pytest.raises(DeniedPath):
@@ -301,7 +301,7 @@ def test_nothing_closed_is_created(world: World, path: str) -> None:
     ],
 )
 def test_a_move_does_not_open_what_is_closed(world: World, source: str, destination: str) -> None:
-    """sandbox-8: nor can a directory on whose name a glob hangs be moved, or anything to its place."""
+    """roots-8: nor can a directory on whose name a glob hangs be moved, or anything to its place."""
     (world.root / ".git" / "hooks").mkdir(parents=True)
     (world.root / "sub").mkdir()
     (world.root / ".docker").mkdir()
@@ -314,7 +314,7 @@ def test_a_move_does_not_open_what_is_closed(world: World, source: str, destinat
 
 
 def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World) -> None:
-    """sandbox-7: names are no secret in a listing; a walk names what only its content could close."""
+    """roots-7: names are no secret in a listing; a walk names what only its content could close."""
     (world.root / ".env").write_bytes(SECRET)
     (world.root / ".ssh").mkdir()
     (world.root / ".ssh" / "config").write_bytes(CANARY)
@@ -325,7 +325,7 @@ def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World
 
 
 def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: World) -> None:
-    """sandbox-9: it can't be told from a file of the root; a write gives the name a new inode."""
+    """roots-9: it can't be told from a file of the root; a write gives the name a new inode."""
     os.link(world.outside / "secret.txt", world.root / "hard")
     assert world.read("hard") == CANARY
     write_bytes(world.roots, "hard", b"changed")
@@ -334,7 +334,7 @@ def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: 
 
 
 def test_hard_links_are_refused_when_the_operator_says_so(world: World, resolver: str) -> None:
-    """sandbox-9"""
+    """roots-9"""
     os.link(world.outside / "secret.txt", world.root / "hard")
     with opened(world.root, resolver=resolver, refuse_hard_links=True) as roots:
         before = descriptors()
@@ -347,7 +347,7 @@ def test_hard_links_are_refused_when_the_operator_says_so(world: World, resolver
 
 
 def test_a_process_file_system_in_the_root_opens_no_way_out(world: World) -> None:
-    """sandbox-1: the magic links of /proc are read as text, never jumped through."""
+    """roots-1: the magic links of /proc are read as text, never jumped through."""
     with mounted("proc", "ro", world.root / "proc"):
         before = descriptors()
         for way in ("self/root", "self/cwd", "thread-self/root"):
@@ -367,7 +367,7 @@ def outcome(world: World, path: str) -> bytes | str:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_read_is_what_the_kernel_would_read_and_lies_inside(world: World, seed: int) -> None:
-    """sandbox-1, sandbox-3: random trees of directories and links, random paths; realpath(3) is the judge."""
+    """roots-1, roots-3: random trees of directories and links, random paths; realpath(3) is the judge."""
     chance = random.Random(seed)
     names = ["a", "b", "c", "dir", "sub"]
     directories = [world.root, world.root / "dir", world.root / "dir" / "sub"]
@@ -399,7 +399,7 @@ def test_what_is_read_is_what_the_kernel_would_read_and_lies_inside(world: World
 
 @pytest.mark.parametrize("engine", [Openat2(), Walk()], ids=["openat2", "walk"])
 def test_a_resolver_opens_no_path_with_a_link_in_it(world: World, engine: Resolver, resolver: str) -> None:
-    """sandbox-2: the text of a path that was opened is the place that was reached."""
+    """roots-2: the text of a path that was opened is the place that was reached."""
     if engine.name != resolver:
         return
     world.link("link", "dir")

@@ -15,7 +15,7 @@ from tests.roots.world import World, descriptors, opened, state
 
 
 def test_a_file_and_a_directory_are_moved(world: World) -> None:
-    """sandbox-23: the destination names the thing itself."""
+    """roots-23: the destination names the thing itself."""
     assert move(world.roots, "plain.txt", "./dir/moved.txt") == ("plain.txt", "dir/moved.txt")
     move(world.roots, "dir", "elsewhere")
     assert (world.root / "elsewhere" / "moved.txt").read_bytes() == b"plain"
@@ -39,7 +39,7 @@ def test_a_file_and_a_directory_are_moved(world: World) -> None:
 def test_a_move_that_is_refused_changes_nothing(
     world: World, source: str, destination: str, overwrite: bool, error: type[Exception]
 ) -> None:
-    """sandbox-23"""
+    """roots-23"""
     (world.root / "empty").mkdir()
     world.link("dangling", "nowhere")
     before, open_before = state(world.root), descriptors()
@@ -50,7 +50,7 @@ def test_a_move_that_is_refused_changes_nothing(
 
 
 def test_a_file_is_replaced_when_that_is_asked_for(world: World) -> None:
-    """sandbox-23: a link at the destination is replaced, not followed."""
+    """roots-23: a link at the destination is replaced, not followed."""
     world.link("link", "dir/inner.txt")
     move(world.roots, "plain.txt", "link", overwrite=True)
     assert (world.root / "link").read_bytes() == b"plain"
@@ -59,7 +59,7 @@ def test_a_file_is_replaced_when_that_is_asked_for(world: World) -> None:
 
 
 def test_a_file_moved_onto_itself_or_another_name_of_it_is_not_lost(world: World) -> None:
-    """sandbox-23: rename(2) does nothing between two names of one file."""
+    """roots-23: rename(2) does nothing between two names of one file."""
     os.link(world.root / "plain.txt", world.root / "second.txt")
     move(world.roots, "plain.txt", "plain.txt", overwrite=True)
     assert (world.root / "plain.txt").read_bytes() == b"plain"
@@ -69,7 +69,7 @@ def test_a_file_moved_onto_itself_or_another_name_of_it_is_not_lost(world: World
 
 
 def test_of_many_moves_to_one_name_one_succeeds(world: World) -> None:
-    """sandbox-23: the look and the move are one act."""
+    """roots-23: the look and the move are one act."""
     for number in range(8):
         (world.root / f"source-{number}").write_bytes(b"%d" % number)
     start = threading.Barrier(8)
@@ -102,7 +102,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_file_moves_to_another_file_system_with_mode_and_time(world: World, elsewhere: Path, resolver: str) -> None:
-    """sandbox-25"""
+    """roots-25"""
     source = world.root / "plain.txt"
     source.chmod(0o751)
     os.utime(source, (1_000_000, 2_000_000))
@@ -117,7 +117,7 @@ def test_a_file_moves_to_another_file_system_with_mode_and_time(world: World, el
 
 
 def test_mode_and_time_go_along(world: World, elsewhere: Path, resolver: str) -> None:
-    """sandbox-25"""
+    """roots-25"""
     (world.root / "plain.txt").chmod(0o751)
     os.utime(world.root / "plain.txt", (1_000_000, 2_000_000))
     with opened(world.root, elsewhere, resolver=resolver) as roots:
@@ -127,7 +127,7 @@ def test_mode_and_time_go_along(world: World, elsewhere: Path, resolver: str) ->
 
 
 def test_a_directory_does_not_move_to_another_file_system(world: World, elsewhere: Path, resolver: str) -> None:
-    """sandbox-25: half a move is none."""
+    """roots-25: half a move is none."""
     before = state(world.root)
     with opened(world.root, elsewhere, resolver=resolver) as roots, pytest.raises(Unsupported, match="file system"):
         move(roots, "dir", f"{elsewhere}/dir")
@@ -136,7 +136,7 @@ def test_a_directory_does_not_move_to_another_file_system(world: World, elsewher
 
 
 def test_a_move_between_roots_needs_the_right_to_change_both(world: World, resolver: str) -> None:
-    """sandbox-15"""
+    """roots-15"""
     before = state(world.root.parent)
     with opened(world.root, RootSpec(str(world.outside), writable=False), resolver=resolver) as roots:
         for source, destination in (("plain.txt", "{}/new"), ("{}/secret.txt", "new")):

@@ -51,7 +51,7 @@ def at_once(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
 
 @pytest.mark.parametrize("size", [0, 1, 4096, MOST_BYTES])
 def test_a_small_file_is_read(world: World, size: int) -> None:
-    """sandbox-28: with the same content, name and version as ever."""
+    """roots-28: with the same content, name and version as ever."""
     (world.root / "dir" / "data").write_bytes(os.urandom(size))
     expected = read_bytes(world.roots, "dir/data", limit_bytes=PLENTY)
     assert read_at_once(world.roots, "dir/data", limit_bytes=PLENTY) == expected
@@ -62,7 +62,7 @@ def test_a_small_file_is_read(world: World, size: int) -> None:
     "path", ["./plain.txt", "dir//inner.txt", "dir/./sub/deep.txt", "plain.txt/", "{root}/plain.txt"]
 )
 def test_every_spelling_is_the_same_file(world: World, path: str) -> None:
-    """sandbox-28"""
+    """roots-28"""
     path = path.format(root=world.root)
     assert at_once(world.roots, path) in (None, read_bytes(world.roots, path, limit_bytes=PLENTY).data)
 
@@ -119,7 +119,7 @@ LEFT: list[Callable[[World], str]] = [
 
 @pytest.mark.parametrize("made", LEFT)
 def test_what_is_not_plain_is_left_to_the_ordinary_way(world: World, made: Callable[[World], str]) -> None:
-    """sandbox-28, sandbox-1, sandbox-7: nothing is given, nothing is raised, no descriptor stays."""
+    """roots-28, roots-1, roots-7: nothing is given, nothing is raised, no descriptor stays."""
     with chdir(Path.cwd()):  # a socket is bound from within its directory: its path may be too long
         path = made(world)
     before = descriptors()
@@ -128,13 +128,13 @@ def test_what_is_not_plain_is_left_to_the_ordinary_way(world: World, made: Calla
 
 
 def test_a_limit_of_the_caller_holds(world: World) -> None:
-    """sandbox-28, sandbox-6"""
+    """roots-28, roots-6"""
     assert at_once(world.roots, "plain.txt", limit=4) is None
     assert at_once(world.roots, "plain.txt", limit=5) == b"plain"
 
 
 def test_what_the_operator_refuses_is_left(world: World) -> None:
-    """sandbox-28, sandbox-9: a file with two names, where those are refused; its own deny globs."""
+    """roots-28, roots-9: a file with two names, where those are refused; its own deny globs."""
     os.link(world.root / "plain.txt", world.root / "second.txt")
     assert at_once(world.roots, "second.txt") == b"plain"
     with opened(world.root, resolver="openat2", refuse_hard_links=True, deny=("inner.txt",)) as roots:
@@ -144,7 +144,7 @@ def test_what_the_operator_refuses_is_left(world: World) -> None:
 
 
 def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
-    """sandbox-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
+    """roots-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
     now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
     for tried in (True, False, True):
         with attempted(world.roots, clock=lambda: next(now)) as may_try:
@@ -154,7 +154,7 @@ def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
 
 
 def test_a_root_that_is_gone_is_left(world: World) -> None:
-    """sandbox-28, sandbox-17: the handle would go on to mean the old directory."""
+    """roots-28, roots-17: the handle would go on to mean the old directory."""
     moved = world.root.rename(world.root.with_name("elsewhere"))
     assert at_once(world.roots, "plain.txt") is None
     world.root.mkdir()
@@ -167,7 +167,7 @@ def test_a_root_that_is_gone_is_left(world: World) -> None:
 
 
 def test_a_root_in_a_root_and_the_other_resolver_are_left(world: World) -> None:
-    """sandbox-28, sandbox-14"""
+    """roots-28, roots-14"""
     with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver="openat2") as roots:
         assert at_once(roots, "dir/inner.txt") is None
     with opened(world.root, resolver="walk") as roots:
@@ -175,7 +175,7 @@ def test_a_root_in_a_root_and_the_other_resolver_are_left(world: World) -> None:
 
 
 def test_another_file_system_in_the_root_is_left(world: World) -> None:
-    """sandbox-28: a network or another program may serve it."""
+    """roots-28: a network or another program may serve it."""
     with mounted("tmpfs", "size=1m", world.root / "mounted") as place:
         (place / "file").write_bytes(b"there")
         assert read_bytes(world.roots, "mounted/file", limit_bytes=PLENTY).data == b"there"
@@ -183,7 +183,7 @@ def test_another_file_system_in_the_root_is_left(world: World) -> None:
 
 
 def test_a_file_that_may_not_be_read_is_left(world: World) -> None:
-    """sandbox-28, sandbox-18"""
+    """roots-28, roots-18"""
     (world.root / "plain.txt").chmod(0)
     try:
         expected: bytes | None = read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY).data
@@ -204,7 +204,7 @@ while True:
 
 
 def test_a_file_that_is_exchanged_for_a_link_lets_nothing_out(world: World) -> None:
-    """sandbox-28, sandbox-1: 20,000 times, by another process."""
+    """roots-28, roots-1: 20,000 times, by another process."""
     words = [sys.executable, "-c", EXCHANGING, str(world.root), str(world.outside / "secret.txt")]
     before = descriptors()
     with subprocess.Popen(words, stdout=subprocess.PIPE) as other:

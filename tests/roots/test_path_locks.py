@@ -1,4 +1,4 @@
-"""Changes wait for those of the same name and for no others (docs/specs/sandbox.md, sandbox-30)."""
+"""Changes wait for those of the same name and for no others (docs/specs/roots.md, roots-30)."""
 
 import select
 import threading
@@ -52,7 +52,7 @@ def queued(count: int) -> None:
 def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
     roots: Roots, files: Filesystem, tmp_path: Path
 ) -> None:
-    """sandbox-30: while one file is being changed, everything else in its directory and in other roots can be."""
+    """roots-30: while one file is being changed, everything else in its directory and in other roots can be."""
     b = tmp_path / "b"
     with alone(roots, "f"), ThreadPoolExecutor(1) as other:
 
@@ -76,7 +76,7 @@ def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
 def test_a_change_of_the_same_name_waits_whatever_it_is_called(
     roots: Roots, files: Filesystem, tmp_path: Path, name: str
 ) -> None:
-    """sandbox-30: through a link, absolutely, in another case, and from another server with the same root."""
+    """roots-30: through a link, absolutely, in another case, and from another server with the same root."""
     path = str(tmp_path / "a" / "f") if name == "absolute" else name
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as others, ThreadPoolExecutor(2) as pool:
         with alone(roots, "f"):
@@ -91,7 +91,7 @@ def test_a_change_of_the_same_name_waits_whatever_it_is_called(
 
 
 def test_moves_in_opposite_directions_end(files: Filesystem, tmp_path: Path) -> None:
-    """sandbox-30: both names are claimed at once, so nobody waits in a circle; what is in the files is not lost."""
+    """roots-30: both names are claimed at once, so nobody waits in a circle; what is in the files is not lost."""
     b = str(tmp_path / "b" / "f")
     (tmp_path / "b" / "f").unlink()
 
@@ -112,7 +112,7 @@ def test_moves_in_opposite_directions_end(files: Filesystem, tmp_path: Path) -> 
 
 
 async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: Filesystem, tmp_path: Path) -> None:
-    """sandbox-30: and leaves its place in the queue."""
+    """roots-30: and leaves its place in the queue."""
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:

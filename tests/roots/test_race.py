@@ -96,7 +96,7 @@ def opened_and_listed(world: World) -> list[str]:
 
 
 def test_a_directory_swapped_for_a_link_lets_nothing_out_or_in(world: World) -> None:
-    """sandbox-1: zero leaks, and the outside as it was, however the swap falls between look and act."""
+    """roots-1: zero leaks, and the outside as it was, however the swap falls between look and act."""
     (world.outside / "victim.txt").write_bytes(CANARY)
     (world.outside / "outside-only").mkdir()
     (world.outside / "sub").mkdir()

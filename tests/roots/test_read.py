@@ -19,7 +19,7 @@ def everything(_directory: str, found: list[Met]) -> list[Met]:
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 65_536, 1_048_576, 3_000_001])
 def test_a_file_is_read_whole(world: World, size: int) -> None:
-    """sandbox-6"""
+    """roots-6"""
     data = os.urandom(size)
     (world.root / "data").write_bytes(data)
     content = read_bytes(world.roots, "data", limit_bytes=size)
@@ -29,7 +29,7 @@ def test_a_file_is_read_whole(world: World, size: int) -> None:
 
 @pytest.mark.parametrize(("size", "limit"), [(1, 0), (100, 99), (2_000_000, 1_999_999)])
 def test_a_file_over_the_limit_is_refused(world: World, size: int, limit: int) -> None:
-    """sandbox-6: with its size."""
+    """roots-6: with its size."""
     (world.root / "data").write_bytes(bytes(size))
     with pytest.raises(TooLarge) as caught:
         read_bytes(world.roots, "data", limit_bytes=limit)
@@ -37,7 +37,7 @@ def test_a_file_over_the_limit_is_refused(world: World, size: int, limit: int) -
 
 
 def test_a_file_that_grows_while_it_is_open_is_held_to_the_limit(world: World) -> None:
-    """sandbox-6: the size at the start is not believed."""
+    """roots-6: the size at the start is not believed."""
     with open_file(world.roots, "plain.txt") as file:
         with (world.root / "plain.txt").open("ab") as more:
             more.write(bytes(500_000))
@@ -47,7 +47,7 @@ def test_a_file_that_grows_while_it_is_open_is_held_to_the_limit(world: World) -
 
 
 def test_an_open_file_stays_what_it_was_when_another_takes_its_name(world: World) -> None:
-    """sandbox-1: what was checked is what is read."""
+    """roots-1: what was checked is what is read."""
     with open_file(world.roots, "plain.txt") as file:
         (world.root / "plain.txt").unlink()
         (world.root / "plain.txt").symlink_to(world.outside / "secret.txt")
@@ -55,7 +55,7 @@ def test_an_open_file_stays_what_it_was_when_another_takes_its_name(world: World
 
 
 def test_a_directory_is_no_file_and_a_file_no_directory(world: World) -> None:
-    """sandbox-5"""
+    """roots-5"""
     before = descriptors()
     with pytest.raises(WrongType, match="a directory, not a regular file"):
         open_file(world.roots, "dir")
@@ -69,7 +69,7 @@ def test_a_directory_is_no_file_and_a_file_no_directory(world: World) -> None:
 @pytest.mark.parametrize("operation", LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize("path", ["missing", "dir/missing", "missing/below", "dangling"])
 def test_what_is_not_there_is_said_to_be_not_there(world: World, operation: Operation, path: str) -> None:
-    """sandbox-18: and costs no descriptor."""
+    """roots-18: and costs no descriptor."""
     world.link("dangling", "missing")
     before = descriptors()
     if operation is exists:
@@ -84,14 +84,14 @@ def test_what_is_not_there_is_said_to_be_not_there(world: World, operation: Oper
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions: root may read everything")
 def test_a_file_that_may_not_be_read_is_said_to_be_refused(world: World) -> None:
-    """sandbox-18"""
+    """roots-18"""
     (world.root / "plain.txt").chmod(0)
     with pytest.raises(PermissionRefused):
         world.read("plain.txt")
 
 
 def test_status_says_kind_size_mode_and_time(world: World) -> None:
-    """sandbox-18: links are followed."""
+    """roots-18: links are followed."""
     file = world.root / "plain.txt"
     file.chmod(0o640)
     os.utime(file, (1_000_000, 1_000_000.5))
@@ -102,7 +102,7 @@ def test_status_says_kind_size_mode_and_time(world: World) -> None:
 
 
 def test_a_listing_is_sorted_and_counts_what_it_cuts(world: World) -> None:
-    """sandbox-11: names in order, links as links."""
+    """roots-11: names in order, links as links."""
     world.link("a-link", world.outside)
     listing = list_directory(world.roots, ".", limit=3)
     assert [(entry.name, entry.kind, entry.size) for entry in listing.entries] == [
@@ -116,7 +116,7 @@ def test_a_listing_is_sorted_and_counts_what_it_cuts(world: World) -> None:
 
 
 def test_names_that_are_no_utf_8_stop_neither_listing_nor_walk(world: World) -> None:
-    """sandbox-11: they are shown with their bytes."""
+    """roots-11: they are shown with their bytes."""
     os.mkdir(os.fsencode(world.root) + b"/d\xff")
     with open(os.fsencode(world.root) + b"/d\xff/f\xfe", "wb"):
         pass
@@ -126,7 +126,7 @@ def test_names_that_are_no_utf_8_stop_neither_listing_nor_walk(world: World) -> 
 
 
 def test_a_walk_meets_everything_in_order_and_follows_no_link(world: World) -> None:
-    """sandbox-19"""
+    """roots-19"""
     world.link("dir/out", world.outside)
     world.link("dir/up", "..")
     os.mkfifo(world.root / "dir" / "pipe")
@@ -143,7 +143,7 @@ def test_a_walk_meets_everything_in_order_and_follows_no_link(world: World) -> N
 
 
 def test_a_walk_enters_nothing_that_is_skipped_and_ends_at_its_limit(world: World) -> None:
-    """sandbox-19"""
+    """roots-19"""
     asked = []
 
     def choose(directory: str, found: list[Met]) -> list[Met]:
@@ -157,7 +157,7 @@ def test_a_walk_enters_nothing_that_is_skipped_and_ends_at_its_limit(world: Worl
 
 
 def test_a_walk_holds_nothing_open_between_two_steps(world: World) -> None:
-    """sandbox-19: it may be left where it is."""
+    """roots-19: it may be left where it is."""
     before = descriptors()
     steps = walk(world.roots, ".", choose=everything, most=99)
     next(steps)
@@ -166,7 +166,7 @@ def test_a_walk_holds_nothing_open_between_two_steps(world: World) -> None:
 
 
 def test_a_walk_does_not_enter_a_directory_that_turned_into_a_link(world: World) -> None:
-    """sandbox-19: nor one that went away."""
+    """roots-19: nor one that went away."""
     met = []
     for relative, _ in walk(world.roots, ".", choose=everything, most=99):
         met.append(relative)
@@ -177,7 +177,7 @@ def test_a_walk_does_not_enter_a_directory_that_turned_into_a_link(world: World)
 
 
 def test_a_walk_goes_deep_without_a_descriptor_for_each_level(world: World) -> None:
-    """sandbox-19"""
+    """roots-19"""
     (world.root / ("d/" * 300)).mkdir(parents=True)
     before = descriptors()
     depth = 0
@@ -189,14 +189,14 @@ def test_a_walk_goes_deep_without_a_descriptor_for_each_level(world: World) -> N
 
 
 def test_a_deep_path_is_followed_by_dots_with_few_descriptors(world: World) -> None:
-    """sandbox-3"""
+    """roots-3"""
     path = Path("dir/sub")
     (world.root / path / "e" / "f").mkdir(parents=True)
     assert world.read("/".join(["dir/sub/e/f/../../../.."] * 150) + "/plain.txt") == b"plain"
 
 
 def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
-    """sandbox-29: in another case, or with a slip; through a link, and where a directory is the missing name."""
+    """roots-29: in another case, or with a slip; through a link, and where a directory is the missing name."""
     (world.root / "README.md").write_text("x")
     (world.root / "dir" / "settings.toml").write_text("x")
     world.link("way", "dir")
@@ -213,7 +213,7 @@ def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
 
 
 def test_a_link_to_nothing_is_said_to_be_one(world: World) -> None:
-    """sandbox-29: what stands at the path is a link; what is missing is where it leads."""
+    """roots-29: what stands at the path is a link; what is missing is where it leads."""
     world.link("dangling", "dir/gone-for-good")
     world.link("to-dangling", "dangling")
     for path in ("dangling", "to-dangling", "dir/../dangling", f"{world.root}/dangling"):
@@ -224,7 +224,7 @@ def test_a_link_to_nothing_is_said_to_be_one(world: World) -> None:
 
 
 def test_versions_differ_after_every_write(world: World) -> None:
-    """sandbox-20: also when writes of one size follow each other within a tick of the clock."""
+    """roots-20: also when writes of one size follow each other within a tick of the clock."""
     seen = {status(world.roots, "plain.txt").version}
     for number in range(100):
         write_bytes(world.roots, "plain.txt", b"%05d" % number)
@@ -233,7 +233,7 @@ def test_versions_differ_after_every_write(world: World) -> None:
 
 
 def test_reading_leaves_no_trace(world: World) -> None:
-    """sandbox-1: no operation that only looks changes a mode or a time."""
+    """roots-1: no operation that only looks changes a mode or a time."""
     before = [(path, path.lstat().st_mode, path.lstat().st_mtime_ns) for path in sorted(world.root.rglob("*"))]
     for operation in LOOKS.values():
         for path in ("plain.txt", "dir"):

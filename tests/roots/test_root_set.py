@@ -20,7 +20,7 @@ from tests.roots.world import CHANGES, LOOKS, OPERATIONS, PLENTY, Operation, Wor
     ["/", "//", "/proc/self/root", "/proc", "/proc/self", "/sys", "/dev", "missing", "file", "", "~", "self-link"],
 )
 def test_what_is_no_directory_of_files_can_t_be_a_root(tmp_path: Path, resolver: str, path: str) -> None:
-    """sandbox-13: a bad root fails at start, and nothing stays open."""
+    """roots-13: a bad root fails at start, and nothing stays open."""
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "self-link").symlink_to("/")
     (tmp_path / "good").mkdir()
@@ -31,7 +31,7 @@ def test_what_is_no_directory_of_files_can_t_be_a_root(tmp_path: Path, resolver:
 
 
 def test_roots_need_at_least_one_directory_and_each_only_once(tmp_path: Path) -> None:
-    """sandbox-13"""
+    """roots-13"""
     (tmp_path / "link").symlink_to(tmp_path)
     for specs in ([], [RootSpec(str(tmp_path)), RootSpec(str(tmp_path / "link"), writable=False)]):
         with pytest.raises(BadSetting):
@@ -41,7 +41,7 @@ def test_roots_need_at_least_one_directory_and_each_only_once(tmp_path: Path) ->
 def test_the_resolver_is_found_from_a_working_directory_that_can_t_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sandbox-2: whoever starts a server as another user stands in a directory of his own."""
+    """roots-2: whoever starts a server as another user stands in a directory of his own."""
     there_is = openat2.available()
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o311)
@@ -57,13 +57,13 @@ def test_the_resolver_is_found_from_a_working_directory_that_can_t_be_read(
 
 
 def test_an_unknown_resolver_fails_at_start(tmp_path: Path) -> None:
-    """sandbox-2"""
+    """roots-2"""
     with pytest.raises(BadSetting, match="openat2 and walk"):
         opened(tmp_path, resolver="magic")
 
 
 def test_the_strongest_resolver_is_taken_and_named(tmp_path: Path, resolver: str) -> None:
-    """sandbox-2: what is in use can be asked for."""
+    """roots-2: what is in use can be asked for."""
     with opened(tmp_path, resolver=resolver) as roots:
         assert roots.resolver == resolver
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules([])) as roots:
@@ -71,7 +71,7 @@ def test_the_strongest_resolver_is_taken_and_named(tmp_path: Path, resolver: str
 
 
 def test_closing_gives_every_handle_back(tmp_path: Path, resolver: str) -> None:
-    """sandbox-13"""
+    """roots-13"""
     (tmp_path / "a").mkdir()
     before = descriptors()
     with opened(tmp_path, tmp_path / "a", resolver=resolver):
@@ -80,7 +80,7 @@ def test_closing_gives_every_handle_back(tmp_path: Path, resolver: str) -> None:
 
 
 def test_absolute_paths_lie_in_the_root_that_holds_them(world: World, resolver: str) -> None:
-    """sandbox-14: several roots; relative paths lie beneath the first."""
+    """roots-14: several roots; relative paths lie beneath the first."""
     second = world.root.parent / "second"
     second.mkdir()
     (second / "plain.txt").write_bytes(b"of the second")
@@ -95,7 +95,7 @@ def test_absolute_paths_lie_in_the_root_that_holds_them(world: World, resolver: 
 
 
 def test_a_root_is_known_by_the_path_that_the_operator_gave(world: World, resolver: str) -> None:
-    """sandbox-14: also when there are links in it."""
+    """roots-14: also when there are links in it."""
     alias = world.root.parent / "alias"
     alias.symlink_to(world.root)
     world.link("by-alias", alias / "plain.txt")
@@ -105,7 +105,7 @@ def test_a_root_is_known_by_the_path_that_the_operator_gave(world: World, resolv
 
 
 def test_links_and_dots_lead_from_one_root_to_another(world: World, resolver: str) -> None:
-    """sandbox-3: the other root's own handle is used, with its own rights."""
+    """roots-3: the other root's own handle is used, with its own rights."""
     world.link("over", world.outside)
     world.link("relative", "../outside/secret.txt")
     with opened(world.root, RootSpec(str(world.outside), writable=False), resolver=resolver) as roots:
@@ -120,7 +120,7 @@ def test_links_and_dots_lead_from_one_root_to_another(world: World, resolver: st
 
 @pytest.mark.parametrize("operation", CHANGES.values(), ids=CHANGES)
 def test_a_read_only_root_refuses_every_change(world: World, resolver: str, operation: Operation) -> None:
-    """sandbox-15"""
+    """roots-15"""
     before, open_before = state(world.root), descriptors()
     with opened(RootSpec(str(world.root), writable=False), resolver=resolver) as roots:
         for path in ("plain.txt", "new.txt", "dir"):
@@ -144,7 +144,7 @@ NESTED = {
 
 @pytest.mark.parametrize("path", NESTED.values(), ids=NESTED)
 def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path: str) -> None:
-    """sandbox-14: its rights and its anchored globs hold however it is reached."""
+    """roots-14: its rights and its anchored globs hold however it is reached."""
     alias = world.root.parent / "alias"
     alias.symlink_to(world.root)
     world.link("to-dir", "dir")
@@ -171,7 +171,7 @@ def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path
 
 
 def test_a_nested_root_that_was_renamed_keeps_its_rights(world: World, resolver: str) -> None:
-    """sandbox-14, sandbox-17: it is known by what it is; by no path can it be changed through the outer one."""
+    """roots-14, roots-17: it is known by what it is; by no path can it be changed through the outer one."""
     with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver=resolver) as roots:
         (world.root / "dir").rename(world.root / "renamed")
         for operation in (LOOKS["read_bytes"], CHANGES["write"], CHANGES["delete"]):
@@ -181,7 +181,7 @@ def test_a_nested_root_that_was_renamed_keeps_its_rights(world: World, resolver:
 
 
 def test_an_outer_root_is_reached_from_the_inner_one(world: World, resolver: str) -> None:
-    """sandbox-14"""
+    """roots-14"""
     with opened(world.root / "dir", world.root, resolver=resolver) as roots:
         assert read_bytes(roots, "../plain.txt", limit_bytes=PLENTY).data == b"plain"
         assert read_bytes(roots, "sub/../../dir/inner.txt", limit_bytes=PLENTY).shown == "sub/../../dir/inner.txt"
@@ -191,7 +191,7 @@ def test_an_outer_root_is_reached_from_the_inner_one(world: World, resolver: str
 
 @pytest.mark.parametrize("path", [".", "dir/..", "{root}", "../root", "to-here", "to-here/.", "dir/sub/../.."])
 def test_a_root_is_never_deleted_moved_or_replaced(world: World, path: str) -> None:
-    """sandbox-16: by whatever path it is named."""
+    """roots-16: by whatever path it is named."""
     world.link("dir/to-here", world.root)
     path = path.format(root=world.root).replace("to-here", "dir/to-here/dir/..")
     before = state(world.root)
@@ -208,7 +208,7 @@ def test_a_root_is_never_deleted_moved_or_replaced(world: World, path: str) -> N
 
 
 def test_a_directory_that_holds_a_root_is_not_moved(world: World, resolver: str) -> None:
-    """sandbox-16"""
+    """roots-16"""
     with opened(world.root, world.root / "dir" / "sub", resolver=resolver) as roots:
         for source in ("dir", "dir/sub"):
             with pytest.raises(InvalidPath, match="root"):
@@ -221,7 +221,7 @@ def test_a_directory_that_holds_a_root_is_not_moved(world: World, resolver: str)
 def test_a_root_that_goes_away_is_an_error_that_says_so(
     tmp_path: Path, resolver: str, what: str, operation: Operation
 ) -> None:
-    """sandbox-17: the handle would still work, in a directory that is no longer the one at this path."""
+    """roots-17: the handle would still work, in a directory that is no longer the one at this path."""
     root = tmp_path / "root"
     root.mkdir()
     if what != "deleted":
@@ -241,7 +241,7 @@ def test_a_root_that_goes_away_is_an_error_that_says_so(
 
 
 def test_a_listing_of_the_root_and_a_missing_file_work(world: World) -> None:
-    """sandbox-14: `.` is the first root."""
+    """roots-14: `.` is the first root."""
     assert list_directory(world.roots, ".", limit=10).shown == "."
     assert exists(world.roots, ".") == "directory"
     assert exists(world.roots, "missing/deeper/still") is None
@@ -249,7 +249,7 @@ def test_a_listing_of_the_root_and_a_missing_file_work(world: World) -> None:
 
 
 def test_a_working_directory_is_given_by_handle(world: World) -> None:
-    """sandbox-1: whoever starts something there is in the directory that was checked, wherever it is by then."""
+    """roots-1: whoever starts something there is in the directory that was checked, wherever it is by then."""
     with open_directory(world.roots, "dir") as directory:
         (world.root / "dir").rename(world.root / "moved")
         (world.root / "dir").symlink_to(world.outside)

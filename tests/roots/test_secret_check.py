@@ -134,7 +134,7 @@ def test_what_is_opened_is_what_is_judged(world: World) -> None:
 
 @pytest.mark.parametrize("glob", ["!.env", "!/app/.env"])
 def test_the_operator_opens_by_name(world: World, glob: str) -> None:
-    """sandbox-7"""
+    """roots-7, secret-files-7"""
     (world.root / "app").mkdir()
     (world.root / "app" / ".env").write_bytes(SECRET)
     with opened(world.root, resolver=world.roots.resolver, deny=(glob,)) as roots:

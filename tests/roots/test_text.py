@@ -30,7 +30,7 @@ SAMPLE = "first line\nGrüße, 日本 🎉\r\n\tthird"
     ],
 )
 def test_an_encoding_is_reported_and_kept(data: bytes, encoding: str, text: str) -> None:
-    """sandbox-26: with its byte order mark."""
+    """roots-26: with its byte order mark."""
     found = decode(data, "file")
     assert (found.encoding, found.text) == (encoding, text)
     assert found.encode(found.text) == data
@@ -56,7 +56,7 @@ def test_an_encoding_is_reported_and_kept(data: bytes, encoding: str, text: str)
     ],
 )
 def test_binary_content_is_refused_with_its_type_and_size(data: bytes, kind: str) -> None:
-    """sandbox-27"""
+    """roots-27"""
     with pytest.raises(NotText) as caught:
         decode(data, "some/file")
     assert caught.value.facts == {"path": "some/file", "type": kind, "size": len(data)}
@@ -76,7 +76,7 @@ def test_binary_content_is_refused_with_its_type_and_size(data: bytes, kind: str
     ids=["shift_jis", "cp1251", "mixed", "cut utf-16", "mark of utf-8 only", "surrogate"],
 )
 def test_an_encoding_that_is_not_certain_is_refused(data: bytes) -> None:
-    """sandbox-26: a wrong guess would be written back by the next edit."""
+    """roots-26: a wrong guess would be written back by the next edit."""
     with pytest.raises(NotText) as caught:
         decode(data, "file")
     assert caught.value.facts["size"] == len(data)
@@ -95,26 +95,26 @@ def test_an_encoding_that_is_not_certain_is_refused(data: bytes) -> None:
     ],
 )
 def test_line_endings_are_reported_and_left_alone(text: str, newline: str) -> None:
-    """sandbox-26"""
+    """roots-26"""
     found = decode(text.encode(), "file")
     assert (found.text, found.newline) == (text, newline)
 
 
 def test_a_character_that_the_encoding_lacks_is_an_error() -> None:
-    """sandbox-26: not a question mark."""
+    """roots-26: not a question mark."""
     found = decode("Grüße aus Köln".encode("iso-8859-1"), "file")
     with pytest.raises(NotText, match="iso-8859-1"):
         found.encode("5 €")
 
 
 def test_a_character_that_utf_8_lacks_is_an_error() -> None:
-    """sandbox-26: half of a surrogate pair is none."""
+    """roots-26: half of a surrogate pair is none."""
     with pytest.raises(NotText, match="utf-8"):
         decode(b"", "file").encode("\ud800")
 
 
 def test_what_is_read_as_text_is_written_back_byte_for_byte() -> None:
-    """sandbox-26: random bytes of several characters."""
+    """roots-26: random bytes of several characters."""
     for seed in range(200):
         chance = random.Random(seed)
         alphabet = chance.choice(

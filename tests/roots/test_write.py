@@ -20,7 +20,7 @@ from tests.roots.world import PLENTY, World, descriptors, mounted, opened, state
 
 
 def test_a_new_file_is_created_with_the_mode_that_the_umask_leaves(world: World) -> None:
-    """sandbox-21"""
+    """roots-21"""
     old = os.umask(0o027)
     try:
         written = write_bytes(world.roots, "new.txt", b"content")
@@ -33,7 +33,7 @@ def test_a_new_file_is_created_with_the_mode_that_the_umask_leaves(world: World)
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o755, 0o664])
 def test_a_file_keeps_its_mode(world: World, mode: int) -> None:
-    """sandbox-21: a script stays executable, a private file private."""
+    """roots-21: a script stays executable, a private file private."""
     (world.root / "plain.txt").chmod(mode)
     assert write_bytes(world.roots, "plain.txt", b"changed").created is False
     found = (world.root / "plain.txt").stat()
@@ -41,7 +41,7 @@ def test_a_file_keeps_its_mode(world: World, mode: int) -> None:
 
 
 def test_the_set_user_id_bit_goes_with_the_content(world: World) -> None:
-    """sandbox-21: as it does when a file is written to."""
+    """roots-21: as it does when a file is written to."""
     (world.root / "plain.txt").chmod(0o4755)
     write_bytes(world.roots, "plain.txt", b"changed")
     assert (world.root / "plain.txt").stat().st_mode & 0o7777 == 0o755
@@ -49,7 +49,7 @@ def test_the_set_user_id_bit_goes_with_the_content(world: World) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chown: only root may give files away")
 def test_a_file_keeps_its_owner_where_that_is_allowed(world: World) -> None:
-    """sandbox-21"""
+    """roots-21"""
     os.chown(world.root / "plain.txt", 12_345, 54_321)
     write_bytes(world.roots, "plain.txt", b"changed")
     found = (world.root / "plain.txt").stat()
@@ -58,7 +58,7 @@ def test_a_file_keeps_its_owner_where_that_is_allowed(world: World) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions: root may write everything")
 def test_a_write_protected_file_is_not_replaced(world: World) -> None:
-    """sandbox-21: though the directory would allow it."""
+    """roots-21: though the directory would allow it."""
     (world.root / "plain.txt").chmod(0o444)
     with pytest.raises(PermissionRefused):
         write_bytes(world.roots, "plain.txt", b"changed")
@@ -66,7 +66,7 @@ def test_a_write_protected_file_is_not_replaced(world: World) -> None:
 
 
 def test_a_link_is_written_through_and_stays_a_link(world: World) -> None:
-    """sandbox-4"""
+    """roots-4"""
     world.link("link", "dir/inner.txt")
     world.link("dangling", "dir/new.txt")
     write_bytes(world.roots, "link", b"changed")
@@ -77,7 +77,7 @@ def test_a_link_is_written_through_and_stays_a_link(world: World) -> None:
 
 
 def test_whoever_reads_meanwhile_sees_the_old_or_the_new_content(world: World) -> None:
-    """sandbox-21: never a part of either."""
+    """roots-21: never a part of either."""
     contents = [bytes([letter]) * 300_000 for letter in b"ab"]
     (world.root / "data").write_bytes(contents[0])
     seen: set[bytes] = set()
@@ -97,7 +97,7 @@ def test_whoever_reads_meanwhile_sees_the_old_or_the_new_content(world: World) -
 
 
 def test_parents_are_created_only_when_asked_for(world: World) -> None:
-    """sandbox-22"""
+    """roots-22"""
     before = state(world.root)
     with pytest.raises(NotFound, match="new"):
         write_bytes(world.roots, "dir/new/deep/file", b"")
@@ -110,7 +110,7 @@ def test_parents_are_created_only_when_asked_for(world: World) -> None:
 
 
 def test_creating_a_directory_says_whether_it_did(world: World) -> None:
-    """sandbox-22"""
+    """roots-22"""
     world.link("link", "dir")
     assert create_directory(world.roots, "a/b/c") is True
     assert create_directory(world.roots, "a/b/c") is False
@@ -122,7 +122,7 @@ def test_creating_a_directory_says_whether_it_did(world: World) -> None:
 
 
 def test_nothing_is_replaced_unless_that_is_asked_for(world: World) -> None:
-    """sandbox-23"""
+    """roots-23"""
     before = state(world.root)
     with pytest.raises(AlreadyExists):
         write_bytes(world.roots, "plain.txt", b"changed", overwrite=False)
@@ -133,7 +133,7 @@ def test_nothing_is_replaced_unless_that_is_asked_for(world: World) -> None:
 
 
 def test_of_many_that_create_one_file_one_succeeds(world: World) -> None:
-    """sandbox-23: the look and the creation are one act."""
+    """roots-23: the look and the creation are one act."""
     start = threading.Barrier(8)
     created: list[int] = []
 
@@ -150,7 +150,7 @@ def test_of_many_that_create_one_file_one_succeeds(world: World) -> None:
 
 
 def test_a_change_since_the_read_is_a_conflict(world: World) -> None:
-    """sandbox-20: by content, by replacement, by removal; nothing is written."""
+    """roots-20: by content, by replacement, by removal; nothing is written."""
     for change in (
         lambda path: path.write_bytes(b"other"),
         lambda path: (path.unlink(), path.write_bytes(b"plain")),
@@ -167,7 +167,7 @@ def test_a_change_since_the_read_is_a_conflict(world: World) -> None:
 
 
 def test_no_change_is_lost_between_calls_that_expect_a_version(world: World) -> None:
-    """sandbox-20: eight callers count to 25 each in one file."""
+    """roots-20: eight callers count to 25 each in one file."""
     (world.root / "count").write_bytes(b"000")
 
     def count(_number: int) -> None:
@@ -185,7 +185,7 @@ def test_no_change_is_lost_between_calls_that_expect_a_version(world: World) -> 
 
 
 def test_deleting_says_the_path_and_refuses_directories(world: World) -> None:
-    """sandbox-4"""
+    """roots-4"""
     assert delete_file(world.roots, "./dir//inner.txt") == "dir/inner.txt"
     assert not (world.root / "dir" / "inner.txt").exists()
     with pytest.raises(WrongType, match="directory"):
@@ -212,7 +212,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ["plain.txt", "new.txt", "new/deep/file"])
 def test_a_write_that_fails_half_way_leaves_nothing_behind(world: World, path: str) -> None:
-    """sandbox-24: no temporary file, no directory, no descriptor; the old content stands."""
+    """roots-24: no temporary file, no directory, no descriptor; the old content stands."""
     before, open_before = state(world.root), descriptors()
     with file_size_limit(65_536), pytest.raises(InputOutput):
         write_bytes(world.roots, path, bytes(2_000_000), parents=True)
@@ -222,7 +222,7 @@ def test_a_write_that_fails_half_way_leaves_nothing_behind(world: World, path: s
 
 
 def test_a_full_disk_is_an_error_and_leaves_the_old_content(world: World, resolver: str) -> None:
-    """sandbox-24: on a real one."""
+    """roots-24: on a real one."""
     with mounted("tmpfs", "size=256k", world.root.parent / "disk") as disk:
         (disk / "kept.txt").write_bytes(b"kept")
         with opened(disk, resolver=resolver) as roots:
@@ -235,7 +235,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_content(world: World, resolv
 
 
 def test_a_mount_for_reading_only_is_said_to_be_one(world: World, resolver: str) -> None:
-    """sandbox-18"""
+    """roots-18"""
     with mounted("tmpfs", "size=256k", world.root.parent / "disk") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with opened(disk, resolver=resolver) as roots, pytest.raises(CoreError) as caught:
@@ -245,7 +245,7 @@ def test_a_mount_for_reading_only_is_said_to_be_one(world: World, resolver: str)
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions: root may write everywhere")
 def test_a_directory_that_may_not_be_written_refuses(world: World) -> None:
-    """sandbox-18"""
+    """roots-18"""
     (world.root / "dir").chmod(0o555)
     for operation in (
         lambda: write_bytes(world.roots, "dir/new", b""),
@@ -259,7 +259,7 @@ def test_a_directory_that_may_not_be_written_refuses(world: World) -> None:
 
 @pytest.mark.parametrize("what", ["file", "link", "directory"])
 def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path, what: str) -> None:
-    """sandbox-23: link(2) and mkdir(2) fail on a name that is taken."""
+    """roots-23: link(2) and mkdir(2) fail on a name that is taken."""
     source = tmp_path / "source"
     if what == "directory":
         source.mkdir()
@@ -303,7 +303,7 @@ def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path, what: str)
     ],
 )
 def test_what_the_system_says_has_a_kind(number: int, kind: str) -> None:
-    """sandbox-18: one table from errno to kind."""
+    """roots-18: one table from errno to kind."""
     error = failure(OSError(number, os.strerror(number)), "some/path")
     assert error.kind == kind
     assert str(error).startswith("some/path: ")

@@ -180,7 +180,7 @@ def test_each_role_has_its_own_roots_and_rights(tmp_path: Path) -> None:
 def test_requests_are_limited_where_there_are_tokens_or_the_operator_says_so(
     tmp_path: Path, auth: str, expected: tuple[float, float]
 ) -> None:
-    """guard-33."""
+    """validation-33."""
     tokens = tmp_path / "tokens"
     tokens.touch(mode=0o600)
     text = (

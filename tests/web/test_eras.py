@@ -445,7 +445,7 @@ async def test_a_revision_that_is_not_known_is_refused_with_those_that_are(serve
 
 
 async def test_a_command_that_needs_what_the_client_lacks_says_what(server: HttpServer) -> None:
-    """http-1, asking-17: an error of the request, -32021 with status 400; with the capability it is called."""
+    """http-1, questions-17: an error of the request, -32021 with status 400; with the capability it is called."""
     body, asking = call("need_model"), call("think")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         peer = Peer(http, server.url)
@@ -496,7 +496,7 @@ async def test_a_header_that_names_another_revision_than_the_request_is_refused(
 
 
 async def test_a_refusal_has_the_id_of_the_request_where_it_can_be_read(server: HttpServer) -> None:
-    """guard-34: in sessions and without, of messages that are none, and not of what has none."""
+    """validation-34: in sessions and without, of messages that are none, and not of what has none."""
     async with session(server.url, LATEST) as peer, httpx2.AsyncClient(timeout=SECONDS) as http:
         bodies: list[tuple[dict[str, Any], object]] = [
             ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, 7),

@@ -1,6 +1,6 @@
 """An hour of an operator: one `coretools-http` with TLS and tokens, and what happens to it from its start to its end.
 
-Each stage is a function that finds the server as the one before it left it (docs/specs/operations.md).
+Each stage is a function that finds the server as the one before it left it (docs/specs/observability.md).
 """
 
 import signal
@@ -110,7 +110,7 @@ async def test_an_operators_hour(tmp_path: Path) -> None:
 
 
 async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
-    """guard-9, guard-28: 400 requests over TLS on connections that are kept; each gets its answer."""
+    """validation-9, validation-28: 400 requests over TLS on connections that are kept; each gets its answer."""
     statuses: Counter[int] = Counter()
     async with hour.client() as http:
         hand = Hand(http, hour.server.url, token=hour.token("hasty", "hurried"))
@@ -129,7 +129,7 @@ async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
 
 
 async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
-    """guard-28: the SDK's client has its calls refused, one by one, and its session goes on."""
+    """validation-28: the SDK's client has its calls refused, one by one, and its session goes on."""
     outcomes: Counter[str] = Counter()
     async with hour.client(hour.token("patient", "hurried")) as http:
         transport = streamable_http_client(hour.server.url, http_client=http)
@@ -158,7 +158,7 @@ async def wrong_tokens_lock_nobody_out(hour: Hour) -> None:
 
 
 async def the_log_says_where_everybody_comes_from(hour: Hour) -> None:
-    """operations-7, operations-8, operations-28: what a declared proxy forwards is believed, and nobody else.
+    """observability-7, observability-8, observability-28: what a declared proxy forwards is believed, and nobody else.
 
     The first stage: with more than 50 refusals in a second some have no line.
     """
@@ -179,7 +179,7 @@ async def the_log_says_where_everybody_comes_from(hour: Hour) -> None:
 
 
 async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
-    """http-23, operations-22, operations-27: on SIGHUP, in a session that is open; what needs a restart is named."""
+    """http-23, observability-22, observability-27: on SIGHUP, in an open session; what needs a restart is named."""
     written = hour.configuration.read_text()
     async with (
         hour.client(hour.token("writer")) as http,
@@ -202,7 +202,7 @@ async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
 
 
 async def a_broken_file_changes_nothing(hour: Hour) -> None:
-    """operations-23: what is good in it neither."""
+    """observability-23: what is good in it neither."""
     written = hour.configuration.read_text()
     hour.configuration.write_text(f"{written}read_only = true\n[limits]\nsesions = 1\n")
     level, said = await hour.reloaded()
@@ -219,7 +219,7 @@ async def a_broken_file_changes_nothing(hour: Hour) -> None:
 
 
 async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None:
-    """operations-22, operations-23: open ones go on; one that is expired, or has another key, is not taken."""
+    """observability-22, observability-23: open ones go on; one that is expired, or has another key, is not taken."""
     folder = hour.certificate.path.parent
     kept = {path: path.read_bytes() for path in (hour.certificate.path, hour.certificate.key)}
     token = hour.token("long-lived")
@@ -244,7 +244,7 @@ async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None
 
 
 async def the_end_answers_everybody(hour: Hour) -> None:
-    """http-18, operations-6: a stream goes on to its answer; who comes meanwhile is told that the server ends."""
+    """http-18, observability-6: a stream goes on to its answer; who comes meanwhile is told that the server ends."""
     ended: list[httpx2.Response] = []
     waiting = "sh -c 'echo > up; while ! [ -e go ]; do sleep 0.05; done; echo finished'"
     async with hour.client(hour.token("late")) as http, anyio.create_task_group() as tasks:

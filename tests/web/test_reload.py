@@ -1,4 +1,4 @@
-"""A server whose operator's files change while it serves (docs/specs/operations.md, SIGHUP)."""
+"""A server whose operator's files change while it serves (docs/specs/observability.md, SIGHUP)."""
 
 import logging
 import os
@@ -100,7 +100,7 @@ async def said(hand: Hand, tool: str, **arguments: Any) -> str:
 async def test_a_new_policy_holds_for_new_calls_and_for_no_call_under_way(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """operations-22, operations-24: in sessions that are open; a run that was started is there still."""
+    """observability-22, observability-24: in sessions that are open; a run that was started is there still."""
     async with operated(folder, caplog) as (server, hand):
         started = await said(hand, "run_command", command="sleep 1000", wait_seconds=0)
         run = started.partition(" ")[0].strip("[")
@@ -150,7 +150,7 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
 
 
 async def test_files_of_which_one_is_broken_change_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """operations-23: not even what is good beside it; the log says which and why, and a good reload follows."""
+    """observability-23: not even what is good beside it; the log says which and why, and a good reload follows."""
     async with operated(folder, caplog) as (server, hand):
         tokens = (folder / "tokens").read_text()
         for what, (file, text_of, why) in BROKEN.items():
@@ -166,7 +166,7 @@ async def test_files_of_which_one_is_broken_change_nothing(folder: Path, caplog:
 
 
 async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """operations-22, operations-25: sessions of a role stay; with a role that is gone its sessions and runs end."""
+    """observability-22, observability-25: sessions of a role stay; a removed role ends its sessions and runs."""
     seconds = marker()
     async with operated(folder, caplog) as (server, hand):
         late = Hand(hand.http, server.url, token=server.tokens["late"])
@@ -203,7 +203,7 @@ async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureF
 async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
     folder: Path, caplog: pytest.LogCaptureFixture, is_told: bool
 ) -> None:
-    """operations-29: his runs and tasks with all their processes, his calls and what others run are not."""
+    """observability-29: his runs and tasks with all their processes, his calls and what others run are not."""
     his, others, asked = marker(), marker(), marker()
     async with operated(folder, caplog) as (server, hand):
         _, token = create_token(str(folder / "tokens"), name="leaver", role="default")
@@ -239,7 +239,7 @@ async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
 async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
     folder: Path, caplog: pytest.LogCaptureFixture, authorization_server: AuthorizationServer
 ) -> None:
-    """operations-29: once no role goes with his claims; another principal's runs of the same role go on."""
+    """observability-29: once no role goes with his claims; another principal's runs of the same role go on."""
     both = '[auth.jwt.roles]\nbuilders = "default"\ngardeners = "default"\n'
     issuer = f'[server]\npublic_url = "{authorization_server.resource}"\nhosts = ["127.0.0.1:*"]\n'
     issuer += f'[auth.jwt]\nissuer = "{authorization_server.issuer}"\nrole_claim = "team"\n'
@@ -262,7 +262,7 @@ async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
 async def test_whoever_listens_is_told_that_the_lists_are_others(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """operations-22, changes-1: in a session that was open before, whose resources are watched on."""
+    """observability-22, notifications-1: in a session that was open before, whose resources are watched on."""
     async with operated(folder, caplog) as (server, hand):
         await hand.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
         async with hand.http.stream("GET", hand.url, headers=hand.headers()) as stream:
@@ -280,7 +280,7 @@ async def test_whoever_listens_is_told_that_the_lists_are_others(
 
 
 async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """operations-25: after any number of reloads as much is open as before, and as many children."""
+    """observability-25: after any number of reloads as much is open as before, and as many children."""
 
     def held() -> tuple[int, int]:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -301,7 +301,7 @@ async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptu
 
 
 def test_what_needs_a_restart_stays_as_it_was() -> None:
-    """operations-26: and everything else is taken."""
+    """observability-26: and everything else is taken."""
     before = Config()
     after = Config.model_validate(
         {

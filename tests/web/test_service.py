@@ -138,7 +138,7 @@ async def test_a_call_under_way_is_answered_before_the_end(tmp_path: Path, root:
 
 
 async def test_a_script_on_this_machine_is_never_told_to_come_later(tmp_path: Path, root: Path) -> None:
-    """guard-33: eight calls in flight, and more of them than the burst of who has a token."""
+    """validation-33: eight calls in flight, and more of them than the burst of who has a token."""
     with http_server(tmp_path, "--root", root) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
             hand = Hand(http, server.url)

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus. The names are a stable interface (docs/specs/operations.md).
+"""What a server counts, for Prometheus. The names are a stable interface (docs/specs/observability.md).
 
 A registry of the server's own. Every label has few values, whatever clients send, and who calls is never one.
 """

@@ -20,7 +20,7 @@ async def test_the_output_of_a_command_is_the_answer(tmp_path: Path) -> None:
 
 
 async def test_a_command_may_be_a_list_of_words(tmp_path: Path) -> None:
-    """command-7: each word arrives as it is; what no argv can be is refused before anything starts."""
+    """shell-words-7: each word arrives as it is; what no argv can be is refused before anything starts."""
     argv = ["printf", "%s|", "a b", "$HOME", "*", "&&", "'", ""]
     async with commands_in(tmp_path) as commands:
         assert (await commands.run_command(argv)).text() == "a b|$HOME|*|&&|'||"

@@ -12,7 +12,7 @@ VALUES = "it holds values of environment variables"
 
 
 async def test_paths_are_staged_by_their_exact_names(tmp_path: Path) -> None:
-    """repository-9: changes, new files and deletions; nothing else."""
+    """git-9: changes, new files and deletions; nothing else."""
     world = World(tmp_path).filled()
     (world.repository / "folder" / "c.txt").unlink()
     async with world.tools() as tools:
@@ -22,7 +22,7 @@ async def test_paths_are_staged_by_their_exact_names(tmp_path: Path) -> None:
 
 
 async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path) -> None:
-    """repository-9: denied files are left out and named."""
+    """git-9: denied files are left out and named."""
     world = World(tmp_path).filled()
     world.write(".env", "KEY=1\n")
     world.write("x/id_rsa", "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n")
@@ -43,7 +43,7 @@ async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path
 
 
 async def test_a_denied_path_that_is_named_is_refused(tmp_path: Path) -> None:
-    """repository-9: and nothing is staged."""
+    """git-9: and nothing is staged."""
     world = World(tmp_path).filled()
     world.write(".env", "KEY=1\n")
     async with world.tools() as tools:
@@ -68,7 +68,7 @@ async def test_a_denied_path_that_is_named_is_refused(tmp_path: Path) -> None:
     ],
 )
 async def test_a_path_that_is_none_is_refused(tmp_path: Path, path: str, error: type[Exception]) -> None:
-    """repository-14: no path is an option or a pattern; nothing is staged."""
+    """git-14: no path is an option or a pattern; nothing is staged."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(error):
@@ -77,7 +77,7 @@ async def test_a_path_that_is_none_is_refused(tmp_path: Path, path: str, error: 
 
 
 async def test_a_link_is_staged_as_a_link_and_not_gone_through(tmp_path: Path) -> None:
-    """repository-13: content outside never gets into a commit."""
+    """git-13: content outside never gets into a commit."""
     world = World(tmp_path).created()
     (world.repository / "file-link").symlink_to(world.canary)
     (world.repository / "directory-link").symlink_to(world.outside)
@@ -89,7 +89,7 @@ async def test_a_link_is_staged_as_a_link_and_not_gone_through(tmp_path: Path) -
 
 
 async def test_a_repository_in_the_work_tree_is_left_out(tmp_path: Path) -> None:
-    """repository-20: a commit id that nobody else has is not staged by accident."""
+    """git-20: a commit id that nobody else has is not staged by accident."""
     world = World(tmp_path).filled()
     world.git("init", "--quiet", "inner")
     world.git("commit", "--quiet", "--allow-empty", "-m", "x", cwd=world.repository / "inner")
@@ -99,7 +99,7 @@ async def test_a_repository_in_the_work_tree_is_left_out(tmp_path: Path) -> None
 
 
 async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
-    """repository-9: without its filter a large file would be stored where a pointer belongs."""
+    """git-9: without its filter a large file would be stored where a pointer belongs."""
     world = World(tmp_path, home_config=HOME_CONFIG + '[filter "lfs"]\n\tclean = cat\n').filled()
     world.write(".gitattributes", "*.bin filter=lfs\n*.txt filter=unknown\n")
     world.write("x.bin", "large\n")
@@ -110,7 +110,7 @@ async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_commit_tells_its_id_branch_and_summary(tmp_path: Path) -> None:
-    """repository-10: and goes under the operator's own name."""
+    """git-10: and goes under the operator's own name."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         answer = await tools.git_commit("Summary of it\n\n# kept: this is no comment\n", "work")
@@ -125,7 +125,7 @@ async def test_a_commit_tells_its_id_branch_and_summary(tmp_path: Path) -> None:
 
 
 async def test_the_first_commit_and_one_on_a_detached_head(tmp_path: Path) -> None:
-    """repository-10: states, not errors."""
+    """git-10: states, not errors."""
     world = World(tmp_path).created()
     world.write("a", "x\n")
     async with world.tools() as tools:
@@ -139,7 +139,7 @@ async def test_the_first_commit_and_one_on_a_detached_head(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("branch", ["a]b", "x/detached", "(root-commit)", "ümlaut"])
 async def test_a_commit_is_told_whatever_the_branch_and_its_summary_say(tmp_path: Path, branch: str) -> None:
-    """repository-10: git's own words hold both; the author and the date of another one are passed over."""
+    """git-10: git's own words hold both; the author and the date of another one are passed over."""
     world = World(tmp_path, environment={"GIT_AUTHOR_NAME": "Eve", "GIT_AUTHOR_EMAIL": "e@x"}).filled()
     world.git("switch", "--quiet", "-c", branch)
     message = "[main 0123456789012345678901234567890123456789] 3 files changed\n\n 2 files changed, 1 insertion(+)"
@@ -154,7 +154,7 @@ async def test_a_commit_is_told_whatever_the_branch_and_its_summary_say(tmp_path
 
 
 async def test_a_merge_is_committed_also_where_it_changes_nothing(tmp_path: Path) -> None:
-    """repository-10."""
+    """git-10."""
     world = World(tmp_path).created()
     for name in ("main", "topic"):
         world.git("switch", "--quiet", "-c", name) if name == "topic" else None
@@ -171,7 +171,7 @@ async def test_a_merge_is_committed_also_where_it_changes_nothing(tmp_path: Path
 
 
 async def test_nothing_staged_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    """repository-10: no empty commit."""
+    """git-10: no empty commit."""
     world = World(tmp_path).filled()
     world.git("reset", "--quiet")
     async with world.tools() as tools:
@@ -181,7 +181,7 @@ async def test_nothing_staged_is_an_error_that_says_what_to_do(tmp_path: Path) -
 
 @pytest.mark.parametrize("message", ["", "  \n ", "a\0b"])
 async def test_a_message_that_is_none_is_refused(tmp_path: Path, message: str) -> None:
-    """repository-10: a commit says something."""
+    """git-10: a commit says something."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(InvalidArguments, match="message"):
@@ -190,7 +190,7 @@ async def test_a_message_that_is_none_is_refused(tmp_path: Path, message: str) -
 
 @pytest.mark.parametrize("message", ["--amend", "-F /etc/passwd", "# only a comment", "x" * 300_000])
 async def test_any_text_is_a_message(tmp_path: Path, message: str) -> None:
-    """repository-14: text is never an option, nor too long for a command line."""
+    """git-14: text is never an option, nor too long for a command line."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         await tools.git_commit(message, "work")
@@ -199,7 +199,7 @@ async def test_any_text_is_a_message(tmp_path: Path, message: str) -> None:
 
 
 async def test_without_a_name_the_error_says_how_to_set_it(tmp_path: Path) -> None:
-    """repository-10: no name is guessed from the host's."""
+    """git-10: no name is guessed from the host's."""
     world = World(tmp_path, home_config="[user]\n\tname = Ada\n").created()
     world.write("a", "x\n")
     world.git("add", ".")
@@ -229,7 +229,7 @@ async def test_without_a_name_the_error_says_how_to_set_it(tmp_path: Path) -> No
 async def test_the_name_is_the_one_git_would_take(
     tmp_path: Path, home: str, local: dict[str, str], environment: dict[str, str], expected: str
 ) -> None:
-    """repository-10: the operator's own files with their conditions, then the repository's."""
+    """git-10: the operator's own files with their conditions, then the repository's."""
     world = World(tmp_path, home_config=home, environment=environment).created()
     (world.home / "more").write_text("[user]\nname=M\n")
     for key, value in local.items():
@@ -242,7 +242,7 @@ async def test_the_name_is_the_one_git_would_take(
 
 
 async def test_a_read_only_root_takes_no_change(tmp_path: Path) -> None:
-    """repository-11: reads work there; the root of the repository counts, not only the work tree's."""
+    """git-11: reads work there; the root of the repository counts, not only the work tree's."""
     world = World(tmp_path).filled()
     world.git("worktree", "add", "--quiet", "-b", "other", str(tmp_path / "tree"))
     (tmp_path / "tree" / "x").write_text("x\n")
@@ -258,7 +258,7 @@ async def test_a_read_only_root_takes_no_change(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inner", [".git", ".git/objects"])
 async def test_a_read_only_root_in_the_work_tree_takes_no_change(tmp_path: Path, inner: str) -> None:
-    """repository-11: the git directory, or a part of it, is a root of its own."""
+    """git-11: the git directory, or a part of it, is a root of its own."""
     world = World(tmp_path).filled()
     objects = world.git("count-objects", "-v")
     async with world.tools(roots=(RootSpec(f"{world.repository}/{inner}", writable=False),)) as tools:

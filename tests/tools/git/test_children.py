@@ -24,19 +24,19 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_only_the_runner_starts_children(watched: dict[str, Any]) -> None:
-    """repository-16: whatever tool is called."""
+    """git-16: whatever tool is called."""
     assert watched["strangers"] == []
 
 
 def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
-    """repository-5: what it costs beside plain git is the look at the repository."""
+    """git-5: what it costs beside plain git is the look at the repository."""
     for tool in ("git_status", "git_branches", "git_current_branch"):
         [program] = watched["by_tool"][tool]
         assert program.rpartition("/")[2] == "git"
 
 
 def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
-    """repository-38: two more only where a revision is named, attributes are asked for, or a name to commit under."""
+    """git-38: two more only where a revision is named, attributes are asked for, or a name to commit under."""
     told = {name: len(programs) for name, programs in watched["by_tool"].items()}
     assert told["git_log"] == 1
     assert told["git_log of a range"] == 2
@@ -45,7 +45,7 @@ def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
 
 
 async def test_git_sees_no_more_than_it_is_given(tmp_path: Path) -> None:
-    """repository-19: the environment of git is built from nothing."""
+    """git-19: the environment of git is built from nothing."""
     world = World(tmp_path).filled()
     program = world.outside / "git"
     program.write_text(f"#!/bin/sh\nenv | cut -d= -f1 | sort > {tmp_path}/names\n")

@@ -83,7 +83,7 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
 @needs_landlock
 @pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
 async def test_plain_git_in_its_domain_springs_no_trap(tmp_path: Path, trap: Trap) -> None:
-    """repository-28: what plain git falls into (test_hostile.py), without options and checks of ours before it."""
+    """git-28: what plain git falls into (test_hostile.py), without options and checks of ours before it."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     said = []
@@ -97,7 +97,7 @@ async def test_plain_git_in_its_domain_springs_no_trap(tmp_path: Path, trap: Tra
 
 @needs_landlock
 async def test_the_loader_runs_no_program_of_the_repository(tmp_path: Path) -> None:
-    """repository-28: the one program beside git that may be executed runs any file that it is given."""
+    """git-28: the one program beside git that may be executed runs any file that it is given."""
     loader = next((str(where) for where, rights in git_rules()[1:] if rights & landlock.EXECUTE), None)
     touch = programs.found("touch", os.environ["PATH"])
     if loader is None or touch is None:
@@ -133,7 +133,7 @@ def git_rules() -> tuple[landlock.Rule, ...]:
 
 @needs_landlock
 async def test_git_that_reads_writes_nothing(tmp_path: Path) -> None:
-    """repository-29: neither in the work tree nor in its own directory."""
+    """git-29: neither in the work tree nor in its own directory."""
     world = World(tmp_path).filled()
     before = _files(world.repository)
     async with plain_git(world, change=False) as git:
@@ -146,7 +146,7 @@ async def test_git_that_reads_writes_nothing(tmp_path: Path) -> None:
 
 @needs_landlock
 async def test_a_change_writes_beneath_the_git_directory_only(tmp_path: Path) -> None:
-    """repository-30: the work tree stays as it is, and so does all else beneath the root."""
+    """git-30: the work tree stays as it is, and so does all else beneath the root."""
     world = World(tmp_path).filled()
     (world.root / "beside").mkdir()
     tree = {path: content for path, content in _files(world.root).items() if "/.git/" not in path}
@@ -163,7 +163,7 @@ async def test_a_change_writes_beneath_the_git_directory_only(tmp_path: Path) ->
 
 @needs_landlock
 async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: Path) -> None:
-    """repository-30: in a linked work tree a change has no right to write them, whatever leads there."""
+    """git-30: in a linked work tree a change has no right to write them, whatever leads there."""
     world = World(tmp_path).filled()
     linked = world.root / "linked"
     world.git("worktree", "add", "--quiet", "-b", "other", str(linked))
@@ -198,7 +198,7 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
 
 @needs_landlock
 async def test_the_look_into_configuration_reads_and_does_nothing_else(tmp_path: Path) -> None:
-    """repository-31: it may read the operator's files anywhere; it writes, starts and calls nothing."""
+    """git-31: it may read the operator's files anywhere; it writes, starts and calls nothing."""
     world = World(tmp_path).filled()
     before = _files(world.top)
     program = world.program()
@@ -216,7 +216,7 @@ async def test_the_look_into_configuration_reads_and_does_nothing_else(tmp_path:
 @needs_landlock
 @pytest.mark.parametrize("tool", ["git_diff", "git_add"])
 async def test_a_directory_exchanged_for_a_link_lets_nothing_out_or_in(tmp_path: Path, tool: str) -> None:
-    """repository-32: another process swaps a tracked directory with a link to the outside all the time."""
+    """git-32: another process swaps a tracked directory with a link to the outside all the time."""
     world = World(tmp_path).created()
     names = [f"d/{number}.txt" for number in range(12)]
     for name in names:
@@ -252,7 +252,7 @@ async def test_a_directory_exchanged_for_a_link_lets_nothing_out_or_in(tmp_path:
 
 @needs_landlock
 async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) -> None:
-    """repository-33: stores and configuration elsewhere beneath the roots, and harmless configuration outside."""
+    """git-33: stores and configuration elsewhere beneath the roots, and harmless configuration outside."""
     world = World(tmp_path).filled()
     lender = World(tmp_path / "lender").filled()
     head = lender.git("rev-parse", "HEAD")
@@ -273,7 +273,7 @@ async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) ->
 
 @needs_landlock
 async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
-    """domains-9: in its metadata, as those of commands do."""
+    """confined-threads-9: in its metadata, as those of commands do."""
     world = World(tmp_path).filled()
     (world.repository / "a.txt").write_text("another line\n")
     async with world.tools() as tools:
@@ -289,7 +289,7 @@ async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
 
 
 def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Path) -> None:
-    """repository-34, domains-9: on a kernel that answers as one without; said by name."""
+    """git-34, confined-threads-9: on a kernel that answers as one without; said by name."""
     world = World(tmp_path).filled()
     argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-m", "servers.workstation"]
     process = subprocess.Popen(

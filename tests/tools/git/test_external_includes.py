@@ -43,7 +43,7 @@ def watched_git(world: World) -> Iterator[Path]:
 
 
 async def test_every_tool_works_in_the_checkout_of_a_runner(tmp_path: Path) -> None:
-    """repository-26: credentials in a file outside, included by a condition, close nothing and are never shown."""
+    """git-26: credentials in a file outside, included by a condition, close nothing and are never shown."""
     world, _ = checked_out_by_a_runner(tmp_path)
     assert SECRET in world.git("config", "--list")
     async with world.tools() as tools:
@@ -60,7 +60,7 @@ async def test_every_tool_works_in_the_checkout_of_a_runner(tmp_path: Path) -> N
 
 
 async def test_a_work_tree_beside_the_checkout_of_a_runner_works_too(tmp_path: Path) -> None:
-    """repository-26: its own git directory matches another condition."""
+    """git-26: its own git directory matches another condition."""
     world, _ = checked_out_by_a_runner(tmp_path)
     world.git("worktree", "add", "--quiet", str(world.root / "beside"))
     assert SECRET in world.git("config", "--list", cwd=world.root / "beside")
@@ -69,7 +69,7 @@ async def test_a_work_tree_beside_the_checkout_of_a_runner_works_too(tmp_path: P
 
 
 async def test_only_such_a_repository_costs_one_process_more(tmp_path: Path) -> None:
-    """repository-5, repository-26: names are asked for once a call, and no value."""
+    """git-5, git-26: names are asked for once a call, and no value."""
     world, _ = checked_out_by_a_runner(tmp_path)
     plain = World(tmp_path / "plain").filled()
     with watched_git(world) as log:
@@ -85,7 +85,7 @@ async def test_only_such_a_repository_costs_one_process_more(tmp_path: Path) -> 
 
 
 async def test_what_a_file_outside_says_is_asked_for_each_call(tmp_path: Path) -> None:
-    """repository-26: nothing of it is remembered."""
+    """git-26: nothing of it is remembered."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     world.write(".gitattributes", "* filter=evil\n")
     async with world.tools() as tools:
@@ -104,7 +104,7 @@ async def test_what_a_file_outside_says_is_asked_for_each_call(tmp_path: Path) -
 
 
 async def test_a_file_whose_directory_is_made_a_root_is_used(tmp_path: Path) -> None:
-    """repository-26: what the refusal says would work does."""
+    """git-26: what the refusal says would work does."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     with credentials.open("a") as file:
         file.write(f"[core]\nautocrlf = false\nfsmonitor = {world.program()}\n")
@@ -127,7 +127,7 @@ async def test_a_file_whose_directory_is_made_a_root_is_used(tmp_path: Path) -> 
     ],
 )
 async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Path, text: str) -> None:
-    """repository-26: plain git tells what it can't use; our error says why it doesn't."""
+    """git-26: plain git tells what it can't use; our error says why it doesn't."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     credentials.write_text(text)
     world.git("config", "branch.main.remote", "origin")
@@ -141,7 +141,7 @@ async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Pat
 
 
 async def test_standard_input_is_no_configuration_by_any_path(tmp_path: Path) -> None:
-    """repository-26: what a caller commits would be configuration of the commit."""
+    """git-26: what a caller commits would be configuration of the commit."""
     world = World(tmp_path).filled()
     (world.outside / "link").symlink_to("/proc/self/fd/0")
     (world.outside / "empty").write_text("")
@@ -162,7 +162,7 @@ async def test_standard_input_is_no_configuration_by_any_path(tmp_path: Path) ->
 
 
 async def test_more_files_outside_than_a_command_should_name_are_refused(tmp_path: Path) -> None:
-    """repository-26: even though none is there."""
+    """git-26: even though none is there."""
     world = World(tmp_path).filled()
     with (world.git_dir / "config").open("a") as file:
         file.write("[include]\n" + "".join(f"path = {world.outside}/{number}\n" for number in range(17)))

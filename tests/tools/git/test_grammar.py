@@ -31,7 +31,7 @@ from coretools.tools.git.policy import FIXED, outer_overrides, policy_of
     ],
 )
 def test_a_configuration_reads_as_git_reads_it(text: str, expected: list[tuple[str, str | None]]) -> None:
-    """repository-17: the grammar is git's own."""
+    """git-17: the grammar is git's own."""
     assert parse(text.encode(), "config") == [Setting(key, value) for key, value in expected]
 
 
@@ -51,7 +51,7 @@ def test_a_configuration_reads_as_git_reads_it(text: str, expected: list[tuple[s
     ],
 )
 def test_what_git_can_not_read_is_refused(text: str) -> None:
-    """repository-17: no file means less to us than to git."""
+    """git-17: no file means less to us than to git."""
     with pytest.raises(GitRefused, match="line"):
         parse(text.encode(), "config")
 
@@ -69,7 +69,7 @@ def any_configuration(chosen: random.Random) -> bytes:
 
 
 def test_random_configurations_read_as_git_reads_them(tmp_path: Path) -> None:
-    """repository-17: either both read the same settings, or neither reads the file."""
+    """git-17: either both read the same settings, or neither reads the file."""
     for seed in range(200):
         file = tmp_path / "config"
         file.write_bytes(any_configuration(random.Random(seed)))
@@ -106,13 +106,13 @@ def test_random_configurations_read_as_git_reads_them(tmp_path: Path) -> None:
     ],
 )
 def test_a_key_with_a_free_name_is_overridden_by_its_exact_name(key: str, word: str) -> None:
-    """repository-12: what can't be listed in advance is found and switched off."""
+    """git-12: what can't be listed in advance is found and switched off."""
     assert policy_of([Setting(key, "program")], "config").overrides == ("-c", word)
 
 
 @pytest.mark.parametrize("key", ["filter.a=b.clean", "filter.a\x1bb.clean", "filter..clean", "filter.\udcff.clean"])
 def test_a_key_that_can_not_be_overridden_exactly_closes_the_repository(key: str) -> None:
-    """repository-12: what can't be switched off is not started."""
+    """git-12: what can't be switched off is not started."""
     with pytest.raises(GitRefused, match="switched off"):
         policy_of([Setting(key, "program")], "config")
 
@@ -143,12 +143,12 @@ def test_a_key_that_can_not_be_overridden_exactly_closes_the_repository(key: str
 def test_keys_outside_the_roots_come_to_nothing_or_close_the_repository(
     names: list[str], expected: tuple[str, ...] | None
 ) -> None:
-    """repository-26: judged by their names alone."""
+    """git-26: judged by their names alone."""
     assert outer_overrides(names) == expected
 
 
 def test_ordinary_settings_are_left_alone() -> None:
-    """repository-15: an honest repository has nothing to report."""
+    """git-15: an honest repository has nothing to report."""
     ordinary = [
         ("core.bare", "false"),
         ("remote.origin.url", "https://example.org/x"),
@@ -160,19 +160,19 @@ def test_ordinary_settings_are_left_alone() -> None:
 
 
 def test_what_wanted_a_program_is_named() -> None:
-    """repository-15: what a repository tried is reported."""
+    """git-15: what a repository tried is reported."""
     tried = [("core.fsmonitor", "x"), ("filter.f.clean", "x"), ("core.hookspath", "x"), ("submodule.s.update", "!x")]
     policy = policy_of([Setting(key, value) for key, value in tried], "config")
     assert policy.not_used == ("core.fsmonitor", "core.hookspath", "filter.f.clean", "submodule.s.update")
 
 
 def test_no_fixed_setting_is_written_twice() -> None:
-    """repository-12: each is one word of the command."""
+    """git-12: each is one word of the command."""
     assert len({key.lower() for key in FIXED}) == len(FIXED)
 
 
 def test_names_that_a_repository_made_up_do_not_fill_the_answer() -> None:
-    """repository-27: what was not used is told, with an end to each name and to the list."""
+    """git-27: what was not used is told, with an end to each name and to the list."""
     made_up = [(f"filter.f{number}{'x' * 6_000}.clean", "y") for number in range(200)]
     told = policy_of([Setting(key, value) for key, value in made_up], ".git/config").not_used
     assert len(told) == 50

@@ -12,7 +12,7 @@ from tests.tools.git.world import World
 
 
 async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path) -> None:
-    """repository-6: id, date, author, summary, references."""
+    """git-6: id, date, author, summary, references."""
     world = World(tmp_path).filled()
     world.git("tag", "v1", "HEAD~1")
     second, first = world.git("log", "--format=%h", "--abbrev=10").split()
@@ -25,7 +25,7 @@ async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path
 
 
 async def test_a_cut_log_says_that_there_is_more(tmp_path: Path) -> None:
-    """repository-6: without counting it."""
+    """git-6: without counting it."""
     world = World(tmp_path).created()
     for number in range(5):
         world.git("commit", "--quiet", "--allow-empty", "-m", f"commit {number}")
@@ -37,7 +37,7 @@ async def test_a_cut_log_says_that_there_is_more(tmp_path: Path) -> None:
 
 
 async def test_the_log_of_a_path_and_of_a_revision(tmp_path: Path) -> None:
-    """repository-6: both narrow it."""
+    """git-6: both narrow it."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert "second" not in (await tools.git_log("work", path="work/folder")).text()
@@ -47,7 +47,7 @@ async def test_the_log_of_a_path_and_of_a_revision(tmp_path: Path) -> None:
 
 
 async def test_no_text_of_a_commit_repaints_the_answer(tmp_path: Path) -> None:
-    """repository-3: escapes and line ends in names and summaries are shown, not sent."""
+    """git-3: escapes and line ends in names and summaries are shown, not sent."""
     world = World(tmp_path).created()
     world.git("-c", "user.name=Eve \x1b[2J", "commit", "--quiet", "--allow-empty", "-m", "sum\x07mary\x1b[31m")
     async with world.tools() as tools:
@@ -57,7 +57,7 @@ async def test_no_text_of_a_commit_repaints_the_answer(tmp_path: Path) -> None:
 
 
 async def test_the_three_differences(tmp_path: Path) -> None:
-    """repository-7: unstaged, staged, since a revision, between two."""
+    """git-7: unstaged, staged, since a revision, between two."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         unstaged = (await tools.git_diff("work")).text()
@@ -74,7 +74,7 @@ async def test_the_three_differences(tmp_path: Path) -> None:
 
 
 async def test_a_difference_of_paths_and_its_summary(tmp_path: Path) -> None:
-    """repository-7: paths narrow it; `stat` says only which files."""
+    """git-7: paths narrow it; `stat` says only which files."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert (await tools.git_diff("work", ["work/folder", "work/new.txt"])).text() == "no differences"
@@ -85,7 +85,7 @@ async def test_a_difference_of_paths_and_its_summary(tmp_path: Path) -> None:
 
 
 async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
-    """repository-7: what is left out is counted."""
+    """git-7: what is left out is counted."""
     world = World(tmp_path).filled()
     world.write("a.txt", "".join(f"line {number}\n" for number in range(5000)))
     async with world.tools(limits=Limits(output_bytes=1000)) as tools:
@@ -97,7 +97,7 @@ async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
 
 
 async def test_hidden_content_is_in_no_difference(tmp_path: Path) -> None:
-    """repository-8: a secret that git does not hold; and of what is closed by name neither side, in no commit."""
+    """git-8: a secret that git does not hold; and of what is closed by name neither side, in no commit."""
     world = World(tmp_path).filled()
     world.write(".env", "KEY=committed-1\n")
     world.write("sub/.env.local", "KEY=committed-2\n")
@@ -137,7 +137,7 @@ async def test_hidden_content_is_in_no_difference(tmp_path: Path) -> None:
     "revision", ["--output=x", "-p", "--", "", "a\nb", "a\0b", "\ud800", "\x1b[2J", "x" * 2000], ids=ascii
 )
 async def test_text_that_is_no_revision_is_refused(tmp_path: Path, revision: str) -> None:
-    """repository-14: no revision can be an option."""
+    """git-14: no revision can be an option."""
     world = World(tmp_path).filled()
     before = sorted(os.listdir(world.repository))
     async with world.tools() as tools:
@@ -170,7 +170,7 @@ async def test_text_that_is_no_revision_is_refused(tmp_path: Path, revision: str
     ],
 )
 async def test_a_revision_that_names_no_commit_says_so(tmp_path: Path, revision: str) -> None:
-    """repository-14: a revision is resolved to one commit before any other command gets it."""
+    """git-14: a revision is resolved to one commit before any other command gets it."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(NotFound, match="names no commit"):
@@ -178,7 +178,7 @@ async def test_a_revision_that_names_no_commit_says_so(tmp_path: Path, revision:
 
 
 async def test_the_log_of_a_range(tmp_path: Path) -> None:
-    """repository-6: what one side has and the other has not, or either has; a side that is left out is HEAD."""
+    """git-6: what one side has and the other has not, or either has; a side that is left out is HEAD."""
     world = World(tmp_path).filled()
     world.git("stash", "--quiet")
     world.git("switch", "--quiet", "-c", "topic", "HEAD~1")
@@ -207,7 +207,7 @@ async def test_the_log_of_a_range(tmp_path: Path) -> None:
 
 
 async def test_of_two_revisions_the_one_that_names_no_commit_is_told(tmp_path: Path) -> None:
-    """repository-14: also where git ends at the first."""
+    """git-14: also where git ends at the first."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         for base, target, wrong in (("HEAD", "nowhere", "nowhere"), ("@{upstream}", "HEAD", "@{upstream}")):
@@ -218,7 +218,7 @@ async def test_of_two_revisions_the_one_that_names_no_commit_is_told(tmp_path: P
 
 
 async def test_a_difference_in_conflict_is_shown(tmp_path: Path) -> None:
-    """repository-7: git prints names and patches by turns there."""
+    """git-7: git prints names and patches by turns there."""
     world = World(tmp_path).created()
     for name in ("a", ".env", "z"):
         world.write(name, "A=one\n")
@@ -243,7 +243,7 @@ async def test_a_difference_in_conflict_is_shown(tmp_path: Path) -> None:
 
 
 async def test_a_range_is_two_arguments(tmp_path: Path) -> None:
-    """repository-7: target without base, or with staged, is refused."""
+    """git-7: target without base, or with staged, is refused."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(InvalidArguments, match="target"):
@@ -253,7 +253,7 @@ async def test_a_range_is_two_arguments(tmp_path: Path) -> None:
 
 
 async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
-    """repository-14: `diff -- /dev/null SECRET` would compare files outside."""
+    """git-14: `diff -- /dev/null SECRET` would compare files outside."""
     world = World(tmp_path).filled()
     (world.root / "beside").write_text("beside\n")
     async with world.tools() as tools:
@@ -274,7 +274,7 @@ async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
 
 
 async def test_git_s_own_reason_is_told(tmp_path: Path) -> None:
-    """repository-25: an error of git is one sentence, without escapes."""
+    """git-25: an error of git is one sentence, without escapes."""
     world = World(tmp_path).filled()
     (world.git_dir / "index").write_bytes(b"no index")
     async with world.tools() as tools:
@@ -283,7 +283,7 @@ async def test_git_s_own_reason_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> None:
-    """repository-36: it begins at the root, whichever repository is meant; git's answers fit any tool."""
+    """git-36: it begins at the root, whichever repository is meant; git's answers fit any tool."""
     world = World(tmp_path).filled()
     beside = world.top / "beside"
     beside.mkdir()
@@ -308,7 +308,7 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
 
 
 async def test_a_path_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
-    """repository-36: an answer of nothing would be taken for "nothing changed there"; what is only in git matches."""
+    """git-36: an answer of nothing would be taken for "nothing changed there"; what is only in git matches."""
     world = World(tmp_path).filled()
     world.git("rm", "--quiet", "-r", "--cached", "folder")
     (world.repository / "folder" / "c.txt").unlink()

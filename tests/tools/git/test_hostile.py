@@ -16,7 +16,7 @@ SPRINGING = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUG
 
 @pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
 def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
-    """repository-12, repository-13: what is tested below is a real danger with this git."""
+    """git-12, git-13: what is tested below is a real danger with this git."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     said = [world.git(*words, check=False) for words in trap.springs]
@@ -25,7 +25,7 @@ def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
 
 @pytest.mark.parametrize("trap", ALL_PROGRAMS, ids=lambda trap: trap.name)
 async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> None:
-    """repository-12: whatever asks for it, also after an earlier call. repository-15: and what asked is named."""
+    """git-12: whatever asks for it, also after an earlier call. git-15: and what asked is named."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert "branch main" in (await tools.git_status("work")).text()
@@ -42,9 +42,9 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
 @pytest.mark.parametrize("resolver", [None, "walk"])
 @pytest.mark.parametrize("trap", ALL_REDIRECTIONS, ids=lambda trap: trap.name)
 async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
-    """repository-13: no tool runs git there, however paths are resolved; the sentence names what leads out.
+    """git-13: no tool runs git there, however paths are resolved; the sentence names what leads out.
 
-    repository-35: also where the tools saw the repository before.
+    git-35: also where the tools saw the repository before.
     """
     world = World(tmp_path).filled()
     async with world.tools(resolver=resolver) as tools:
@@ -59,7 +59,7 @@ async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: T
 
 @pytest.mark.parametrize("trap", WRITTEN_THROUGH, ids=lambda trap: trap.name)
 async def test_nothing_is_written_through_a_link(tmp_path: Path, trap: Trap) -> None:
-    """repository-13: a change looks at every reference and reflog first."""
+    """git-13: a change looks at every reference and reflog first."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     async with world.tools() as tools:
@@ -70,7 +70,7 @@ async def test_nothing_is_written_through_a_link(tmp_path: Path, trap: Trap) -> 
 
 
 async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
-    """repository-13: core.worktree is ignored, and named."""
+    """git-13: core.worktree is ignored, and named."""
     world = World(tmp_path).filled()
     world.git("config", "core.worktree", str(world.outside))
     assert "canary" in world.git("status", "--short", "--untracked-files=all")
@@ -84,7 +84,7 @@ async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
 
 
 async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: Path) -> None:
-    """repository-13: git's own files in a work tree, and directories that are tracked."""
+    """git-13: git's own files in a work tree, and directories that are tracked."""
     world = World(tmp_path).filled()
     for name in (".gitattributes", ".gitignore", ".gitmodules", ".mailmap"):
         (world.repository / name).symlink_to(world.canary)
@@ -100,7 +100,7 @@ async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: 
 
 @pytest.mark.parametrize("where", ["work/bare", "work/bare/refs"])
 async def test_a_bare_repository_in_the_work_tree_is_not_entered(tmp_path: Path, where: str) -> None:
-    """repository-20: files that look like a git directory are files."""
+    """git-20: files that look like a git directory are files."""
     world = World(tmp_path).filled()
     bare = world.repository / "bare"
     world.git("init", "--quiet", "--bare", str(bare))
@@ -116,7 +116,7 @@ async def test_a_bare_repository_in_the_work_tree_is_not_entered(tmp_path: Path,
 
 
 async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:
-    """repository-20: neither as the root itself."""
+    """git-20: neither as the root itself."""
     world = World(tmp_path)
     world.git("init", "--quiet", "--bare", str(world.root), cwd=tmp_path)
     async with world.tools() as tools:
@@ -125,7 +125,7 @@ async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:
 
 
 async def test_settings_that_change_are_seen(tmp_path: Path) -> None:
-    """repository-18: what is remembered of a configuration holds until a file of it changes."""
+    """git-18: what is remembered of a configuration holds until a file of it changes."""
     world = World(tmp_path).filled()
     (world.git_dir / "more").write_text("")
     world.git("config", "include.path", "more")
@@ -145,7 +145,7 @@ async def test_settings_that_change_are_seen(tmp_path: Path) -> None:
 
 
 async def test_what_was_remembered_is_asked_again_when_an_include_leads_out(tmp_path: Path) -> None:
-    """repository-18: a directory that becomes a link counts as a change."""
+    """git-18: a directory that becomes a link counts as a change."""
     world = World(tmp_path).filled()
     world.git("config", "include.path", "../later/settings")
     (world.outside / "settings").write_text(f"[core]\nfsmonitor = {world.program()}\n")
@@ -163,7 +163,7 @@ async def test_what_was_remembered_is_asked_again_when_an_include_leads_out(tmp_
     [".env", "deep/.env", ".aws/x", ".git/hooks/x", "absolute", "key.pem", "by another", ".git/modules/x/config"],
 )
 async def test_a_closed_file_in_the_form_of_configuration_says_nothing(tmp_path: Path, name: str) -> None:
-    """repository-13: a name in it would be that of an author, in the log."""
+    """git-13: a name in it would be that of an author, in the log."""
     world = World(tmp_path).filled()
     path = name if name.startswith((".git/", "deep", ".aws", "key")) else ".env"
     file = world.repository / path
@@ -189,7 +189,7 @@ async def test_a_closed_file_in_the_form_of_configuration_says_nothing(tmp_path:
 
 
 async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -> None:
-    """repository-18: no loop."""
+    """git-18: no loop."""
     world = World(tmp_path).filled()
     (world.git_dir / "more").write_text("[include]\npath = more\n")
     world.git("config", "include.path", "more", check=False)
@@ -199,7 +199,7 @@ async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -
 
 
 async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Path) -> None:
-    """repository-13: each store is held open while git runs, so they are counted."""
+    """git-13: each store is held open while git runs, so they are counted."""
     world = World(tmp_path).filled()
     store = f"{world.git_dir}/objects\n"
     between = world.root / "between"
@@ -214,7 +214,7 @@ async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Pat
 
 
 async def test_an_honest_repository_borrows_beneath_the_roots(tmp_path: Path) -> None:
-    """repository-13: alternates, a separate git directory and shared hooks are not hostile by themselves."""
+    """git-13: alternates, a separate git directory and shared hooks are not hostile by themselves."""
     world = World(tmp_path).filled()
     world.git("clone", "--quiet", "--shared", str(world.repository), str(world.root / "copy"), cwd=world.root)
     separate = ["--separate-git-dir", str(world.root / "store"), str(world.root / "tree")]

@@ -24,7 +24,7 @@ HEADERS = b"# branch.oid 1234\0# branch.head main\0"
     ],
 )
 def test_each_kind_of_entry_is_read(record: bytes, entry: Entry, states: tuple[str, str]) -> None:
-    """repository-1: every path with what is staged and what is not."""
+    """git-1: every path with what is staged and what is not."""
     status = read_status(HEADERS + record + b"\0")
     assert status.entries == (entry,)
     assert (entry.staged, entry.unstaged) == states
@@ -47,14 +47,14 @@ def test_each_kind_of_entry_is_read(record: bytes, entry: Entry, states: tuple[s
     ids=["plain", "unborn", "detached", "with upstream", "upstream gone"],
 )
 def test_the_branch_is_read(headers: bytes, where: str, upstream: str, distance: tuple[int, int]) -> None:
-    """repository-2: detached and unborn are states, not errors."""
+    """git-2: detached and unborn are states, not errors."""
     status = read_status(headers)
     assert (status.where, status.upstream, (status.ahead, status.behind)) == (where, upstream, distance)
 
 
 @pytest.mark.parametrize("record", [b"9 x", b"1 .M", b"1 .Z N... 1 1 1 a b path", b"2 R. N... 1 1 1 a b R1 new"])
 def test_a_format_that_is_not_known_is_refused(record: bytes) -> None:
-    """repository-1: nothing is guessed."""
+    """git-1: nothing is guessed."""
     with pytest.raises(GitRefused):
         read_status(record)
 
@@ -77,15 +77,15 @@ def test_a_format_that_is_not_known_is_refused(record: bytes) -> None:
     ],
 )
 def test_a_name_that_would_mislead_is_quoted(name: bytes, text: str) -> None:
-    """repository-3: a name never ends or repaints a line."""
+    """git-3: a name never ends or repaints a line."""
     assert quoted(name) == text
 
 
 def test_a_name_that_is_no_utf_8_is_shown_with_its_bytes() -> None:
-    """repository-3: nothing is dropped."""
+    """git-3: nothing is dropped."""
     assert shown(b"caf\xe9") == "caf\\xe9"
 
 
 def test_records_that_were_cut_are_left_out() -> None:
-    """repository-6: half a record is none."""
+    """git-6: half a record is none."""
     assert read_records(b"a\0b\0c\0d", 2) == [[b"a", b"b"]]

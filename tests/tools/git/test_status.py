@@ -15,7 +15,7 @@ from tests.variables import variables
 
 
 async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
-    """repository-1: staged, unstaged and untracked, each path once."""
+    """git-1: staged, unstaged and untracked, each path once."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         status = await tools.git_status("work")
@@ -34,7 +34,7 @@ async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
 
 
 async def test_status_shows_the_distance_to_the_upstream(tmp_path: Path) -> None:
-    """repository-1: ahead and behind."""
+    """git-1: ahead and behind."""
     world = World(tmp_path).filled()
     world.git("clone", "--quiet", str(world.repository), str(world.root / "copy"), cwd=world.root)
     copy = world.root / "copy"
@@ -54,7 +54,7 @@ async def test_status_shows_the_distance_to_the_upstream(tmp_path: Path) -> None
 
 
 async def test_a_repository_without_commits_is_a_state(tmp_path: Path) -> None:
-    """repository-2: unborn."""
+    """git-2: unborn."""
     world = World(tmp_path).created()
     async with world.tools() as tools:
         assert (await tools.git_status("work")).text().startswith("branch main (no commits yet)")
@@ -66,7 +66,7 @@ async def test_a_repository_without_commits_is_a_state(tmp_path: Path) -> None:
 
 
 async def test_a_detached_head_is_a_state(tmp_path: Path) -> None:
-    """repository-2: detached."""
+    """git-2: detached."""
     world = World(tmp_path).filled()
     world.git("checkout", "--quiet", "--detach")
     commit = world.git("rev-parse", "HEAD")
@@ -79,7 +79,7 @@ async def test_a_detached_head_is_a_state(tmp_path: Path) -> None:
 
 
 async def test_a_rename_shows_both_names(tmp_path: Path) -> None:
-    """repository-1: a renamed file is one entry."""
+    """git-1: a renamed file is one entry."""
     world = World(tmp_path).filled()
     world.git("mv", "folder/c.txt", "folder/d -> e.txt")
     async with world.tools() as tools:
@@ -92,7 +92,7 @@ async def test_a_rename_shows_both_names(tmp_path: Path) -> None:
     "name", ["a b", "quo'te", 'dou"ble', "new\nline", "tab\tx", " lead", "größe", "-dash", ":(top)x"]
 )
 async def test_any_name_is_shown_staged_and_committed(tmp_path: Path, name: str) -> None:
-    """repository-3: a name is data: no quoting of git's, no pattern, no option."""
+    """git-3: a name is data: no quoting of git's, no pattern, no option."""
     world = World(tmp_path).created()
     world.write(name, "content\n")
     async with world.tools() as tools:
@@ -105,7 +105,7 @@ async def test_any_name_is_shown_staged_and_committed(tmp_path: Path, name: str)
 
 
 async def test_a_name_that_is_no_utf_8_is_shown_and_staged(tmp_path: Path) -> None:
-    """repository-3: such a name can't be written by a caller; its directory can."""
+    """git-3: such a name can't be written by a caller; its directory can."""
     world = World(tmp_path).created()
     world.write(os.fsdecode(b"caf\xe9"), "x")
     async with world.tools() as tools:
@@ -117,7 +117,7 @@ async def test_a_name_that_is_no_utf_8_is_shown_and_staged(tmp_path: Path) -> No
 
 
 async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
-    """repository-22: what a merge left to be resolved."""
+    """git-22: what a merge left to be resolved."""
     world = World(tmp_path).created()
     world.write("a", "base\n")
     world.git("add", ".")
@@ -143,7 +143,7 @@ async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
 
 
 async def test_the_work_tree_is_found_from_a_directory_in_it(tmp_path: Path) -> None:
-    """repository-4: upwards, as git does."""
+    """git-4: upwards, as git does."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert (await tools.git_status("work/folder")).text() == (await tools.git_status("work")).text()
@@ -151,7 +151,7 @@ async def test_the_work_tree_is_found_from_a_directory_in_it(tmp_path: Path) -> 
 
 
 async def test_a_repository_above_the_root_is_not_found(tmp_path: Path) -> None:
-    """repository-4: never above the root."""
+    """git-4: never above the root."""
     world = World(tmp_path).filled()
     inner = World(tmp_path / "inner")
     async with inner.tools(roots=(RootSpec(str(world.repository / "folder")),)) as tools:
@@ -161,7 +161,7 @@ async def test_a_repository_above_the_root_is_not_found(tmp_path: Path) -> None:
 
 
 async def test_a_work_tree_of_another_repository_is_used(tmp_path: Path) -> None:
-    """repository-13: `.git` may be a file, and lead to a repository beneath the roots."""
+    """git-13: `.git` may be a file, and lead to a repository beneath the roots."""
     world = World(tmp_path).filled()
     world.git("worktree", "add", "--quiet", "-b", "other", str(world.root / "tree"))
     async with world.tools() as tools:
@@ -174,7 +174,7 @@ async def test_a_work_tree_of_another_repository_is_used(tmp_path: Path) -> None
 
 
 async def test_a_long_status_is_cut_and_counted(tmp_path: Path) -> None:
-    """repository-6: what is left out is counted."""
+    """git-6: what is left out is counted."""
     world = World(tmp_path).created()
     for number in range(7):
         world.write(f"f{number}", "x")
@@ -188,7 +188,7 @@ async def test_a_long_status_is_cut_and_counted(tmp_path: Path) -> None:
 
 
 async def test_git_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
-    """repository-23: each run has a deadline; a FIFO for an ignore file blocks git for ever."""
+    """git-23: each run has a deadline; a FIFO for an ignore file blocks git for ever."""
     world = World(tmp_path).filled()
     os.mkfifo(world.repository / ".gitignore")
     async with world.tools(limits=Limits(git_seconds=0.3, grace_seconds=0.3)) as tools:
@@ -197,7 +197,7 @@ async def test_git_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
 
 
 async def test_branches_are_listed_last_used_first(tmp_path: Path) -> None:
-    """repository-21: the current one is marked."""
+    """git-21: the current one is marked."""
     world = World(tmp_path).filled()
     world.git("branch", "older", "HEAD~1")
     world.git("update-ref", "refs/heads/packed", "HEAD")
@@ -212,7 +212,7 @@ async def test_branches_are_listed_last_used_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["feature/x", "größe", "a'b", "100%", "HEADS", "refs/heads/x"])
 async def test_the_current_branch_is_read_whatever_its_name(tmp_path: Path, name: str) -> None:
-    """repository-21: also before its first commit, and from packed references."""
+    """git-21: also before its first commit, and from packed references."""
     world = World(tmp_path).created()
     world.git("checkout", "--quiet", "-b", name)
     async with world.tools() as tools:
@@ -225,7 +225,7 @@ async def test_the_current_branch_is_read_whatever_its_name(tmp_path: Path, name
 
 
 async def test_the_current_branch_is_told_where_git_finds_its_name_odd(tmp_path: Path) -> None:
-    """repository-21, repository-3: no UTF-8, a character that ends a line, a branch that is called HEAD as well."""
+    """git-21, git-3: no UTF-8, a character that ends a line, a branch that is called HEAD as well."""
     world = World(tmp_path).filled()
     commit = world.git("rev-parse", "HEAD")
     async with world.tools() as tools:
@@ -247,7 +247,7 @@ async def test_the_current_branch_is_told_where_git_finds_its_name_odd(tmp_path:
     reason="this git has no reftable",
 )
 async def test_references_kept_as_reftable_are_read(tmp_path: Path) -> None:
-    """repository-21: git reads any format of its own."""
+    """git-21: git reads any format of its own."""
     world = World(tmp_path)
     world.git("init", "--quiet", "--ref-format=reftable", "-b", "main", str(world.repository), cwd=world.root)
     world.git("commit", "--quiet", "--allow-empty", "-m", "x")
@@ -257,7 +257,7 @@ async def test_references_kept_as_reftable_are_read(tmp_path: Path) -> None:
 
 
 async def test_the_server_s_own_git_variables_are_not_obeyed(tmp_path: Path) -> None:
-    """repository-19: a server started from a hook has a GIT_DIR; its tools don't care."""
+    """git-19: a server started from a hook has a GIT_DIR; its tools don't care."""
     world = World(tmp_path).filled()
     other = World(tmp_path / "other").created()
     program = world.program()
@@ -273,7 +273,7 @@ async def test_the_server_s_own_git_variables_are_not_obeyed(tmp_path: Path) -> 
 
 
 async def test_a_repository_of_another_user_is_used(tmp_path: Path) -> None:
-    """repository-4: git's question about ownership is answered by our own look at the repository."""
+    """git-4: git's question about ownership is answered by our own look at the repository."""
     world = World(tmp_path).filled()
     try:
         for path in (world.repository, *world.repository.rglob("*")):
@@ -288,7 +288,7 @@ async def test_a_repository_of_another_user_is_used(tmp_path: Path) -> None:
 
 
 async def test_the_tools_are_declared(tmp_path: Path) -> None:
-    """repository-24: seven tools in a fixed order; the structured one has a small schema."""
+    """git-24: seven tools in a fixed order; the structured one has a small schema."""
     world = World(tmp_path)
     registry = Registry()
     async with world.tools() as tools:

@@ -343,7 +343,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
 
 @pytest.mark.parametrize("how", ["revoked", "unreadable", "another-role", "reloaded"])
 async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, how: str) -> None:
-    """auth-25, operations-22: though it has no end of its own; a reload may name another file of tokens."""
+    """auth-25, observability-22: though it has no end of its own; a reload may name another file of tokens."""
     token = token_of(file)
     behind = Behind()
     verifier = ReplaceableVerifier(TokenFile(str(file)))

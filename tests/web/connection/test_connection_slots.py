@@ -1,4 +1,4 @@
-"""Connections and the descriptors there are for them (docs/specs/guard.md), in processes with limits of their own."""
+"""Connections and their descriptors (docs/specs/validation.md), in processes with limits of their own."""
 
 import os
 import selectors
@@ -36,7 +36,7 @@ print(places, resource.getrlimit(resource.RLIMIT_NOFILE)[0], taken_at_once(place
     ],
 )
 def test_connections_leave_descriptors_for_calls(soft: int, hard: int, places: int, now: int, taken: int) -> None:
-    """guard-4: the soft limit is raised where it can be; otherwise there are fewer places."""
+    """validation-4: the soft limit is raised where it can be; otherwise there are fewer places."""
     words = (str(soft), str(hard), "2048")
     done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_connections_leave_descriptors_for_calls(soft: int, hard: int, places: i
 
 
 async def test_many_that_connect_at_once_use_up_no_descriptors(tmp_path: Path) -> None:
-    """guard-4: all of them wait in the kernel when the server looks; none is a line in the log, the next is served."""
+    """validation-4: all of them wait in the kernel when the server looks; none is logged, the next is served."""
     with http_server(tmp_path, "--root", tmp_path, descriptors=64) as server, ExitStack() as stack:
         address = ("127.0.0.1", int(urlsplit(server.url).port or 0))
         asking = stack.enter_context(selectors.DefaultSelector())

@@ -1,4 +1,4 @@
-"""Time and room for connections, and which bytes on them are a request (docs/specs/guard.md), on raw sockets."""
+"""Time and room for connections, and which bytes on them are a request (docs/specs/validation.md), on raw sockets."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def test_what_is_leant_on_in_uvicorn_is_there() -> None:
-    """guard-20: the names of uvicorn that are not public and are used here."""
+    """validation-20: the names of uvicorn that are not public and are used here."""
     for name in (
         "connection_made", "connection_lost", "data_received", "eof_received", "send_400_response", "shutdown",
         "on_response_complete", "_unset_keepalive_if_required", "timeout_keep_alive_handler",
@@ -42,7 +42,7 @@ def test_what_is_leant_on_in_uvicorn_is_there() -> None:
 
 
 async def test_the_state_of_uvicorn_that_is_used_is_there() -> None:
-    """guard-20: attributes, as an app that is being served finds them on its connection."""
+    """validation-20: attributes, as an app that is being served finds them on its connection."""
     found: list[TimedProtocol] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +63,7 @@ async def test_the_state_of_uvicorn_that_is_used_is_there() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX: y"], ids=["none", "line", "half"])
 async def test_a_header_that_does_not_come_to_its_end_is_not_waited_for(sent: bytes) -> None:
-    """guard-1: slow-loris in the header; who said nothing gets no answer, others 408."""
+    """validation-1: slow-loris in the header; who said nothing gets no answer, others 408."""
     app = Recorder()
     async with served(app, QUICK) as running:
         answer = await asked(running.port, sent)
@@ -73,7 +73,7 @@ async def test_a_header_that_does_not_come_to_its_end_is_not_waited_for(sent: by
 
 
 async def test_a_header_that_trickles_has_no_more_time() -> None:
-    """guard-1: each byte is no new beginning."""
+    """validation-1: each byte is no new beginning."""
     async with served(Recorder(), QUICK) as running, connected(running.port) as raw:
 
         async def trickle() -> None:
@@ -89,7 +89,7 @@ async def test_a_header_that_trickles_has_no_more_time() -> None:
 
 
 async def test_the_second_request_of_a_connection_has_the_same_time() -> None:
-    """guard-1: from its first byte; until then the time of keep-alive counts, and its end is silent."""
+    """validation-1: from its first byte; until then the time of keep-alive counts, and its end is silent."""
     async with served(Recorder(), QUICK) as running:
         async with connected(running.port) as raw:
             await raw.send(GET % b"one")
@@ -104,7 +104,7 @@ async def test_the_second_request_of_a_connection_has_the_same_time() -> None:
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 10\r\n\r\n12345", b"Transfer-Encoding: chunked\r\n\r\n5\r\n12"])
 async def test_a_body_that_does_not_come_is_not_waited_for(framing: bytes) -> None:
-    """guard-2: 408; the app hears that its client is gone."""
+    """validation-2: 408; the app hears that its client is gone."""
     heard: list[str] = []
     ended = anyio.Event()
 
@@ -125,7 +125,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(framing: bytes) -> No
 
 
 async def test_an_app_that_takes_its_time_is_waited_for() -> None:
-    """guard-2: deadlines are for what the client sends; an answer may take longer than all of them."""
+    """validation-2: deadlines are for what the client sends; an answer may take longer than all of them."""
     go_on = anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,7 +142,7 @@ async def test_an_app_that_takes_its_time_is_waited_for() -> None:
 
 
 async def test_a_client_that_takes_nothing_is_cut_off() -> None:
-    """guard-3: its answer is freed and its app ended; the others are served meanwhile."""
+    """validation-3: its answer is freed and its app ended; the others are served meanwhile."""
     ended = anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -165,7 +165,7 @@ async def test_a_client_that_takes_nothing_is_cut_off() -> None:
 
 
 async def test_an_app_in_small_pieces_waits_for_a_client_that_takes_nothing() -> None:
-    """guard-32: what is gathered is bounded, also where the app never waits of itself."""
+    """validation-32: what is gathered is bounded, also where the app never waits of itself."""
     waiting: list[int] = []
     ended = anyio.Event()
 
@@ -188,7 +188,7 @@ async def test_an_app_in_small_pieces_waits_for_a_client_that_takes_nothing() ->
 
 
 async def test_header_and_body_of_an_answer_come_at_once() -> None:
-    """guard-32: in one piece, so that the client wakes once."""
+    """validation-32: in one piece, so that the client wakes once."""
     async with served(Recorder()) as running, connected(running.port) as raw:
         await raw.send(GET % b"x")
         piece = await raw.some()
@@ -197,7 +197,7 @@ async def test_header_and_body_of_an_answer_come_at_once() -> None:
 
 
 async def test_a_client_that_takes_nothing_of_a_whole_answer_is_cut_off() -> None:
-    """guard-3: also where the app is through with it and nobody waits to send more."""
+    """validation-3: also where the app is through with it and nobody waits to send more."""
     async with served(Recorder(size=16_000_000), QUICK) as running:
         async with connected(running.port, receive_buffer=4096) as raw:
             await raw.send(GET % b"x")
@@ -209,7 +209,7 @@ async def test_a_client_that_takes_nothing_of_a_whole_answer_is_cut_off() -> Non
 
 
 async def test_a_client_that_takes_a_little_now_and_then_is_not_cut_off() -> None:
-    """guard-3: slow but steady."""
+    """validation-3: slow but steady."""
     size = 8_000_000
     limits = LimitsSection(write_seconds=0.4)
     async with served(Recorder(size=size), limits) as running, connected(running.port, receive_buffer=1 << 18) as raw:
@@ -222,7 +222,7 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_cut_off() -> Non
 
 
 async def test_beyond_the_most_connections_one_is_turned_away_and_the_next_free_place_is_given() -> None:
-    """guard-4: 503, with Retry-After."""
+    """validation-4: 503, with Retry-After."""
     async with served(Recorder(), LimitsSection(connections=3)) as running:
         async with connected(running.port) as first, connected(running.port), connected(running.port):
             await until(lambda: running.connections == 3)
@@ -236,7 +236,7 @@ async def test_beyond_the_most_connections_one_is_turned_away_and_the_next_free_
 
 
 async def test_one_address_has_no_more_than_its_share() -> None:
-    """guard-5: what one address takes leaves room for the others."""
+    """validation-5: what one address takes leaves room for the others."""
     async with served(Recorder(), LimitsSection(connections=8), many=()) as running:
         async with connected(running.port, source="127.0.0.2"), connected(running.port, source="127.0.0.2"):
             await until(lambda: running.connections == 2)
@@ -247,7 +247,7 @@ async def test_one_address_has_no_more_than_its_share() -> None:
 
 
 def test_addresses_that_stand_for_many_have_no_share() -> None:
-    """guard-5: loopback, sockets without an address, declared proxies; of IPv6 a network of 64 bits is one."""
+    """validation-5: loopback, sockets without an address, declared proxies; of IPv6 a network of 64 bits is one."""
     seats = Seats(8, many=("127.0.0.0/8", "10.0.0.7"))
     for address in ("127.0.0.1", "10.0.0.7", "::ffff:10.0.0.7", None):
         assert [seats.take(address), seats.take(address), seats.take(address)] == ["", "", ""] or seats.taken == 8
@@ -306,7 +306,7 @@ AMBIGUOUS = {
 
 
 async def test_a_header_that_can_be_read_in_two_ways_is_refused() -> None:
-    """guard-6: no request on that connection is executed, and the next client is served."""
+    """validation-6: no request on that connection is executed, and the next client is served."""
     for sent in AMBIGUOUS.values():
         app = Recorder()
         async with served(app) as running:
@@ -333,7 +333,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN.keys())
 async def test_chunks_that_are_none_are_refused(sent: bytes) -> None:
-    """guard-6: the request is not executed, nor what is behind it."""
+    """validation-6: the request is not executed, nor what is behind it."""
     app = Recorder()
     async with served(app) as running:
         answer = await asked(running.port, sent)
@@ -343,7 +343,7 @@ async def test_chunks_that_are_none_are_refused(sent: bytes) -> None:
 
 
 async def test_many_small_chunks_are_refused_before_they_are_read() -> None:
-    """guard-7: at once, and as they trickle; what costs a hundred times its bytes stops nobody else."""
+    """validation-7: at once, and as they trickle; what costs a hundred times its bytes stops nobody else."""
     app = Recorder()
     async with served(app) as running:
         for _ in range(2):
@@ -374,7 +374,7 @@ BEHIND = {
 
 @pytest.mark.parametrize("sent", BEHIND.values(), ids=BEHIND.keys())
 async def test_what_comes_behind_a_request_is_not_acted_on(sent: bytes) -> None:
-    """guard-8: the request is answered, nothing else is executed, and the connection ends with the answer."""
+    """validation-8: the request is answered, nothing else is executed, and the connection ends with the answer."""
     app = Recorder()
     async with served(app) as running:
         answer = await asked(running.port, sent)
@@ -385,7 +385,7 @@ async def test_what_comes_behind_a_request_is_not_acted_on(sent: bytes) -> None:
 
 
 async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_client_goes() -> None:
-    """guard-8: while the answer is under way they are dropped; a disconnect is seen, too many end the connection."""
+    """validation-8: they are dropped during the answer; a disconnect is seen, too many end the connection."""
     ends: list[str] = []
     began = anyio.Event()
 
@@ -408,7 +408,7 @@ async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_clien
 
 
 async def test_an_answer_before_the_end_of_a_large_request_arrives_and_says_that_it_is_the_last() -> None:
-    """guard-9: the client gets it although it goes on sending; what it sends is dropped, and bounded."""
+    """validation-9: the client gets it although it goes on sending; what it sends is dropped, and bounded."""
     app = _Early()
     async with served(app, LimitsSection(body_bytes=200_000)) as running:
         for framing in (b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 9\r\n" + EXPECT):
@@ -432,7 +432,7 @@ EXPECT = b"Expect: 100-continue"
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_a_connection_goes_on_after_an_answer_before_the_end_of_a_small_request(seed: int) -> None:
-    """guard-9: what is left of a body is no request, what comes behind it is one, however the bytes are cut."""
+    """validation-9: what is left of a body is no request, what comes behind it is one, however the bytes are cut."""
     chance = random.Random(seed)
     app = _Early()
     async with served(app) as running, connected(running.port) as raw:
@@ -453,7 +453,7 @@ async def test_a_connection_goes_on_after_an_answer_before_the_end_of_a_small_re
 
 
 async def test_a_small_body_that_does_not_come_has_the_time_of_any_and_a_connection_without_a_request_too() -> None:
-    """guard-9, guard-2: a client that was answered holds its place no longer than others."""
+    """validation-9, validation-2: a client that was answered holds its place no longer than others."""
     async with served(_Early(), QUICK) as running:
         for behind in (b"", b"abc"):
             async with connected(running.port) as raw:
@@ -488,7 +488,7 @@ class _Early:
     ids=["long", "endless", "ten-thousand", "eighty", "path", "no-line"],
 )
 async def test_a_header_that_is_too_long_is_refused(sent: bytes) -> None:
-    """guard-10: in bytes and in fields, whole or not, before it is parsed."""
+    """validation-10: in bytes and in fields, whole or not, before it is parsed."""
     app = Recorder()
     async with served(app) as running:
         answer = await asked(running.port, sent)
@@ -498,7 +498,7 @@ async def test_a_header_that_is_too_long_is_refused(sent: bytes) -> None:
 
 
 async def test_a_request_in_pieces_is_read_as_it_is_whole() -> None:
-    """guard-6: however TCP cuts it."""
+    """validation-6: however TCP cuts it."""
     whole = POST % b"x" + b"Content-Length: 11\r\nX:\ty z\r\n\r\nhello\r\nworl"
     app = Recorder()
     async with served(app) as running, connected(running.port) as raw:
@@ -513,7 +513,7 @@ async def test_a_request_in_pieces_is_read_as_it_is_whole() -> None:
 
 
 def test_a_header_without_fault_is_one_for_h11_too_and_has_the_fields_of_its_lines() -> None:
-    """guard-6: what is let through has one reading: as many fields as lines, each with the bytes of its line."""
+    """validation-6: what is let through has one reading: as many fields as lines, each with the bytes of its line."""
     for seed in range(300):
         source = random.Random(seed)
         whole = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nAccept: b, c\r\nX-A:  d\t\r\n\r\n"
@@ -540,7 +540,7 @@ def test_a_header_without_fault_is_one_for_h11_too_and_has_the_fields_of_its_lin
 
 
 async def test_nothing_of_a_connection_stays() -> None:
-    """guard-4: after every kind of end no place, no timer, no connection is held."""
+    """validation-4: after every kind of end no place, no timer, no connection is held."""
     app = Recorder()
     async with served(app, QUICK) as running:
         for sent in (b"", b"G", GET % b"x", POST % b"x" + b"Content-Length: 9\r\n\r\n", b"\0", CHUNKED + b"zz\r\n"):
@@ -571,7 +571,7 @@ def _asked_over_tls(port: int, trusting: ssl.SSLContext, *, is_clean: bool) -> b
 async def test_nothing_of_a_connection_waits_for_the_garbage_collector(
     certificate: ServerSection, is_secured: bool
 ) -> None:
-    """guard-35: with TLS each would hold 256 KiB until the collector looks, which is rare."""
+    """validation-35: with TLS each would hold 256 KiB until the collector looks, which is rare."""
     trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
     tls = tls_context(certificate) if is_secured else None
     bad: list[bytes] = [b"", b"\x16\x03\x01\x02\x00", GET % b"x", POST % b"x" + b"Content-Length: 9\r\n\r\n", b"\0"]
@@ -597,7 +597,7 @@ async def test_nothing_of_a_connection_waits_for_the_garbage_collector(
 
 
 async def test_the_server_ends_although_a_client_lingers() -> None:
-    """guard-9: the end does not wait for what is only dropped."""
+    """validation-9: the end does not wait for what is only dropped."""
     async with served(_Early()) as running, connected(running.port) as raw:
         await raw.send(POST % b"x" + b"Content-Length: 50000\r\n\r\n")
         assert (await raw.answer()).status == 413
@@ -615,7 +615,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ServerSection:
 
 
 async def test_tls_is_spoken_and_its_handshake_has_the_time_of_a_header(certificate: ServerSection) -> None:
-    """guard-1, guard-4: a connection without one, or with half of one, has a place and loses it."""
+    """validation-1, validation-4: a connection without one, or with half of one, has a place and loses it."""
     app = Recorder(size=200_000)
     trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
     async with served(app, QUICK, tls=tls_context(certificate)) as running:
@@ -664,7 +664,7 @@ async def test_the_end_waits_for_no_client_that_keeps_an_idle_connection_of_tls(
 
 
 async def test_beyond_the_most_connections_none_begins_with_tls(certificate: ServerSection) -> None:
-    """guard-4: it is closed at once; a handshake costs more than a place."""
+    """validation-4: it is closed at once; a handshake costs more than a place."""
     limits = LimitsSection(connections=1)
     async with served(Recorder(), limits, tls=tls_context(certificate)) as running:
         async with connected(running.port):
@@ -674,7 +674,7 @@ async def test_beyond_the_most_connections_none_begins_with_tls(certificate: Ser
 
 
 def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSection, tmp_path: Path) -> None:
-    """guard-4: no file, no certificate, another key, a key with a password."""
+    """validation-4: no file, no certificate, another key, a key with a password."""
     assert tls_context(ServerSection()) is None
     path, key = certificate.tls_certificate, certificate.tls_key
     locked = write_certificate(tmp_path, password=b"secret")
@@ -691,7 +691,7 @@ def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSe
 def test_a_key_that_everybody_can_read_is_warned_of(
     certificate: ServerSection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """guard-4: not refused, since containers are given secrets so."""
+    """validation-4: not refused, since containers are given secrets so."""
     key = Path(certificate.tls_key)
     warn_of_key(certificate)
     assert "every user" not in caplog.text
@@ -702,7 +702,7 @@ def test_a_key_that_everybody_can_read_is_warned_of(
 
 
 async def test_what_never_reaches_the_app_is_counted() -> None:
-    """operations-1: by its kind: a place that is not there, a header that can't be read, one that does not come."""
+    """observability-1: by its kind: a place that is not there, a header that can't be read, one that does not come."""
     counted: list[str] = []
     limits = LimitsSection(connections=1)  # with time enough for the first connection on any machine
     async with served(Recorder(), limits, refused=counted.append) as running, connected(running.port) as raw:
@@ -716,7 +716,7 @@ async def test_what_never_reaches_the_app_is_counted() -> None:
 
 
 async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """guard-6: neither by bytes that are no request nor by an upgrade; a fault of the application is still said."""
+    """validation-6: not by bytes that are no request or an upgrade; an application's error is still reported."""
 
     async def fails(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("a bug")

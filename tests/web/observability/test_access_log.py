@@ -1,4 +1,4 @@
-"""What stands in the log of a server: calls and requests, and nothing that they carried (docs/specs/operations.md)."""
+"""The access log of a server: calls and requests, none of their content (docs/specs/observability.md)."""
 
 import configparser
 import logging
@@ -47,7 +47,7 @@ async def asked(app: Observed, *requests: tuple[str, str]) -> list[int]:
 
 
 async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
-    """operations-7: its id, who, what, how it ended and how long it took; no argument and no result."""
+    """observability-7: its id, who, what, how it ended and how long it took; no argument and no result."""
     with caplog.at_level(logging.INFO):
         await inside.call("echo", "alice", text=CANARY)
         await inside.call("lose", "alice", path=CANARY)
@@ -61,7 +61,7 @@ async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFi
 
 
 async def test_what_failed_inside_is_found_by_its_call(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
-    """operations-7: the traceback and the line of the call have one id."""
+    """observability-7: the traceback and the line of the call have one id."""
     with caplog.at_level(logging.INFO):
         outcome = await inside.call("crash")
     [line] = facts_of(caplog, "coretools.calls")
@@ -71,14 +71,14 @@ async def test_what_failed_inside_is_found_by_its_call(inside: Operated, caplog:
 
 
 async def test_calls_are_not_told_where_only_warnings_are(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
-    """operations-7: the level is the operator's."""
+    """observability-7: the level is the operator's."""
     with caplog.at_level(logging.WARNING):
         await inside.call("echo", text="x")
     assert facts_of(caplog, "coretools.calls") == []
 
 
 async def test_requests_that_were_refused_have_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """operations-8: those that were answered at `debug`; no query, no header and no body in either."""
+    """observability-8: those that were answered at `debug`; no query, no header and no body in either."""
     app = Observed(router(), [RequestJournal()])
     with caplog.at_level(logging.DEBUG, "coretools.requests"):
         statuses = await asked(app, ("POST", "/mcp"), ("GET", f"/refused?token={CANARY}"), ("GET", "/nowhere"))
@@ -129,7 +129,7 @@ FORGED = (
 def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
     form: type[JsonLines | TextLines], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """operations-28: in both formats of the log; whatever stands in a path or in the Host header."""
+    """observability-28: in both formats of the log; whatever stands in a path or in the Host header."""
     journal = RequestJournal()
 
     def line(address: str, status: int, refused: str, sent: str = "/mcp") -> str:
@@ -159,7 +159,7 @@ async def _nothing(*_: object) -> Any:
 
 
 async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureFixture) -> None:
-    """operations-8: as the gate found it; without one nobody is said."""
+    """observability-8: as the gate found it; without one nobody is said."""
 
     class Gate:
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -175,7 +175,7 @@ async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureF
 
 
 async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """operations-8: with the status that its client gets."""
+    """observability-8: with the status that its client gets."""
     with caplog.at_level(logging.INFO, "coretools.requests"):
         statuses = await asked(Observed(router(), [RequestJournal()]), ("GET", "/broken"))
     assert statuses == [500]
@@ -186,7 +186,7 @@ async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogC
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_at_no_level_stands_in_the_log_what_was_sent(tmp_path: Path, mode: str) -> None:
-    """operations-9: the SDK would write messages and ids of sessions; a whole server at `debug` does not."""
+    """observability-9: the SDK would write messages and ids of sessions; a whole server at `debug` does not."""
     (root := tmp_path / "root").mkdir()
     (root / "a.txt").write_text(f"content {CANARY}")
     sessions = []
@@ -213,7 +213,7 @@ async def test_at_no_level_stands_in_the_log_what_was_sent(tmp_path: Path, mode:
 
 
 def test_a_flood_of_refusals_is_no_flood_of_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """operations-8: 50 a second; how many were left out stands in the next one."""
+    """observability-8: 50 a second; how many were left out stands in the next one."""
     now = [7.0]
     journal = RequestJournal(lambda: now[0])
 

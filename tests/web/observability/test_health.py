@@ -1,4 +1,4 @@
-"""Whether the server lives and can serve, as who asks is told (docs/specs/operations.md)."""
+"""Whether the server lives and can serve, as who asks is told (docs/specs/observability.md)."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -44,7 +44,7 @@ async def asked(checks: Mapping[str, Check], draining: Draining | None = None) -
 
 
 async def test_a_server_lives_while_it_answers() -> None:
-    """operations-6: whatever its parts do, and while it drains."""
+    """observability-6: whatever its parts do, and while it drains."""
     draining = Draining()
     draining.begin()
     async with asked({"stores": lost}, draining) as client:
@@ -53,7 +53,7 @@ async def test_a_server_lives_while_it_answers() -> None:
 
 
 async def test_a_server_is_ready_when_every_part_is() -> None:
-    """operations-6: 200, and nothing that a cache would keep."""
+    """observability-6: 200, and nothing that a cache would keep."""
     async with asked({"roots": fine, "stores": fine}) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
@@ -61,7 +61,7 @@ async def test_a_server_is_ready_when_every_part_is() -> None:
 
 
 async def test_what_fails_is_one_word() -> None:
-    """operations-6: no address, no path and no sentence of an error stands in the answer."""
+    """observability-6: no address, no path and no sentence of an error stands in the answer."""
     async with asked({"roots": fine, "commands": not_fine, "stores": lost}) as client:
         answer = await client.get("/readyz")
     assert answer.status_code == 503
@@ -69,7 +69,7 @@ async def test_what_fails_is_one_word() -> None:
 
 
 async def test_a_part_that_hangs_does_not_work() -> None:
-    """operations-6: the answer comes all the same, and says which it is."""
+    """observability-6: the answer comes all the same, and says which it is."""
     async with asked({"roots": fine, "stores": anyio.sleep_forever}) as client:  # type: ignore[dict-item]
         with anyio.fail_after(SECONDS):
             answer = await client.get("/readyz")
@@ -77,7 +77,7 @@ async def test_a_part_that_hangs_does_not_work() -> None:
 
 
 async def test_a_server_that_drains_is_not_ready() -> None:
-    """operations-6: from that moment, whatever was answered before."""
+    """observability-6: from that moment, whatever was answered before."""
     draining = Draining()
     async with asked({"roots": fine}, draining) as client:
         assert (await client.get("/readyz")).status_code == 200
@@ -87,7 +87,7 @@ async def test_a_server_that_drains_is_not_ready() -> None:
 
 
 async def test_parts_are_not_looked_at_for_each_who_asks() -> None:
-    """operations-6: a flood of questions is one look a second."""
+    """observability-6: a flood of questions is one look a second."""
     looks = []
 
     async def look() -> bool:
@@ -102,7 +102,7 @@ async def test_parts_are_not_looked_at_for_each_who_asks() -> None:
 
 
 async def test_a_root_that_is_gone_fails(tmp_path: Path) -> None:
-    """operations-6: renamed away, and not found again by its name when another directory stands there."""
+    """observability-6: renamed away, and not found again by its name when another directory stands there."""
     root = tmp_path / "root"
     root.mkdir()
     with Roots([RootSpec(str(root))], deny=DenyRules([])) as roots:
@@ -115,7 +115,7 @@ async def test_a_root_that_is_gone_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_allowed", [True, False])
 async def test_commands_must_be_held_as_required(tmp_path: Path, is_allowed: bool) -> None:
-    """operations-6: as the keeper finds it on this machine, which has some tier; `none` is none without a word."""
+    """observability-6: as the keeper finds it on this machine, which has some tier; `none` is none without a word."""
     confinement = ConfinementPolicy(allow_unconfined=is_allowed)
     settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(confinement=confinement))
     async with assembled(settings, dict(os.environ)) as assembly:

@@ -1,4 +1,4 @@
-"""What Prometheus is told, as its own parser reads it (docs/specs/operations.md)."""
+"""What Prometheus is told, as its own parser reads it (docs/specs/observability.md)."""
 
 import re
 import timeit
@@ -25,7 +25,7 @@ from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.observability.operated import MARKUP, Operated, router
 
-SPEC = TREE / "docs" / "specs" / "operations.md"
+SPEC = TREE / "docs" / "specs" / "observability.md"
 SECONDS = 20
 
 
@@ -64,7 +64,7 @@ async def served(
 
 
 async def test_calls_are_counted_by_tool_role_and_outcome(inside: Operated) -> None:
-    """operations-1: what ended well, with an error, and inside; and how long it took."""
+    """observability-1: what ended well, with an error, and inside; and how long it took."""
     for text in ("a", "b"):
         await inside.call("echo", "alice", text=text)
     await inside.call("lose", "bob", path="x")
@@ -75,7 +75,7 @@ async def test_calls_are_counted_by_tool_role_and_outcome(inside: Operated) -> N
 
 
 async def test_calls_under_way_and_cancelled_ones_are_counted(inside: Operated) -> None:
-    """operations-1: from their beginning to their end, however it comes."""
+    """observability-1: from their beginning to their end, however it comes."""
     async with anyio.create_task_group() as calls:
         calls.start_soon(inside.call, "echo")  # an argument is missing: an error, and an end
         calls.start_soon(lambda: inside.call("wait", name="x"))
@@ -88,7 +88,7 @@ async def test_calls_under_way_and_cancelled_ones_are_counted(inside: Operated) 
 
 
 def test_labels_have_few_values_whatever_comes(inside: Operated) -> None:
-    """operations-2: neither unknown names nor ever new kinds of errors make series; nobody is named."""
+    """observability-2: neither unknown names nor ever new kinds of errors make series; nobody is named."""
     watcher = inside.metrics.calls("default", ["echo"])
     for number in range(MOST_WORDS + 50):
         kind = type("E", (Exception,), {"kind": f"kind-{number}"})()
@@ -103,7 +103,7 @@ def test_labels_have_few_values_whatever_comes(inside: Operated) -> None:
 
 
 def test_counting_a_call_costs_little(inside: Operated) -> None:
-    """operations-3: no call waits for it; the bound is a hundred times what it costs, and stops a mistake only."""
+    """observability-3: no call waits for it; the bound is a hundred times what it costs, and stops a mistake only."""
     watcher = inside.metrics.calls("default", ["echo"])
     call, outcome = Underway(command="echo", principal="alice"), Outcome(text="")
 
@@ -115,7 +115,7 @@ def test_counting_a_call_costs_little(inside: Operated) -> None:
 
 
 async def test_requests_are_counted_with_their_bytes(inside: Operated) -> None:
-    """operations-1: by method, status and era; a method that is none is `other`."""
+    """observability-1: by method, status and era; a method that is none is `other`."""
     async with served(inside) as client:
         modern = {"MCP-Protocol-Version": "2026-07-28"}
         await client.post("/mcp", content=b"x" * 1000)
@@ -138,7 +138,7 @@ async def test_requests_are_counted_with_their_bytes(inside: Operated) -> None:
 
 
 async def test_streams_are_counted_while_they_are_open(inside: Operated) -> None:
-    """operations-1: and not as slow requests; one whose client went away is over."""
+    """observability-1: and not as slow requests; one whose client went away is over."""
 
     async def stream(request: Request) -> Response:
         async def events() -> AsyncIterator[bytes]:
@@ -158,7 +158,7 @@ async def test_streams_are_counted_while_they_are_open(inside: Operated) -> None
 
 
 async def test_a_client_that_goes_away_is_counted_without_a_status(inside: Operated) -> None:
-    """operations-1: nothing was answered, and nothing stays under way."""
+    """observability-1: nothing was answered, and nothing stays under way."""
     waiting, over = anyio.Event(), anyio.Event()
 
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,7 +183,7 @@ async def test_a_client_that_goes_away_is_counted_without_a_status(inside: Opera
 
 
 async def test_refusals_are_counted_by_reason(inside: Operated) -> None:
-    """operations-1: those of requests, and those that came before one."""
+    """observability-1: those of requests, and those that came before one."""
     async with served(inside) as client:
         await client.get("/refused")
     inside.metrics.refused("header-too-long")
@@ -192,7 +192,7 @@ async def test_refusals_are_counted_by_reason(inside: Operated) -> None:
 
 
 async def test_the_state_of_the_server_is_looked_up(inside: Operated) -> None:
-    """operations-1: sessions, children and runs by role, draining, and what runs here."""
+    """observability-1: sessions, children and runs by role, draining, and what runs here."""
     assert figure(inside.metrics, "coretools_sessions_open", role="default") == 2
     assert figure(inside.metrics, "coretools_children_alive", role="default") == 3
     assert figure(inside.metrics, "coretools_runs_alive", role="default") == 1
@@ -207,7 +207,7 @@ async def test_the_state_of_the_server_is_looked_up(inside: Operated) -> None:
 
 
 async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
-    """operations-4: in its own text and in OpenMetrics, as it asks for; the names are those of the specification."""
+    """observability-4: in its own text and in OpenMetrics, as it asks for; the names are those of the specification."""
     await inside.call("echo", text="x")
     inside.metrics.session_opened("default")
     inside.metrics.session_ended("default", "idle")
@@ -229,7 +229,7 @@ async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
 
 
 async def test_the_page_is_for_who_has_a_token(inside: Operated, tmp_path: Path) -> None:
-    """operations-5: of the file for metrics, until it is revoked; any other opens nothing."""
+    """observability-5: of the file for metrics, until it is revoked; any other opens nothing."""
     path = str(tmp_path / "tokens.json")
     _, token = create_token(path, name="prometheus", role="default")
     async with served(inside, MetricsPage(inside.metrics, TokenFile(path))) as client:
@@ -254,14 +254,14 @@ async def test_the_page_is_for_who_has_a_token(inside: Operated, tmp_path: Path)
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
 async def test_without_tokens_the_page_is_for_this_machine(inside: Operated, header: str) -> None:
-    """operations-5: and not for whoever comes through a proxy on it."""
+    """observability-5: and not for whoever comes through a proxy on it."""
     async with served(inside) as client:
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/metrics", headers={header: "203.0.113.7"})).status_code == 403
 
 
 async def test_without_tokens_the_page_is_for_no_other_machine(inside: Operated) -> None:
-    """operations-5: as its address says it; a connection without one is nobody's."""
+    """observability-5: as its address says it; a connection without one is nobody's."""
     answered: list[int] = []
 
     async def receive() -> dict[str, object]:

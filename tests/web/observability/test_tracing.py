@@ -1,4 +1,4 @@
-"""Traces: whose they are a part of, what they are made of, and what never stands in them (docs/specs/operations.md)."""
+"""Traces: parents, spans, attributes, and what they never contain (docs/specs/observability.md)."""
 
 import json
 import os
@@ -64,7 +64,7 @@ async def asked(kept: Kept, path: str, headers: dict[str, str]) -> ReadableSpan:
 
 
 async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
-    """operations-11: by `traceparent` and `tracestate`; the span says method, route and status."""
+    """observability-11: by `traceparent` and `tracestate`; the span says method, route and status."""
     span = await asked(Kept(), "/mcp", parent(STATELESS))
     assert span.parent is not None
     assert f"{span.parent.trace_id:032x}" == STATELESS
@@ -79,13 +79,13 @@ async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
 
 @pytest.mark.parametrize("value", ["", "garbage", f"00-{'0' * 32}-{CALLER}-01", f"ff-{STATELESS}-{CALLER}-01"])
 async def test_what_is_no_trace_begins_one(value: str) -> None:
-    """operations-11: W3C Trace Context, 3.2.2."""
+    """observability-11: W3C Trace Context, 3.2.2."""
     span = await asked(Kept(), "/mcp", {"traceparent": value})
     assert span.parent is None
 
 
 async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
-    """operations-11: as OpenTelemetry's sampler does by default; OTEL_TRACES_SAMPLER says otherwise."""
+    """observability-11: as OpenTelemetry's sampler does by default; OTEL_TRACES_SAMPLER says otherwise."""
     kept = Kept()
     app = Observed(router(), [], tracing=kept.tracing)
     async with listening(app) as url, httpx2.AsyncClient() as client:
@@ -94,7 +94,7 @@ async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
 
 
 async def test_paths_and_queries_of_others_are_not_said() -> None:
-    """operations-12: a path is whatever somebody asks for; a fault is known by its status."""
+    """observability-12: a path is whatever somebody asks for; a fault is known by its status."""
     span = await asked(Kept(), f"/nowhere/{CANARY}?token={CANARY}", {})
     assert span.name == "GET"
     assert CANARY not in span.to_json()
@@ -105,7 +105,7 @@ async def test_paths_and_queries_of_others_are_not_said() -> None:
 
 
 async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
-    """operations-11: `execute_tool NAME`, with the id of the log; an error by its kind."""
+    """observability-11: `execute_tool NAME`, with the id of the log; an error by its kind."""
     kept, inside = Kept(), Operated()
     inside.dispatcher = Dispatcher(threads=2, watcher=kept.tracing.calls())
     await inside.call("echo", "alice", text=CANARY)
@@ -128,7 +128,7 @@ async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
 
 
 async def test_what_a_tool_traces_lies_beneath_its_call() -> None:
-    """operations-11: and says nothing but that it was there: its names and attributes are somebody else's."""
+    """observability-11: and says nothing but that it was there: its names and attributes are somebody else's."""
     kept, inside = Kept(), Operated()
 
     @inside.registry.tool(Effect.READ)
@@ -209,7 +209,7 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
 
 @pytest.mark.parametrize("trace", [STATELESS, HANDSHAKE], ids=["stateless", "handshake"])
 def test_request_message_and_call_lie_beneath_each_other(received: Received, trace: str) -> None:
-    """operations-11: in both eras, beneath the caller's span; a session belongs to no trace, each call to its own."""
+    """observability-11: in both eras, beneath the caller's span; a session has no trace, each call its own."""
     [request] = received.named("POST /mcp", trace)
     [message] = received.named("tools/call read_file", trace)
     [call] = received.named("execute_tool read_file", trace)
@@ -222,7 +222,7 @@ def test_request_message_and_call_lie_beneath_each_other(received: Received, tra
 
 
 def test_a_message_may_name_its_own_parent(received: Received) -> None:
-    """operations-11: `_meta.traceparent`, as the SDK reads it; the request stays beneath its own."""
+    """observability-11: `_meta.traceparent`, as the SDK reads it; the request stays beneath its own."""
     [message] = received.named("tools/call read_file", BY_META)
     [call] = received.named("execute_tool read_file", BY_META)
     assert message.parent_span_id.hex() == SPAN_OF_META
@@ -230,7 +230,7 @@ def test_a_message_may_name_its_own_parent(received: Received) -> None:
 
 
 def test_who_sent_the_spans_is_said(received: Received) -> None:
-    """operations-11: by OpenTelemetry's own variables, and the replica."""
+    """observability-11: by OpenTelemetry's own variables, and the replica."""
     for resource in received.resources:
         assert resource["service.name"] == "tools-of-the-team"
         assert resource["service.version"]
@@ -238,12 +238,12 @@ def test_who_sent_the_spans_is_said(received: Received) -> None:
 
 
 def test_who_sends_spans_has_a_name_without_variables() -> None:
-    """operations-11: that of the entry point."""
+    """observability-11: that of the entry point."""
     assert provider_of("replica-1").resource.attributes["service.name"] == "coretools-http"
 
 
 def test_nothing_that_was_sent_leaves_the_server(received: Received) -> None:
-    """operations-12: no argument, content, unknown name, uri, id, token or baggage stands in any byte of any export."""
+    """observability-12: no argument, content, unknown name, uri, id, token or baggage is in any byte of any export."""
     names = {span.name for span in received.spans}
     assert {"GET", "POST /mcp", "tools/call", "tools/call read_file", "resources/read", "inner"} >= names - {
         "execute_tool read_file",
@@ -258,7 +258,7 @@ def test_nothing_that_was_sent_leaves_the_server(received: Received) -> None:
 
 
 def test_a_collector_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> None:
-    """operations-11: it would for an hour, by the operator's own variable; the server is gone before it says a word."""
+    """observability-11: it would for an hour, by the operator's own variable; the server ends before that."""
     (tmp_path / "root").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as collector:
         environment = {
@@ -273,7 +273,7 @@ def test_a_collector_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> Non
 
 
 def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> None:
-    """operations-13: by the key and the package; nothing listens."""
+    """observability-13: by the key and the package; nothing listens."""
     (tmp_path / "opentelemetry_gone.py").write_text(
         "import sys\n"
         "class Gone:\n"
@@ -297,7 +297,7 @@ def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("is_traced", [True, False])
 def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
-    """operations-21: the SDK makes one for each message, which then costs a twentieth of a call."""
+    """observability-21: the SDK makes one for each message, which then costs a twentieth of a call."""
     server = build_shared(
         Graph(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
     )
@@ -307,7 +307,7 @@ def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
 
 @pytest.mark.parametrize("is_exported", [True, False])
 def test_a_server_makes_spans_where_its_process_has_a_provider(is_exported: bool) -> None:
-    """operations-21: on stdio and in a library too."""
+    """observability-21: on stdio and in a library too."""
     program = """if True:
         import sys
         from opentelemetry import trace

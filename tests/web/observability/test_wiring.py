@@ -1,4 +1,4 @@
-"""The whole server as its operator sees it: what looks on is wired to what it looks at (docs/specs/operations.md)."""
+"""The whole server as its operator sees it: how observability is wired (docs/specs/observability.md)."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def base(url: str) -> str:
 
 @pytest.mark.parametrize(("mode", "era", "sessions"), [("legacy", "handshake", 1), ("auto", "stateless", 0)])
 async def test_calls_of_real_clients_are_counted(root: Path, mode: str, era: str, sessions: int) -> None:
-    """operations-1: by tool and era, with the session that is open meanwhile."""
+    """observability-1: by tool and era, with the session that is open meanwhile."""
     async with (
         at_work(plan_of("--root", str(root))) as url,
         httpx2.AsyncClient(base_url=base(url)) as operator,
@@ -55,7 +55,7 @@ async def test_calls_of_real_clients_are_counted(root: Path, mode: str, era: str
 
 
 async def test_refusals_of_the_guard_and_the_gate_are_counted(root: Path, tmp_path: Path) -> None:
-    """operations-1: by the kind that the answer has."""
+    """observability-1: by the kind that the answer has."""
     tokens = str(tmp_path / "tokens.json")
     create_token(tokens, name="alice", role="default")
     flags = {"auth.tokens": tokens}
@@ -133,7 +133,7 @@ async def test_roots_of_one_name_are_told_apart(root: Path, tmp_path: Path) -> N
 
 
 async def test_readiness_follows_the_roots_and_the_end(root: Path) -> None:
-    """operations-6: a root that is gone, named by one word; the drain; and no path of the host."""
+    """observability-6: a root that is gone, named by one word; the drain; and no path of the host."""
     draining = Draining()
     plan = plan_of("--root", str(root))
     async with at_work(plan, draining) as url, httpx2.AsyncClient(base_url=base(url)) as client:

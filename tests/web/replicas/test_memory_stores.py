@@ -1,4 +1,4 @@
-"""The rate limiter, every implementation of it by the same rules (docs/specs/guard.md, guard-27 to guard-29)."""
+"""The rate limiter: every implementation by the same rules (docs/specs/validation.md, 27 to 29)."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ async def taken(limiter: RateLimiter, key: str, *, per_second: float, burst: int
 
 
 async def test_a_burst_is_let_through_and_then_so_many_a_second(factory: Factory) -> None:
-    """guard-27: after a quiet time a burst; on average the rate; what is refused is not counted."""
+    """validation-27: after a quiet time a burst; on average the rate; what is refused is not counted."""
     clock = Clock()
     limiter = factory(clock)
     assert await taken(limiter, "a", per_second=10, burst=5, times=7) == [True] * 5 + [False] * 2
@@ -46,7 +46,7 @@ async def test_a_burst_is_let_through_and_then_so_many_a_second(factory: Factory
 
 
 async def test_over_a_minute_no_more_than_the_rate_comes_through(factory: Factory) -> None:
-    """guard-27: however it is tried."""
+    """validation-27: however it is tried."""
     clock = Clock()
     limiter = factory(clock)
     passed = 0
@@ -57,7 +57,7 @@ async def test_over_a_minute_no_more_than_the_rate_comes_through(factory: Factor
 
 
 async def test_who_waits_as_long_as_he_is_told_is_let_through(factory: Factory) -> None:
-    """guard-27: the answer is neither too short nor a fixed number."""
+    """validation-27: the answer is neither too short nor a fixed number."""
     clock = Clock()
     limiter = factory(clock)
     for per_second in (0.5, 3.0, 100.0):
@@ -71,7 +71,7 @@ async def test_who_waits_as_long_as_he_is_told_is_let_through(factory: Factory) 
 
 
 async def test_one_key_does_not_touch_another(factory: Factory) -> None:
-    """guard-28: also where one begins with the other."""
+    """validation-28: also where one begins with the other."""
     limiter = factory(Clock())
     assert await taken(limiter, "a", per_second=1, burst=1, times=2) == [True, False]
     for other in ("b", "a:b", "", "A"):
@@ -79,13 +79,13 @@ async def test_one_key_does_not_touch_another(factory: Factory) -> None:
 
 
 async def test_no_rate_is_no_limit(factory: Factory) -> None:
-    """guard-27: 0 per second, as the configuration says it."""
+    """validation-27: 0 per second, as the configuration says it."""
     limiter = factory(Clock())
     assert all(await taken(limiter, "a", per_second=0, burst=1, times=1000))
 
 
 async def test_a_change_of_the_rate_counts_from_then_on(factory: Factory) -> None:
-    """guard-27: a role's limits may be others after a restart of one replica."""
+    """validation-27: a role's limits may be others after a restart of one replica."""
     clock = Clock()
     limiter = factory(clock)
     await taken(limiter, "a", per_second=1, burst=5, times=5)
@@ -94,7 +94,7 @@ async def test_a_change_of_the_rate_counts_from_then_on(factory: Factory) -> Non
 
 
 async def test_keys_are_forgotten_once_they_owe_nothing() -> None:
-    """guard-29: in memory; a hundred thousand keys leave nothing behind, and never are more than the most."""
+    """validation-29: in memory; a hundred thousand keys leave nothing behind, and never are more than the most."""
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock, most_keys=1000)
     for number in range(100_000):

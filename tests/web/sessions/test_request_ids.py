@@ -1,4 +1,4 @@
-"""One request with an id at a time in a session (docs/specs/guard.md), over real sockets."""
+"""One request with an id at a time in a session (docs/specs/validation.md), over real sockets."""
 
 import json
 
@@ -37,7 +37,7 @@ async def ended(raw: Raw) -> int:
 
 @pytest.mark.parametrize("other", [5, "5"])
 async def test_an_id_that_is_in_use_is_refused_and_free_afterwards(other: object) -> None:
-    """guard-26: the first is answered; its number and its text are one id."""
+    """validation-26: the first is answered; its number and its text are one id."""
     app = Waiting()
     async with (
         served(Bodies(RequestIds(app), LimitsSection())) as running,
@@ -59,7 +59,7 @@ async def test_an_id_that_is_in_use_is_refused_and_free_afterwards(other: object
 async def test_other_ids_other_sessions_and_no_session_do_not_meet(
     one: tuple[int, str], other: tuple[int, str]
 ) -> None:
-    """guard-26: in the stateless era any id may be there at any time."""
+    """validation-26: in the stateless era any id may be there at any time."""
     app = Waiting()
     async with (
         served(Bodies(RequestIds(app), LimitsSection())) as running,

@@ -1,7 +1,7 @@
 """Hostile input against a whole server in a process of its own: the right answer, and everything as before.
 
 After each kind of harm the next good call of both eras is answered, the process has no more descriptors than before,
-and its memory has not grown (docs/specs/guard.md).
+and its memory has not grown (docs/specs/validation.md).
 """
 
 import json
@@ -223,7 +223,7 @@ def mutated(body: dict[str, Any], source: random.Random) -> bytes:
 @pytest.mark.parametrize("era", ["session", "stateless"])
 @pytest.mark.parametrize("seed", range(4))
 async def test_fuzzed_messages_are_answered_one_by_one(target: Target, era: str, seed: int) -> None:
-    """guard-26: no message makes a fault of the server, none is left without an answer, none tells of the inside."""
+    """validation-26: no message is a server error, none goes unanswered, none reveals internals."""
     source = random.Random(f"{era} {seed}")
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ben"])
@@ -282,7 +282,7 @@ ECHOES: dict[str, Any] = {
 
 @pytest.mark.parametrize("era", ["session", "stateless"])
 async def test_no_answer_repeats_more_than_a_bounded_piece_of_a_request(target: Target, era: str) -> None:
-    """guard-26: a megabyte in any place does not come back."""
+    """validation-26: a megabyte in any place does not come back."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
         await hand.initialize()
@@ -309,7 +309,7 @@ def evil_call(target: Target) -> bytes:
 
 
 async def test_a_refusal_that_no_app_sees_is_in_the_metrics(target: Target) -> None:
-    """operations-1: the protocol answers it."""
+    """observability-1: the protocol answers it."""
     await one(target, b"GET /mcp HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 100_000)
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         page = (await http.get(target.server.url.removesuffix("/mcp") + "/metrics")).text
@@ -317,13 +317,13 @@ async def test_a_refusal_that_no_app_sees_is_in_the_metrics(target: Target) -> N
 
 
 async def test_the_mark_can_be_left(target: Target) -> None:
-    """guard-6: or the test below would prove nothing."""
+    """validation-6: or the test below would prove nothing."""
     assert (await one(target, evil_call(target))).status == 200
     (target.root / "smuggled").rmdir()
 
 
 async def test_nothing_is_smuggled(target: Target) -> None:
-    """guard-6, guard-8, guard-16: a second request within the first is not executed, whatever hides it."""
+    """validation-6, validation-8, validation-16: a second request within the first is never executed."""
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     evil = evil_call(target)
     head = target.head()
@@ -361,7 +361,7 @@ async def test_nothing_is_smuggled(target: Target) -> None:
 
 
 async def test_batches_and_other_json_are_refused(target: Target) -> None:
-    """guard-23: 400, with an error of JSON-RPC."""
+    """validation-23: 400, with an error of JSON-RPC."""
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     async with unharmed(target):
         for body in (
@@ -381,7 +381,7 @@ async def test_batches_and_other_json_are_refused(target: Target) -> None:
 
 
 async def test_one_id_twice_in_a_session_confuses_nobody(target: Target) -> None:
-    """guard-26: both requests end, and the session goes on."""
+    """validation-26: both requests end, and the session goes on."""
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
         await hand.initialize()
@@ -403,7 +403,7 @@ async def test_one_id_twice_in_a_session_confuses_nobody(target: Target) -> None
 
 
 async def test_a_session_of_another_is_no_session(target: Target) -> None:
-    """guard-26: 404 for every method, the same as for one that is not there; its owner notices nothing."""
+    """validation-26: 404 for every method, the same as for one that is not there; its owner notices nothing."""
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
         await hand.initialize()
@@ -426,7 +426,7 @@ async def test_a_session_of_another_is_no_session(target: Target) -> None:
 
 
 async def test_thousands_of_unknown_sessions_and_events_are_kept_nowhere(target: Target) -> None:
-    """guard-26: each is answered 404, and forgotten."""
+    """validation-26: each is answered 404, and forgotten."""
     source = random.Random(5)
     async with unharmed(target), connected(target.port) as raw:
         for number in range(1000):
@@ -441,7 +441,7 @@ async def test_thousands_of_unknown_sessions_and_events_are_kept_nowhere(target:
 
 @pytest.mark.parametrize("token", ["ann", "nobody"])
 async def test_bodies_of_a_hundred_megabytes_are_refused(target: Target, token: str) -> None:
-    """guard-15, guard-22: declared and in chunks; of who may not call, none is read."""
+    """validation-15, validation-22: declared and in chunks; of who may not call, none is read."""
     expected = (413, 401) if token == "ann" else (413, 401, 401)
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     async with unharmed(target):
@@ -458,7 +458,7 @@ async def test_bodies_of_a_hundred_megabytes_are_refused(target: Target, token: 
 
 
 async def test_ten_thousand_headers_are_refused(target: Target) -> None:
-    """guard-10: short ones, long ones, of one name and of many."""
+    """validation-10: short ones, long ones, of one name and of many."""
     async with unharmed(target):
         for lines in (
             b"X: y\r\n" * 10_000,
@@ -470,7 +470,7 @@ async def test_ten_thousand_headers_are_refused(target: Target) -> None:
 
 
 async def test_five_hundred_connections_that_say_nothing_keep_nobody_out(target: Target) -> None:
-    """guard-1, guard-4: nothing, half a header, half a body: good calls go on meanwhile, and all of them end."""
+    """validation-1, validation-4: nothing, half a header, half a body: good calls go on, and all of them end."""
     half = target.head() + b"Content-Length: 100\r\n\r\n{"
     async with unharmed(target):
         sockets = []
@@ -489,7 +489,7 @@ async def test_five_hundred_connections_that_say_nothing_keep_nobody_out(target:
 
 @pytest.mark.parametrize("behind", [b"garbage\0\xff", b"\r\n\r\n", b"GET /mcp HTTP/1.1\r\n", b"{}" * 500_000])
 async def test_garbage_behind_a_body_changes_nothing(target: Target, behind: bytes) -> None:
-    """guard-8: the request is answered, the rest is not."""
+    """validation-8: the request is answered, the rest is not."""
     params = {"name": "read_file", "arguments": {"path": "a.txt"}, "_meta": ENVELOPE}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     headers = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": "tools/call", "Mcp_Name": "read_file"}
@@ -502,7 +502,7 @@ async def test_garbage_behind_a_body_changes_nothing(target: Target, behind: byt
 
 
 async def test_a_reader_that_never_reads_is_cut_off(target: Target) -> None:
-    """guard-3: what waits for it is freed; other calls are answered meanwhile."""
+    """validation-3: what waits for it is freed; other calls are answered meanwhile."""
     params = {"name": "read_file", "arguments": {"path": "large.txt"}, "_meta": ENVELOPE}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     headers = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": "tools/call", "Mcp_Name": "read_file"}
@@ -521,7 +521,7 @@ async def test_a_reader_that_never_reads_is_cut_off(target: Target) -> None:
     "path", ["//mcp", "/mcp/../metrics", "/%6dcp", "/mcp/%2e%2e/metrics", "/./metrics", "/mcp/", "/MCP"]
 )
 async def test_no_trick_with_a_path_leads_anywhere(target: Target, path: str) -> None:
-    """guard-18: 404, without the endpoint being asked."""
+    """validation-18: 404, without the endpoint being asked."""
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     for line in (f"GET {path}", f"POST {path}"):
         body = ping if line.startswith("POST") else b""
@@ -532,7 +532,7 @@ async def test_no_trick_with_a_path_leads_anywhere(target: Target, path: str) ->
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_bytes_are_answered_or_dropped(target: Target, seed: int) -> None:
-    """guard-6: on the connection, and with a mutated header: no more than one answer, and never a success of luck."""
+    """validation-6: on the connection, and with a mutated header: at most one answer, never an accidental success."""
     source = random.Random(seed)
     good = target.posted(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', token="nobody")
     async with unharmed(target):

@@ -1,4 +1,4 @@
-"""How much one principal may ask for (docs/specs/guard.md), over real sockets and with the real limiter."""
+"""How much one principal may ask for (docs/specs/validation.md), over real sockets and with the real limiter."""
 
 import json
 from contextlib import AsyncExitStack
@@ -60,7 +60,7 @@ async def asked(raw: Raw, data: bytes) -> Answer:
 
 
 async def test_who_comes_too_often_is_told_when_to_come_again_and_others_are_served() -> None:
-    """guard-28: 429 with Retry-After and an error of JSON-RPC; on the same connection he may go on later."""
+    """validation-28: 429 with Retry-After and an error of JSON-RPC; on the same connection he may go on later."""
     app = Recorder()
     async with served(Limited(app)) as running, connected(running.port) as raw:
         statuses = [(await asked(raw, request(role="default"))).status for _ in range(3)]
@@ -88,14 +88,14 @@ async def test_each_message_of_a_batch_is_counted() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 async def test_every_method_is_counted(method: str) -> None:
-    """guard-28: streams and the end of sessions too."""
+    """validation-28: streams and the end of sessions too."""
     async with served(Limited(Recorder())) as running, connected(running.port) as raw:
         statuses = [(await asked(raw, request(method=method, role="default"))).status for _ in range(5)]
     assert statuses == [200] * 3 + [429] * 2
 
 
 async def test_a_refused_body_is_not_read() -> None:
-    """guard-28: who comes too often costs nothing more."""
+    """validation-28: who comes too often costs nothing more."""
     app = Limited(Recorder())
     async with served(app) as running, connected(running.port) as raw:
         for _ in range(3):
@@ -105,7 +105,7 @@ async def test_a_refused_body_is_not_read() -> None:
 
 
 async def test_without_the_engine_nobody_is_let_through_unseen() -> None:
-    """guard-28: what can't be counted is refused, and may be tried again."""
+    """validation-28: what can't be counted is refused, and may be tried again."""
 
     class Gone:
         async def take(self, key: str, *, per_second: float, burst: int) -> float:
@@ -143,7 +143,7 @@ class Held:
 
 
 async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> None:
-    """guard-30: requests take slots; streams of sessions, notifications, answers and DELETE do not, nor do others."""
+    """validation-30: requests take slots; session streams, notifications, answers, DELETE and others do not."""
     app = Held()
     limited = Limited(app)
     async with (
@@ -172,7 +172,7 @@ async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> Non
 
 
 async def test_streams_that_go_on_are_bounded_and_leave_the_slots_for_calls() -> None:
-    """guard-30: with one event id a client could otherwise take every connection of the server."""
+    """validation-30: with one event id a client could otherwise take every connection of the server."""
     app = Held()
     limited = Limited(app)
     async with AsyncExitStack() as stack:
@@ -194,7 +194,7 @@ async def test_streams_that_go_on_are_bounded_and_leave_the_slots_for_calls() ->
 
 
 async def test_a_slot_is_given_back_however_a_request_ends() -> None:
-    """guard-31: by its answer, a client that goes away, a bug, a cancelled server, an answer that is cut off."""
+    """validation-31: by its answer, a client that goes away, a bug, a cancelled server, an answer that is cut off."""
 
     async def fails(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("a bug")
@@ -230,7 +230,7 @@ async def test_a_slot_is_given_back_however_a_request_ends() -> None:
 
 
 async def test_what_is_kept_of_principals_is_bounded() -> None:
-    """guard-31: thousands of names leave no slots behind."""
+    """validation-31: thousands of names leave no slots behind."""
     limited = Limited(Recorder())
     async with served(limited) as running, connected(running.port) as raw:
         for number in range(300):

@@ -1,4 +1,4 @@
-"""Bodies: read whole and bounded, and the JSON in them (docs/specs/guard.md)."""
+"""Bodies: read whole and bounded, and the JSON in them (docs/specs/validation.md)."""
 
 import json
 import random
@@ -45,7 +45,7 @@ async def posted(app: Any, data: bytes) -> Answer:
 
 
 async def test_an_app_gets_the_body_in_one_message_and_later_that_the_client_is_gone() -> None:
-    """guard-21: cancelling what a client no longer waits for depends on it."""
+    """validation-21: cancelling what a client no longer waits for depends on it."""
     heard: list[Any] = []
     began, ended = anyio.Event(), anyio.Event()
 
@@ -67,7 +67,7 @@ async def test_an_app_gets_the_body_in_one_message_and_later_that_the_client_is_
 
 
 async def test_a_client_that_goes_away_within_its_body_reaches_nothing() -> None:
-    """guard-21: nothing is begun for it, and nothing is held."""
+    """validation-21: nothing is begun for it, and nothing is held."""
     app = Recorder()
     read = Read(app)
     async with served(read) as running:
@@ -80,7 +80,7 @@ async def test_a_client_that_goes_away_within_its_body_reaches_nothing() -> None
 
 
 async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
-    """guard-15: 413 without a declared length, and not more is held than the most."""
+    """validation-15: 413 without a declared length, and not more is held than the most."""
     app = Recorder()
     read = Read(app, LimitsSection(body_bytes=100_000))
     async with served(read) as running, connected(running.port) as raw:
@@ -94,7 +94,7 @@ async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
 
 
 async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it() -> None:
-    """guard-22: who sends much at once is refused, and others are not; when it is over there is room again."""
+    """validation-22: who sends much at once is refused, and others are not; when it is over there is room again."""
     read = Read(Recorder(), LimitsSection(body_bytes=50_000, bodies_bytes=200_000))
     half = post(b" " * 40_000, length=50_000)
     async with served(read) as running:
@@ -118,7 +118,7 @@ async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it(
 
 
 async def test_what_is_held_is_held_until_the_answer_is_out() -> None:
-    """guard-22: the app may still have it."""
+    """validation-22: the app may still have it."""
     go_on, began = anyio.Event(), anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -195,7 +195,7 @@ REFUSED = {
 
 
 async def test_json_that_can_be_read_in_two_ways_or_costs_too_much_is_refused() -> None:
-    """guard-23, guard-24, guard-25: 400, a short answer, and the app never sees it."""
+    """validation-23, validation-24, validation-25: 400, a short answer, and the app never sees it."""
     for body in REFUSED.values():
         app = Recorder()
         answer = await posted(Read(app), post(body))
@@ -225,7 +225,7 @@ async def test_json_that_can_be_read_in_two_ways_or_costs_too_much_is_refused() 
     ],
 )
 async def test_what_is_plain_json_is_let_through_as_it_is(body: bytes) -> None:
-    """guard-23: brackets and commas within strings do not count; no byte is changed."""
+    """validation-23: brackets and commas within strings do not count; no byte is changed."""
     app = Recorder()
     assert (await posted(Read(app), post(body))).status == 200
     assert app.seen == [("POST", "/mcp", body)]
@@ -241,7 +241,7 @@ async def test_what_is_plain_json_is_let_through_as_it_is(body: bytes) -> None:
     ],
 )
 async def test_it_is_told_what_a_message_is(body: bytes, is_call: bool) -> None:
-    """guard-30: so that answers and notifications take no slot."""
+    """validation-30: so that answers and notifications take no slot."""
     found: list[object] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -253,7 +253,7 @@ async def test_it_is_told_what_a_message_is(body: bytes, is_call: bool) -> None:
 
 
 async def test_other_methods_have_no_body_to_read() -> None:
-    """guard-21: a stream that is opened with GET begins at once."""
+    """validation-21: a stream that is opened with GET begins at once."""
     app = Recorder()
     async with served(Read(app)) as running, connected(running.port) as raw:
         await raw.send(b"GET /mcp HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -261,7 +261,7 @@ async def test_other_methods_have_no_body_to_read() -> None:
 
 
 def test_what_is_let_through_means_the_same_to_every_parser() -> None:
-    """guard-24: what comes out is what Python's and pydantic's parser make of the same bytes."""
+    """validation-24: what comes out is what Python's and pydantic's parser make of the same bytes."""
     for seed in range(50):
         import pydantic_core
 
@@ -290,7 +290,7 @@ def _any_value(source: random.Random, depth: int) -> Any:
 
 
 def test_the_most_is_the_most() -> None:
-    """guard-25: one more is too many; both are told apart from what is no JSON."""
+    """validation-25: one more is too many; both are told apart from what is no JSON."""
 
     def nested(levels: int) -> bytes:
         start = b'{"jsonrpc":"2.0","method":"x","params":'

@@ -1,4 +1,4 @@
-"""What the guard lets through: names, origins, methods, paths, headers (docs/specs/guard.md), over real sockets."""
+"""What is accepted: host names, origins, methods, paths, headers (docs/specs/validation.md), over real sockets."""
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -44,12 +44,12 @@ class Guarded(Recorder):
     "host", [b"tools.example.com", b"TOOLS.Example.com", b"127.0.0.1:8765", b"[::1]:1", b"any.example.com:65535"]
 )
 async def test_a_name_of_the_server_is_served(host: bytes) -> None:
-    """guard-11: exact, in any capitals; `NAME:*` is any port."""
+    """validation-11: exact, in any capitals; `NAME:*` is any port."""
     assert (await Guarded().asked(host=host)).status == 200
 
 
 async def test_any_other_name_is_refused() -> None:
-    """guard-11: 421, and the app never sees it, whatever address the server listens on (DNS rebinding)."""
+    """validation-11: 421, and the app never sees it, whatever address the server listens on (DNS rebinding)."""
     for host in (
         b"evil.example.com",
         b"tools.example.com:443",
@@ -83,7 +83,7 @@ async def test_any_other_name_is_refused() -> None:
 
 
 async def test_a_request_without_a_name_is_refused() -> None:
-    """guard-11: HTTP/1.0 may leave it out."""
+    """validation-11: HTTP/1.0 may leave it out."""
     app = Guarded()
     async with served(app) as running, connected(running.port) as raw:
         await raw.send(b"GET /mcp HTTP/1.0\r\n\r\n")
@@ -93,7 +93,7 @@ async def test_a_request_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize("entry", ["*", "*.example.com", "http://a", "a:b", "a b", "", "a:*:*", "a/", "a,b"])
 def test_a_name_that_is_none_ends_the_start(entry: str) -> None:
-    """guard-11: a typing error is no wider list."""
+    """validation-11: a typing error is no wider list."""
     with pytest.raises(BadSetting, match=r"server\.hosts"):
         Hosts([entry])
 
@@ -109,7 +109,7 @@ BAD_ORIGINS = [
 
 
 async def test_pages_of_other_origins_may_not_call() -> None:
-    """guard-12: 403 for every method, also of streams and the end of sessions, and nothing they could read."""
+    """validation-12: 403 for every method, also of streams and the end of sessions, and nothing they could read."""
     for method in METHODS:
         for origin in BAD_ORIGINS:
             app = Guarded()
@@ -122,7 +122,7 @@ async def test_pages_of_other_origins_may_not_call() -> None:
 @pytest.mark.parametrize("origin", GOOD_ORIGINS)
 @pytest.mark.parametrize("method", METHODS[:-1])
 async def test_pages_of_listed_origins_and_our_own_may_call(method: bytes, origin: bytes) -> None:
-    """guard-12: those of the list, and of the server's public address."""
+    """validation-12: those of the list, and of the server's public address."""
     app = Guarded()
     answer = await app.asked(b"Origin: " + origin + b"\r\n" + JSON, line=method + b" /mcp")
     assert answer.status == 200
@@ -130,7 +130,7 @@ async def test_pages_of_listed_origins_and_our_own_may_call(method: bytes, origi
 
 
 async def test_a_page_of_the_server_itself_may_call() -> None:
-    """guard-12: by any name that it has, with the same scheme; it needs no CORS."""
+    """validation-12: by any name that it has, with the same scheme; it needs no CORS."""
     answer = await Guarded().asked(b"Origin: http://127.0.0.1:8765\r\n", host=b"127.0.0.1:8765", line=b"GET /console")
     assert answer.status == 200
     assert "access-control-allow-origin" not in answer.headers
@@ -139,7 +139,7 @@ async def test_a_page_of_the_server_itself_may_call() -> None:
 
 
 async def test_a_listed_origin_is_told_what_it_may_do() -> None:
-    """guard-13: a preflight is answered here; nothing is promised to everybody, and no credentials."""
+    """validation-13: a preflight is answered here; nothing is promised to everybody, and no credentials."""
     app = Guarded()
     answer = await app.asked(
         b"Origin: https://console.example.com\r\nAccess-Control-Request-Method: POST\r\n"
@@ -160,7 +160,7 @@ async def test_a_listed_origin_is_told_what_it_may_do() -> None:
 
 
 async def test_an_answer_to_a_listed_origin_can_be_read_by_it_alone() -> None:
-    """guard-13: refusals too, so that a page sees that it needs a token; only what is meant for clients."""
+    """validation-13: refusals too, so that a page sees that it needs a token; only what is meant for clients."""
     headers = b"Origin: https://console.example.com\r\n"
     answer = await Guarded().asked(headers)
     assert answer.headers["access-control-allow-origin"] == "https://console.example.com"
@@ -175,7 +175,7 @@ async def test_an_answer_to_a_listed_origin_can_be_read_by_it_alone() -> None:
 
 
 async def test_without_an_origin_options_says_the_methods() -> None:
-    """guard-13: no header of CORS for nobody."""
+    """validation-13: no header of CORS for nobody."""
     answer = await Guarded().asked(line=b"OPTIONS /mcp")
     assert (answer.status, answer.headers["allow"]) == (204, "GET, HEAD, POST, DELETE, OPTIONS")
     assert not [name for name in answer.headers if name.startswith("access-control")]
@@ -183,7 +183,7 @@ async def test_without_an_origin_options_says_the_methods() -> None:
 
 @pytest.mark.parametrize("entry", ["*", "null", "console.example.com", "https://a/b", "https://*.a", "", "https://"])
 def test_an_origin_that_is_none_ends_the_start(entry: str) -> None:
-    """guard-12: `*` is none."""
+    """validation-12: `*` is none."""
     with pytest.raises(BadSetting, match=r"server\.origins"):
         Origins([entry])
 
@@ -195,7 +195,7 @@ def test_an_origin_that_is_none_ends_the_start(entry: str) -> None:
      "application/x-www-form-urlencoded", "application/json-rpc", "application/json;"],
 )  # fmt: skip
 async def test_only_json_is_posted_to_the_endpoint(kind: str) -> None:
-    """guard-14: what a form of any page can send without a preflight is refused: 415."""
+    """validation-14: what a form of any page can send without a preflight is refused: 415."""
     app = Guarded()
     assert (await app.posted(f"Content-Type: {kind}\r\n".encode())).status == 415
     assert not app.seen
@@ -206,12 +206,12 @@ async def test_only_json_is_posted_to_the_endpoint(kind: str) -> None:
     ["application/json", "APPLICATION/JSON", "application/json;charset=UTF-8", 'application/json ; charset="utf-8"'],
 )
 async def test_json_in_utf_8_is_json(kind: str) -> None:
-    """guard-14: whatever the case."""
+    """validation-14: whatever the case."""
     assert (await Guarded().posted(f"Content-Type: {kind}\r\n".encode())).status == 200
 
 
 async def test_forms_are_for_other_paths() -> None:
-    """guard-14: the rule is the endpoint's; a page of the server may post a form to itself."""
+    """validation-14: the rule is the endpoint's; a page of the server may post a form to itself."""
     form = b"Content-Type: application/x-www-form-urlencoded\r\n"
     assert (await Guarded().posted(form, b"a=b", path=b"/console/login")).status == 200
     assert (await Guarded().posted(form, b"a=b", path=b"/mcp")).status == 415
@@ -219,14 +219,14 @@ async def test_forms_are_for_other_paths() -> None:
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br", b"gzip, identity", b"x"])
 async def test_a_body_in_a_content_coding_is_refused(coding: bytes) -> None:
-    """guard-14: a kilobyte of gzip is a megabyte of zeros."""
+    """validation-14: a kilobyte of gzip is a megabyte of zeros."""
     app = Guarded()
     assert (await app.posted(JSON + b"Content-Encoding: " + coding + b"\r\n")).status == 415
     assert not app.seen
 
 
 async def test_a_body_that_says_that_it_is_too_large_is_not_read() -> None:
-    """guard-15: 413 before a byte of it; `Expect: 100-continue` is not answered with 100."""
+    """validation-15: 413 before a byte of it; `Expect: 100-continue` is not answered with 100."""
     app = Guarded()
     answer = await app.asked(JSON + b"Content-Length: 100000000\r\nExpect: 100-continue\r\n", line=b"POST /mcp")
     assert (answer.status, answer.headers["connection"]) == (413, "close")
@@ -246,7 +246,7 @@ async def test_a_body_that_says_that_it_is_too_large_is_not_read() -> None:
     ids=["two-lengths", "chunked-get", "get", "delete", "websocket", "h2c"],
 )
 async def test_a_request_whose_end_is_not_clear_is_refused(headers: bytes, line: bytes) -> None:
-    """guard-16: 400, and the connection ends; what follows is not acted on."""
+    """validation-16: 400, and the connection ends; what follows is not acted on."""
     app = Guarded()
     async with served(app) as running, connected(running.port) as raw:
         smuggled = b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: tools.example.com\r\n\r\n"
@@ -259,7 +259,7 @@ async def test_a_request_whose_end_is_not_clear_is_refused(headers: bytes, line:
 
 
 async def test_chunks_are_of_http_1_1() -> None:
-    """guard-16: a proxy that speaks 1.0 passes them on as they are."""
+    """validation-16: a proxy that speaks 1.0 passes them on as they are."""
     app = Guarded()
     async with served(app) as running, connected(running.port) as raw:
         await raw.send(
@@ -275,7 +275,7 @@ async def test_chunks_are_of_http_1_1() -> None:
      "Mcp-Param-Path", "Last-Event-ID", "Content-Encoding"],
 )  # fmt: skip
 async def test_a_header_that_decides_something_stands_once(name: str) -> None:
-    """guard-17: equal ones too; two readers may take different ones."""
+    """validation-17: equal ones too; two readers may take different ones."""
     app = Guarded()
     twice = f"{name}: x\r\n{name.lower()}: x\r\n".encode()
     assert (await app.asked(twice)).status == 400
@@ -284,7 +284,7 @@ async def test_a_header_that_decides_something_stands_once(name: str) -> None:
 
 
 async def test_so_many_headers_and_so_many_bytes_of_them() -> None:
-    """guard-10: also where another server than ours parses them."""
+    """validation-10: also where another server than ours parses them."""
     app = Guarded(LimitsSection(headers=10, header_bytes=1000))
     assert (await app.asked(b"X: y\r\n" * 9)).status == 200
     assert (await app.asked(b"X: y\r\n" * 10)).status == 431
@@ -293,7 +293,7 @@ async def test_so_many_headers_and_so_many_bytes_of_them() -> None:
 
 @pytest.mark.parametrize("method", [b"PUT", b"PATCH", b"TRACE", b"CONNECT", b"PROPFIND", b"get", b"X" * 200])
 async def test_other_methods_are_refused(method: bytes) -> None:
-    """guard-18: 405, with those that there are; TRACE would send headers back."""
+    """validation-18: 405, with those that there are; TRACE would send headers back."""
     app = Guarded()
     answer = await app.asked(b"X-Secret: s3cret\r\n", line=method + b" /mcp")
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST, DELETE, OPTIONS")
@@ -308,7 +308,7 @@ async def test_other_methods_are_refused(method: bytes) -> None:
      b"*", b"mcp", b"evil.example.com:443", b"/mcp#x", b"?", b"/a@"],
 )  # fmt: skip
 async def test_a_path_means_itself(path: bytes) -> None:
-    """guard-18: 404 for what a proxy and this server could take for different paths, absolute forms included."""
+    """validation-18: 404 for what a proxy and this server could take for different paths, absolute forms included."""
     app = Guarded()
     assert (await app.asked(line=b"GET " + path)).status == 404
     assert not app.seen
@@ -318,12 +318,12 @@ async def test_a_path_means_itself(path: bytes) -> None:
     "path", [b"/", b"/mcp", b"/mcp?a=%2e&b", b"/.well-known/oauth-protected-resource/mcp", b"/a-b_c~d/..e"]
 )
 async def test_plain_paths_are_let_through(path: bytes) -> None:
-    """guard-18: also with a query, and with segments that only begin with a dot."""
+    """validation-18: also with a query, and with segments that only begin with a dot."""
     assert (await Guarded().asked(line=b"GET " + path)).status == 200
 
 
 async def test_every_answer_says_that_it_is_not_to_be_guessed_at_or_kept() -> None:
-    """guard-19: refusals and answers of the app; what the app says itself stands."""
+    """validation-19: refusals and answers of the app; what the app says itself stands."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"Cache-Control", b"no-cache"), (b"Server", b"Secret/1.0"), (b"content-length", b"0")]
@@ -342,7 +342,7 @@ async def test_every_answer_says_that_it_is_not_to_be_guessed_at_or_kept() -> No
 
 
 async def test_no_refusal_repeats_what_was_sent() -> None:
-    """guard-19: a mark in every place of a request comes back from none."""
+    """validation-19: a mark in every place of a request comes back from none."""
     for answer in (
         await Guarded().asked(host=b"MARK"),
         await Guarded().asked(b"Origin: https://MARK\r\n"),
@@ -357,7 +357,7 @@ async def test_no_refusal_repeats_what_was_sent() -> None:
 
 
 async def test_nothing_but_http_reaches_the_app() -> None:
-    """guard-18: a WebSocket is not accepted; the lifespan is the server's own."""
+    """validation-18: a WebSocket is not accepted; the lifespan is the server's own."""
     seen: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
