@@ -10,7 +10,7 @@ from benchmarks.contenders import LONGER
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.workplace import Workplace, plain_environment
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.process import confined
 from coretools.process.children.child import Child
@@ -24,13 +24,13 @@ STATUS = ("git", "status", "--porcelain=v2", "--branch")
 
 def can_hold() -> bool:
     """Whether there is anything to measure here."""
-    with closing(Domains()) as domains:
+    with closing(ConfinedThreadPool()) as domains:
         return domains.is_possible
 
 
 def starts_held(place: Workplace, stack: ExitStack) -> list[Contender]:
     """`true` and `git status`, each held and not held."""
-    domains = stack.enter_context(closing(Domains()))
+    domains = stack.enter_context(closing(ConfinedThreadPool()))
     roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(())))
     directory = stack.enter_context(open_directory(roots, "."))
     return [
@@ -40,7 +40,7 @@ def starts_held(place: Workplace, stack: ExitStack) -> list[Contender]:
     ]
 
 
-def _pair(name: str, argv: Sequence[str], directory: Directory, domains: Domains) -> list[Contender]:
+def _pair(name: str, argv: Sequence[str], directory: Directory, domains: ConfinedThreadPool) -> list[Contender]:
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
     file = confined.found(argv[0], plain_environment()["PATH"])

@@ -321,7 +321,7 @@ def test_secrets_lie_where_no_command_can_read() -> None:
     read = [
         *allowed_paths.SYSTEM,
         *allowed_paths.KERNEL,
-        allowed_paths.CONFIGURATION,
+        allowed_paths.ETC,
         "/work",
         environment_of("http")["TMPDIR"],
     ]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from coretools.command_policy.verdict import ProgramPolicy, variables
+from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.settings import Limits, Settings
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import Dispatcher, Watcher
@@ -61,7 +61,7 @@ class Assembly:
     """Which commands there are here, for agents and for people."""
     graph: Graph
     dispatcher: Dispatcher
-    domains: Domains
+    domains: ConfinedThreadPool
     tasks: Tasks
     network: Network
     closed: Closed
@@ -80,10 +80,7 @@ class Assembly:
 
     def extensions(self, interviews: "Interviews") -> "tuple[Extension, ...]":
         """What is served beside the protocol's own methods: tasks and views. `interviews` are those of the server."""
-        from coretools.protocol.apps import (
-            OWN_VIEWS,
-            Views,  # imported late: needs the SDK
-        )
+        from coretools.protocol.apps import OWN_VIEWS, Views
         from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
 
         tasks = TaskExtension(self.graph, self.dispatcher, self.tasks, limits=self.limits, interviews=interviews)
@@ -184,7 +181,7 @@ class _Opened:
     """What an assembly holds open for itself alone."""
 
     roots: Roots
-    domains: Domains
+    domains: ConfinedThreadPool
     keeper: Keeper
     runner: Runner
     redactor: Redactor | None
@@ -219,7 +216,7 @@ def _opened(settings: Settings, environment: Mapping[str, str], handed_back: Exi
     default = DEFAULT_DENY if settings.default_deny else ()
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
     roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
-    domains = handed_back.enter_context(closing(Domains()))
+    domains = handed_back.enter_context(closing(ConfinedThreadPool()))
     inherited = _inherited(settings, environment)
     keeper = Keeper(roots, settings.policy.confinement, inherited)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
@@ -254,7 +251,13 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
 
 
 def registry_of(
-    roots: Roots, runner: Runner, runs: Runs, settings: Settings, *, domains: Domains, redactor: Redactor | None
+    roots: Roots,
+    runner: Runner,
+    runs: Runs,
+    settings: Settings,
+    *,
+    domains: ConfinedThreadPool,
+    redactor: Redactor | None,
 ) -> Registry:
     """Every tool set, in the order in which tools are listed."""
     registry = Registry(policy=settings.policy.tools)
@@ -282,7 +285,7 @@ def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
     """What every child gets of the server's environment, and who commits."""
     passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
-    judged = variables(settings.policy.commands)  # what the operator passes wins over these
+    judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
     return {**own_name(), **judged, **child_environment(environment, passed=passed), **author}
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from coretools.command_policy.unwrap import readers_of
-from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, rule_lines, shown
+from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, display_argv, rule_lines
 from coretools.config.policy import CommandPolicy, OfferPolicy, OperatorPolicy
 
 REFUSED = 77
@@ -65,13 +65,13 @@ def _offered(offer: OfferPolicy) -> list[str]:
 
 def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
     decisive = decision.decisive
-    lines = [f"{decision.verdict}: {shown(decision.argv)}", f"because {decisive.because}"]
+    lines = [f"{decision.verdict}: {display_argv(decision.argv)}", f"because {decisive.because}"]
     if decisive.chain:
         lines.append(f"reached through {' -> '.join(decisive.chain)}")
     lines += ["", "looked at, outermost first:"]
     for step in decision.steps:
         mark = ">" if step is decisive else " "
-        lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{shown(step.argv)}: {step.because}")
+        lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{display_argv(step.argv)}: {step.because}")
     if decision.verdict == "ask":
         lines += ["", ASKS, TRUSTED if policy.tools.trusts_answers else NOT_TRUSTED]
     lines += ["", f"policy: {policy.source or 'none; these are the defaults'}"]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from coretools.command_policy.getopt import Option, Options
-from coretools.command_policy.subcommand import Code, Found, Started, Words
+from coretools.command_policy.subcommand import Finding, OpaqueCode, Subcommand, Words
 from coretools.command_policy.wrappers import PLAIN_TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class ProgramOptions:
     """Options of a program, and which of them start something."""
 
     options: Options
@@ -23,8 +23,8 @@ class Flags:
     """They bring code that is no command line: a library, another configuration."""
 
 
-def _flags(short: str, long: str, starts: str, codes: str = "") -> Flags:
-    return Flags(Options(short, long), frozenset(starts.split()), frozenset(codes.split()))
+def _flags(short: str, long: str, starts: str, codes: str = "") -> ProgramOptions:
+    return ProgramOptions(Options(short, long), frozenset(starts.split()), frozenset(codes.split()))
 
 
 FLAGS = {
@@ -111,16 +111,16 @@ _ZIP_TEST = re.compile(r"-\w*?TT(.*)", re.DOTALL)
 _FD_EXECUTE = {(name, option) for name in ("fd", "fdfind") for option in ("-x", "-X", "--exec", "--exec-batch")}
 
 
-def command_text(text: str, by: str, index: int) -> Found:
+def command_text(text: str, by: str, index: int) -> Finding:
     """What the text of a command starts: its words when they are plain, else code."""
     words = tuple(text.split())
     if words and PLAIN_TEXT.fullmatch(text) and "=" not in words[0]:
         # Most programs add words: a file, a repository. `env` with a file named `rm` after it starts rm.
-        return Started(words, by, is_open=True)
-    return Code(f"{by} runs text that is more than plain words", index)
+        return Subcommand(words, by, is_open=True)
+    return OpaqueCode(f"{by} runs text that is more than plain words", index)
 
 
-def read_flags(name: str, words: Words) -> Iterator[Found]:
+def read_flags(name: str, words: Words) -> Iterator[Finding]:
     """What the options of `name` start, for a name in `FLAGS`."""
     yield from _of_plain_words(name, words)
     for option in FLAGS[name].options.anywhere(_spelled_out(name, words)):
@@ -128,12 +128,12 @@ def read_flags(name: str, words: Words) -> Iterator[Found]:
             command = (option.value or "", *words[option.index + 1 + option.takes_next :])
             for found in _until_end(command, f"{name} {option.name}", option.index):
                 # Without a place for it, the file comes last.
-                yield replace(found, is_open=True) if isinstance(found, Started) else found
+                yield replace(found, is_open=True) if isinstance(found, Subcommand) else found
         elif (found_one := _of_option(name, option)) is not None:
             yield found_one
 
 
-def _of_option(name: str, option: Option) -> Found | None:
+def _of_option(name: str, option: Option) -> Finding | None:
     """What one option starts or brings."""
     flags, by, value = FLAGS[name], f"{name} {option.name}", option.value or ""
     if option.name == "--wrapper":  # gcc puts commas between its words
@@ -143,21 +143,21 @@ def _of_option(name: str, option: Option) -> Found | None:
     if option.name in flags.starts:
         return command_text(value, by, option.index)
     if option.name in flags.codes:
-        return Code(f"{by} may bring code", option.index)
+        return OpaqueCode(f"{by} may bring code", option.index)
     if option.name in _REMOTE.get(name, ()) and _REMOTE_FILE.fullmatch(value):
-        return Code(f"{by} reaches another machine by a program", option.index)
+        return OpaqueCode(f"{by} reaches another machine by a program", option.index)
     return None
 
 
-def _of_plain_words(name: str, words: Words) -> Iterator[Found]:
+def _of_plain_words(name: str, words: Words) -> Iterator[Finding]:
     """What words bring that no option's value holds: those for a compiler's programs, other machines of rsync."""
     for index, word in enumerate(words):
         if name in _WITH_ONE_DASH and word.startswith("@"):
-            yield Code(f"{name} reads options from a file", index)
+            yield OpaqueCode(f"{name} reads options from a file", index)
         elif name in _COMPILERS and _PASSES_CODE.fullmatch(word):
-            yield Code(f"{name} {word.partition('=')[0]} may bring code", index)
+            yield OpaqueCode(f"{name} {word.partition('=')[0]} may bring code", index)
         elif name == "rsync" and (word == "--daemon" or _REMOTE_FILE.fullmatch(word)):
-            yield Code("rsync reaches another machine by a program, or serves what its configuration says", index)
+            yield OpaqueCode("rsync reaches another machine by a program, or serves what its configuration says", index)
 
 
 def _spelled_out(name: str, words: Words) -> Words:
@@ -172,24 +172,24 @@ def _spelled_out(name: str, words: Words) -> Words:
     return words
 
 
-def read_find(name: str, words: Words) -> Iterator[Found]:
+def read_find(name: str, words: Words) -> Iterator[Finding]:
     """The commands of `-exec` and its kin; `-delete` is `rm`."""
     # Also where the word may be a name that is looked for (`-name -exec`): a command must not hide behind it.
     for index, word in enumerate(words):
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             yield from _until_end(words[index + 1 :], f"{name} {word}", index)
     if "-delete" in words:
-        yield Started(("rm", "-r"), f"{name} -delete")
+        yield Subcommand(("rm", "-r"), f"{name} -delete")
 
 
-def _until_end(command: Words, by: str, index: int) -> Iterator[Found]:
+def _until_end(command: Words, by: str, index: int) -> Iterator[Finding]:
     """The command up to `;`, or to the `+` after `{}`."""
     ends = (at for at, word in enumerate(command) if word == ";" or (word == "+" and command[at - 1 : at] == ("{}",)))
     command = command[: next(ends, len(command))]
     if command and "{" in command[0]:
-        yield Code(f"{by} runs the files it finds", index)
+        yield OpaqueCode(f"{by} runs the files it finds", index)
     elif command:
-        yield Started(command, by)
+        yield Subcommand(command, by)
 
 
 def _old_style(words: Words) -> Words:

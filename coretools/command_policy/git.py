@@ -12,7 +12,7 @@ from dataclasses import replace
 from coretools.command_policy.flags import command_text
 from coretools.command_policy.getopt import Operand, Option, Options
 from coretools.command_policy.programs import GIT_COMMANDS
-from coretools.command_policy.subcommand import Code, Found, Started, Words
+from coretools.command_policy.subcommand import Finding, OpaqueCode, Subcommand, Words
 
 _GLOBAL = {
     "-C": True, "-c": True, "--git-dir": True, "--work-tree": True, "--namespace": True, "--super-prefix": True,
@@ -62,7 +62,7 @@ _WITH_ADDRESS = (
 )
 
 
-def read_git(name: str, words: Words) -> Iterator[Found]:
+def read_git(name: str, words: Words) -> Iterator[Finding]:
     """What git starts with these words."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -73,12 +73,12 @@ def read_git(name: str, words: Words) -> Iterator[Found]:
         return
     command, rest = words[at].lower(), words[at + 1 :]
     if rest[:1] == ("--help",):
-        yield Code(f"git {command} --help opens a manual page", at + 1)
+        yield OpaqueCode(f"git {command} --help opens a manual page", at + 1)
     if words[at] not in GIT_COMMANDS:
-        yield Code(f"{name} {words[at]} is an alias, a program on PATH or one that starts others", at)
+        yield OpaqueCode(f"{name} {words[at]} is an alias, a program on PATH or one that starts others", at)
     for found in (*_of_options(command, rest), *_of_subcommand(command, rest)):
-        if isinstance(found, Code) and found.carrier is not None:
-            yield Code(found.why, found.carrier + at + 1)
+        if isinstance(found, OpaqueCode) and found.carrier is not None:
+            yield OpaqueCode(found.why, found.carrier + at + 1)
         else:
             yield found
 
@@ -93,37 +93,37 @@ def _global_option(words: Words, at: int) -> tuple[str, str, int]:
     return option, value, 1
 
 
-def _of_global(option: str, value: str, at: int) -> Iterator[Found]:
+def _of_global(option: str, value: str, at: int) -> Iterator[Finding]:
     if option == "-c":
         if not _is_harmless(value):
-            yield Code(f"git -c {value.partition('=')[0]} may start programs", at)
+            yield OpaqueCode(f"git -c {value.partition('=')[0]} may start programs", at)
     elif option in ("--config-env", "--git-dir", "--help", "-h") or (option == "--exec-path" and value):
-        yield Code(f"git {option} may start programs", at)
+        yield OpaqueCode(f"git {option} may start programs", at)
     elif option not in _GLOBAL:
-        yield Code(f"git {option} is not known here", at)
+        yield OpaqueCode(f"git {option} is not known here", at)
 
 
-def _of_options(command: str, words: Words) -> Iterator[Found]:
+def _of_options(command: str, words: Words) -> Iterator[Finding]:
     """Options that many commands share, abbreviated or joined as git takes them."""
     for token in Options(_STARTS.get(command, ""), _STARTS_LONG).anywhere(words):
         if token.is_known:
             yield _of_text(command, token)
     for token in Options(_CODES.get(command, ""), _CODES_LONG).anywhere(words):
         if token.is_known and _brings_code(command, token):
-            yield Code(f"git {command} {token.name} may start programs", token.index)
+            yield OpaqueCode(f"git {command} {token.name} may start programs", token.index)
     yield from _of_addresses(command, words)
 
 
-def _of_text(command: str, option: Option) -> Found:
+def _of_text(command: str, option: Option) -> Finding:
     """What the text of a command in an option starts; rebase alone adds no word of its own to it."""
     found = command_text(option.value or "", f"git {command} {option.name}", option.index)
-    return replace(found, is_open=False) if isinstance(found, Started) and command == "rebase" else found
+    return replace(found, is_open=False) if isinstance(found, Subcommand) and command == "rebase" else found
 
 
-def _of_addresses(command: str, words: Words) -> Iterator[Found]:
+def _of_addresses(command: str, words: Words) -> Iterator[Finding]:
     for index, word in enumerate(words):
         if command in _WITH_ADDRESS and _HELPER.search(word):
-            yield Code(f"git {command} may reach a repository by a helper program", index)
+            yield OpaqueCode(f"git {command} may reach a repository by a helper program", index)
 
 
 def _brings_code(command: str, option: Option) -> bool:
@@ -140,28 +140,28 @@ def _is_harmless(assignment: str) -> bool:
     return _HARMLESS_KEY.fullmatch(assignment.partition("=")[0].lower()) is not None
 
 
-def _of_subcommand(command: str, words: Words) -> Iterator[Found]:
+def _of_subcommand(command: str, words: Words) -> Iterator[Finding]:
     """Commands of which a word says that the rest is run, or that it is run later."""
     plain = [index for index, word in enumerate(words) if not word.startswith("-")] + [len(words)] * 2
     first = " ".join(words[plain[0] : plain[0] + 1])
     if (command, first) in _LATER:
-        yield Code(f"git {command} {first} makes the system start git later", plain[0])
+        yield OpaqueCode(f"git {command} {first} makes the system start git later", plain[0])
     elif command == "rebase" and any(_CONTINUES.match(word) for word in words):
-        yield Code("git rebase runs its list of things to do, which may start programs", None)
+        yield OpaqueCode("git rebase runs its list of things to do, which may start programs", None)
     elif command == "bisect":
         yield from _of_bisect(first, words, plain[0])
     elif (command, first) == ("submodule", "foreach"):
-        yield Code("git submodule foreach runs a shell's text", plain[0])
-        yield Started(words[plain[1] :], "git submodule foreach")
+        yield OpaqueCode("git submodule foreach runs a shell's text", plain[0])
+        yield Subcommand(words[plain[1] :], "git submodule foreach")
     elif command == "config" and not _only_reads(words):
-        yield Code("git config may set what git starts later", plain[0])
+        yield OpaqueCode("git config may set what git starts later", plain[0])
 
 
-def _of_bisect(first: str, words: Words, at: int) -> Iterator[Found]:
+def _of_bisect(first: str, words: Words, at: int) -> Iterator[Finding]:
     if first == "run":
-        yield Started(words[at + 1 :], "git bisect run")
+        yield Subcommand(words[at + 1 :], "git bisect run")
     elif first.startswith("v"):
-        yield Code("git bisect opens a viewer", at)
+        yield OpaqueCode("git bisect opens a viewer", at)
 
 
 _CONFIG = Options("ef:lz", "type= default= file= blob= edit list", stops=True)

@@ -2,14 +2,14 @@
 
 Pure. A program that no list names is code that can't be judged, so what is missing here costs a refusal and opens
 nothing (docs/adr/0048). The lists of programs that start others decide how their words are read; their names are as
-`started.names_of` gives them: lower case, no directory, with and without a version at the end.
+`subcommand.program_names` gives them: lower case, no directory, with and without a version at the end.
 """
 
 import re
 from collections.abc import Iterator
 
 from coretools.command_policy.getopt import Operand, Options
-from coretools.command_policy.subcommand import Code, Found, Words
+from coretools.command_policy.subcommand import Finding, OpaqueCode, Words
 
 
 def _names(text: str) -> frozenset[str]:
@@ -72,7 +72,7 @@ PROJECT_CODE = _names(
 )
 """Run what the files of a project, a package or a configuration say, or start others in ways of their own."""
 
-LOOSE = _names(
+AMBIGUOUS_WRAPPERS = _names(
     """
     arch at batch bwrap capsh catchsegv cgexec chpst chroot chrt choom cpulimit coproc
     dbus-launch dbus-run-session daemonize
@@ -125,28 +125,28 @@ _REDIRECTING_LETTERS = re.compile(r"-[fCIpcoDE]|-[A-Za-z]*[fCE]")
 """Options that bring other code to a build tool: other files, other directories, other programs."""
 
 
-def read_interpreter(name: str, words: Words) -> Iterator[Found]:
+def read_interpreter(name: str, words: Words) -> Iterator[Finding]:
     """Code, whatever the words; the word that brings it is the first that is no option, or an option like `-c`."""
     if words in _HARMLESS:
         return
     for index, word in enumerate(words):
         if not word.startswith("-") or word == "-" or _CODE_OPTIONS.fullmatch(word):
-            yield Code(f"{name} runs code", index)
+            yield OpaqueCode(f"{name} runs code", index)
             return
         if index + 1 < len(words) and word in ("-X", "-W", "-I", "-o", "-O"):
             break
-    yield Code(f"{name} runs code", None)
+    yield OpaqueCode(f"{name} runs code", None)
 
 
-def read_project_code(name: str, words: Words) -> Iterator[Found]:
+def read_project_code(name: str, words: Words) -> Iterator[Finding]:
     """Code of the project, named by the first word that is no option; each word that brings other code besides."""
     if words in _HARMLESS:
         return
     named = next((index for index, word in enumerate(words) if not word.startswith("-")), None)
-    yield Code(f"{name} runs what the files of a project or package say", named)
+    yield OpaqueCode(f"{name} runs what the files of a project or package say", named)
     for index, word in enumerate(words):
         if index != named and _redirects(word):
-            yield Code(f"{word.partition('=')[0]} may bring other code to {name}", index)
+            yield OpaqueCode(f"{word.partition('=')[0]} may bring other code to {name}", index)
 
 
 def _redirects(word: str) -> bool:
@@ -167,7 +167,7 @@ _AWK_STARTS = re.compile(r"system|[|@]")
 """Whatever starts something in awk: system(), a pipe to or from a command, an indirect call, a loaded library."""
 
 
-def read_awk(name: str, words: Words) -> Iterator[Found]:
+def read_awk(name: str, words: Words) -> Iterator[Finding]:
     """Code, unless the program's text holds nothing that could start another."""
     if words in _HARMLESS:
         return
@@ -177,12 +177,12 @@ def read_awk(name: str, words: Words) -> Iterator[Found]:
             text, at = token.word, token.index
             break
         if token.name not in ("-F", "-v", "--field-separator", "--assign"):
-            yield Code(f"{name} {token.name} brings code", token.index)
+            yield OpaqueCode(f"{name} {token.name} brings code", token.index)
             return
     if text is None:
-        yield Code(f"{name} runs code", None)
+        yield OpaqueCode(f"{name} runs code", None)
     elif _AWK_STARTS.search(text.replace("||", "")):
-        yield Code(f"the text for {name} may start programs", at)
+        yield OpaqueCode(f"the text for {name} may start programs", at)
 
 
 _SED = Options(
@@ -190,7 +190,7 @@ _SED = Options(
     "quiet silent expression= file= in-place=? line-length= posix regexp-extended sandbox separate unbuffered null-data"
     " zero-terminated follow-symlinks binary debug",
 )
-LONGEST_TEXT = 2000
+MAX_SED_LENGTH = 2000
 """Characters of a text for sed that is read; matching takes a time that grows with the square of them."""
 
 _SED_REGEX = r"(?:[^{d}\\\n\[]|\\[^\n]|\[\^?[^\]{d}\\\n\[]+\])*"
@@ -203,7 +203,7 @@ _SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?[ ]*!?[ ]*(?:[dDgGhHlnN
 _SED_HARMLESS = re.compile(rf"\s*(?:{_SED_COMMAND}\s*(?:[;\n]\s*|$))*")
 
 
-def read_sed(name: str, words: Words) -> Iterator[Found]:
+def read_sed(name: str, words: Words) -> Iterator[Finding]:
     """Code, unless each expression consists of commands that start nothing and write no other file."""
     if words in _HARMLESS:
         return
@@ -215,11 +215,11 @@ def read_sed(name: str, words: Words) -> Iterator[Found]:
         elif token.name in ("-e", "--expression"):
             texts.append((token.value, token.index))
         elif token.name in ("-f", "--file") or not token.is_known:
-            yield Code(f"{name} {token.name} may bring code", token.index)
+            yield OpaqueCode(f"{name} {token.name} may bring code", token.index)
     for text, at in texts or operands[:1]:
         if not _is_harmless_sed(text):
-            yield Code(f"the text for {name} may start programs", at)
+            yield OpaqueCode(f"the text for {name} may start programs", at)
 
 
 def _is_harmless_sed(text: str | None) -> bool:
-    return text is not None and len(text) <= LONGEST_TEXT and _SED_HARMLESS.fullmatch(text) is not None
+    return text is not None and len(text) <= MAX_SED_LENGTH and _SED_HARMLESS.fullmatch(text) is not None

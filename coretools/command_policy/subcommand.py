@@ -14,7 +14,7 @@ UNKNOWN_FILE = -1
 UNKNOWN_PROGRAM = -2
 """Carrier of code: the name of the program is not among those of which it is known what they start."""
 
-LONGEST_NAME = 256
+MAX_NAME_LENGTH = 256
 """Characters of a name that are looked at: one more than a file can have on Linux (NAME_MAX)."""
 
 _VERSION = re.compile(r"(?<=.)[-.]?[0-9]+$")
@@ -24,7 +24,7 @@ _WINDOWS = re.compile(r"\.(?:exe|com|cmd|bat)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class Subcommand:
     """A program that another one starts."""
 
     argv: Words
@@ -37,7 +37,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class OpaqueCode:
     """Code that can't be judged: a script, a shell's text, what a project's files say."""
 
     why: str
@@ -46,15 +46,15 @@ class Code:
     program itself; None: no single word."""
 
 
-Found = Started | Code
+Finding = Subcommand | OpaqueCode
 
 
-def names_of(program: str) -> tuple[str, ...]:
+def program_names(program: str) -> tuple[str, ...]:
     """The names a program goes by, the fullest first: no directory, no case, no `.exe`, less and less of a version.
 
     `/opt/bin/Python3.12` is `python3.12`, `python3` and `python`.
     """
-    return _names(posixpath.basename(program.replace("\\", "/").strip())[:LONGEST_NAME])
+    return _names(posixpath.basename(program.replace("\\", "/").strip())[:MAX_NAME_LENGTH])
 
 
 @lru_cache(maxsize=4096)

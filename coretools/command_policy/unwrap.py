@@ -13,9 +13,9 @@ from itertools import islice
 from coretools.command_policy.flags import FLAGS, read_find, read_flags
 from coretools.command_policy.git import read_git
 from coretools.command_policy.programs import (
+    AMBIGUOUS_WRAPPERS,
     COMPILER,
     INTERPRETERS,
-    LOOSE,
     PROJECT_CODE,
     SELF_CONTAINED,
     read_awk,
@@ -23,19 +23,27 @@ from coretools.command_policy.programs import (
     read_project_code,
     read_sed,
 )
-from coretools.command_policy.subcommand import UNKNOWN_FILE, UNKNOWN_PROGRAM, Code, Found, Started, Words, names_of
-from coretools.command_policy.wrappers import WRAPPERS, read_loose, read_wrapper
+from coretools.command_policy.subcommand import (
+    UNKNOWN_FILE,
+    UNKNOWN_PROGRAM,
+    Finding,
+    OpaqueCode,
+    Subcommand,
+    Words,
+    program_names,
+)
+from coretools.command_policy.wrappers import WRAPPERS, read_ambiguous_wrapper, read_wrapper
 
-DEEPEST = 12
+MAX_DEPTH = 12
 """Programs behind each other. `sudo nice timeout 5 env A=b xargs sh` are six."""
 
-MOST = 100
+MAX_PROGRAMS = 100
 """Programs in one argv, and in the words of one program."""
 
-MOST_WORDS = 10_000
+MAX_WORDS = 10_000
 """Of an argv. Linux would take more (execve(2)); the time to look grows with them."""
 
-Reader = Callable[[str, Words], Iterator[Found]]
+Reader = Callable[[str, Words], Iterator[Finding]]
 
 _TABLES: tuple[tuple[Container[str], Reader], ...] = (
     (("git",), read_git),
@@ -43,65 +51,73 @@ _TABLES: tuple[tuple[Container[str], Reader], ...] = (
     (("awk", "gawk", "mawk", "nawk", "original-awk"), read_awk),
     (("sed", "ssed"), read_sed),
     (WRAPPERS, read_wrapper),
-    (LOOSE, read_loose),
+    (AMBIGUOUS_WRAPPERS, read_ambiguous_wrapper),
     (FLAGS, read_flags),
     (INTERPRETERS, read_interpreter),
     (PROJECT_CODE, read_project_code),
 )
 
-_CODE_READERS = (read_loose, read_interpreter, read_project_code)
+_CODE_READERS = (read_ambiguous_wrapper, read_interpreter, read_project_code)
 """Readers of programs that are code by their name, so that a wide match of the name is the cautious one."""
 
-_SYSTEM = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
+_SYSTEM_DIRECTORIES = (
+    "/bin/",
+    "/sbin/",
+    "/usr/bin/",
+    "/usr/sbin/",
+    "/usr/local/bin/",
+    "/usr/local/sbin/",
+    "/opt/homebrew/bin/",
+)
 """Where programs are the machine's own. A program by any other path may be a file that a tool has written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class UnwrappedProgram:
     """A program that is started, and the code that can't be judged in its words."""
 
-    started: Started
-    codes: tuple[Code, ...]
+    started: Subcommand
+    codes: tuple[OpaqueCode, ...]
     chain: tuple[str, ...]
     """What started it, outermost first; empty for the argv itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class UnwrappedCommand:
     """All that an argv starts, outermost first."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[UnwrappedProgram, ...]
     is_whole: bool
     """False when it goes deeper or wider than is looked."""
 
 
-def look(argv: Words) -> Sight:
+def unwrap(argv: Words) -> UnwrappedCommand:
     """What `argv` starts, itself first."""
-    if len(argv) > MOST_WORDS:
-        return Sight((Seen(Started(argv, ""), (), ()),), is_whole=False)
-    seen: list[Seen] = []
-    waiting: deque[tuple[Started, tuple[str, ...]]] = deque([(Started(argv, ""), ())])
+    if len(argv) > MAX_WORDS:
+        return UnwrappedCommand((UnwrappedProgram(Subcommand(argv, ""), (), ()),), is_whole=False)
+    seen: list[UnwrappedProgram] = []
+    waiting: deque[tuple[Subcommand, tuple[str, ...]]] = deque([(Subcommand(argv, ""), ())])
     known = {waiting[0][0]}
     firm = 1
     is_whole = True
     while waiting:
         started, chain = waiting.popleft()
-        codes, inner, is_read = _read(started)
+        codes, inner, is_read = _read_subcommand(started)
         is_whole = is_whole and is_read
-        seen.append(Seen(started, codes, chain))
+        seen.append(UnwrappedProgram(started, codes, chain))
         new = [item for item in inner if item not in known]
         firm += sum(not item.is_guess for item in new)
-        if len(chain) >= DEEPEST or firm > MOST:
+        if len(chain) >= MAX_DEPTH or firm > MAX_PROGRAMS:
             is_whole = is_whole and not new
             continue
         known.update(new)
         waiting.extend((item, (*chain, item.by)) for item in new)
-    return Sight(tuple(seen), is_whole)
+    return UnwrappedCommand(tuple(seen), is_whole)
 
 
 def readers_of(program: str) -> tuple[tuple[str, Reader], ...]:
     """How the words of a program are read, and the name that it is read by; empty when it is not known to start any."""
-    return _readers(names_of(program))
+    return _readers(program_names(program))
 
 
 def is_known(program: str) -> bool:
@@ -125,39 +141,39 @@ def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
         found = tuple((name, reader) for known, reader in _TABLES if name in known)
         if found:
             return found
-    return ((names[0], read_loose),) if names[0].startswith(("ld-", "ld.so", "qemu-", "git-")) else ()
+    return ((names[0], read_ambiguous_wrapper),) if names[0].startswith(("ld-", "ld.so", "qemu-", "git-")) else ()
 
 
-def _read(started: Started) -> tuple[tuple[Code, ...], tuple[Started, ...], bool]:
+def _read_subcommand(started: Subcommand) -> tuple[tuple[OpaqueCode, ...], tuple[Subcommand, ...], bool]:
     """The code in the words of a program, the other programs that it starts, each once, and whether that is all."""
-    found = tuple(_found(started))
-    is_whole = sum(isinstance(item, Code) or not item.is_guess for item in found) <= MOST
+    found = tuple(_findings(started))
+    is_whole = sum(isinstance(item, OpaqueCode) or not item.is_guess for item in found) <= MAX_PROGRAMS
     inner = [
         # What a guess leads to is a guess as well, and what follows an open end is open.
         replace(item, is_open=item.is_open or started.is_open, is_guess=item.is_guess or started.is_guess)
         for item in found
-        if isinstance(item, Started) and item.argv and item.argv[0]
+        if isinstance(item, Subcommand) and item.argv and item.argv[0]
     ]
-    return tuple(item for item in found if isinstance(item, Code)), tuple(dict.fromkeys(inner)), is_whole
+    return tuple(item for item in found if isinstance(item, OpaqueCode)), tuple(dict.fromkeys(inner)), is_whole
 
 
-def _found(started: Started) -> Iterator[Found]:
+def _findings(started: Subcommand) -> Iterator[Finding]:
     program, words = started.argv[0], started.argv[1:]
     readers = readers_of(program)
-    if "/" in program and not _is_of_the_system(program):
-        yield Code(f"{program} is a file by its path, which may be anything", UNKNOWN_FILE)
+    if "/" in program and not _is_system_path(program):
+        yield OpaqueCode(f"{program} is a file by its path, which may be anything", UNKNOWN_FILE)
     elif not is_known(program):
-        yield Code(f"{program} is not in the list of programs that start no others", UNKNOWN_PROGRAM)
+        yield OpaqueCode(f"{program} is not in the list of programs that start no others", UNKNOWN_PROGRAM)
     for name, reader in readers:
         if reader is read_wrapper:
             yield from reader(name, words)
-        elif reader is not read_loose:
-            yield from islice(reader(name, words), MOST + 1)
+        elif reader is not read_ambiguous_wrapper:
+            yield from islice(reader(name, words), MAX_PROGRAMS + 1)
         elif not started.is_guess:  # each word of a guess is one itself
             yield from reader(name, words)
     if readers and started.is_open:
-        yield Code(f"words that come from elsewhere may make {readers[0][0]} start anything", None)
+        yield OpaqueCode(f"words that come from elsewhere may make {readers[0][0]} start anything", None)
 
 
-def _is_of_the_system(program: str) -> bool:
-    return f"{posixpath.dirname(program)}/" in _SYSTEM and program == posixpath.normpath(program)
+def _is_system_path(program: str) -> bool:
+    return f"{posixpath.dirname(program)}/" in _SYSTEM_DIRECTORIES and program == posixpath.normpath(program)

@@ -11,8 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from coretools.command_policy.subcommand import UNKNOWN_FILE, UNKNOWN_PROGRAM, Code, Started, Words, names_of
-from coretools.command_policy.unwrap import Seen, look
+from coretools.command_policy.subcommand import (
+    UNKNOWN_FILE,
+    UNKNOWN_PROGRAM,
+    OpaqueCode,
+    Subcommand,
+    Words,
+    program_names,
+)
+from coretools.command_policy.unwrap import UnwrappedProgram, unwrap
 from coretools.command_policy.wrappers import SAFE_VARIABLES
 from coretools.config.policy import VERDICTS, CommandPolicy, CommandRule, Verdict
 from coretools.errors import DeniedCommand, InvalidArguments
@@ -23,13 +30,13 @@ from coretools.errors import DeniedCommand, InvalidArguments
 # refuses must not be got past by another spelling of the same thing.
 
 
-REST = "**"
+ANY_REMAINING_WORDS = "**"
 """As the last pattern: any words, or none."""
 
-LONGEST = 4096
+MAX_MATCHED_LENGTH = 4096
 """Characters of a word that a pattern with `*` or `?` of a rule that allows is tried on; a longer one matches none."""
 
-_MERGED = re.compile(r"^/usr/(s?bin)/")
+_USR_PREFIX = re.compile(r"^/usr/(s?bin)/")
 """/bin is a link to /usr/bin on most systems (the file hierarchy of systemd), so both are one here."""
 
 
@@ -37,23 +44,23 @@ def is_allowed_program(pattern: str, program: str) -> bool:
     """Whether a rule that allows means this program: the name as it stands, or the very path."""
     if "/" in pattern and program != posixpath.normpath(program):
         return False
-    return ("/" in pattern) == ("/" in program) and _is_narrow(pattern, program)
+    return ("/" in pattern) == ("/" in program) and _matches_narrowly(pattern, program)
 
 
-def is_allowed(patterns: Words | None, started: Started) -> bool:
+def is_allowed(patterns: Words | None, started: Subcommand) -> bool:
     """Whether the words match one by one, in order, with case, and none is left over."""
     words = started.argv[1:]
     if patterns is None:
         return True
-    named = explicit(patterns)
+    named = single_word_patterns(patterns)
     is_whole = len(named) == len(patterns)
     fits = len(words) == len(named) and not started.is_open if is_whole else len(words) >= len(named)
     return fits and all(_is_allowed_word(pattern, word) for pattern, word in zip(named, words, strict=False))
 
 
-def explicit(patterns: Words) -> Words:
+def single_word_patterns(patterns: Words) -> Words:
     """The patterns that stand for one word each."""
-    return patterns[:-1] if patterns[-1:] == (REST,) else patterns
+    return patterns[:-1] if patterns[-1:] == (ANY_REMAINING_WORDS,) else patterns
 
 
 def is_exact(patterns: Words | None) -> bool:
@@ -63,17 +70,17 @@ def is_exact(patterns: Words | None) -> bool:
 
 def is_refused_program(pattern: str, program: str) -> bool:
     """Whether a rule that refuses may mean this program: by any path, in any case, with or without a version."""
-    meant = names_of(pattern)[0]
+    meant = program_names(pattern)[0]
     if "/" not in pattern or "/" not in program:
-        return any(_wide(meant).fullmatch(name) for name in names_of(program))
-    found = _MERGED.sub(r"/\1/", _folded(posixpath.normpath(program)))
+        return any(_wide_pattern(meant).fullmatch(name) for name in program_names(program))
+    found = _USR_PREFIX.sub(r"/\1/", _folded(posixpath.normpath(program)))
     is_relative = not program.startswith("/")  # whichever directory it lies in
-    return _wide(_MERGED.sub(r"/\1/", pattern)).fullmatch(found) is not None or (
-        is_relative and any(_wide(meant).fullmatch(name) for name in names_of(program))
+    return _wide_pattern(_USR_PREFIX.sub(r"/\1/", pattern)).fullmatch(found) is not None or (
+        is_relative and any(_wide_pattern(meant).fullmatch(name) for name in program_names(program))
     )
 
 
-def is_refused(patterns: Words | None, started: Started) -> bool:
+def is_refused(patterns: Words | None, started: Subcommand) -> bool:
     """Whether each pattern matches some word, in whatever order, or may match one that nobody sees."""
     words = started.argv[1:]
     if patterns is None or started.is_open:
@@ -81,19 +88,20 @@ def is_refused(patterns: Words | None, started: Started) -> bool:
     if not patterns:
         return not words
     return all(
-        any(_is_refused_word(pattern, words, index) for index in range(len(words))) for pattern in explicit(patterns)
+        any(_is_refused_word(pattern, words, index) for index in range(len(words)))
+        for pattern in single_word_patterns(patterns)
     )
 
 
 def _is_allowed_word(pattern: str, word: str) -> bool:
     if word.startswith("-") and not pattern.startswith("-"):  # `*.py` must not take `-c...py`
         return False
-    return _is_narrow(pattern, word)
+    return _matches_narrowly(pattern, word)
 
 
 def _is_refused_word(pattern: str, words: Words, index: int) -> bool:
     word = words[index]
-    if _wide(pattern).fullmatch(_folded(word)):
+    if _wide_pattern(pattern).fullmatch(_folded(word)):
         return True
     following = words[index + 1] if index + 1 < len(words) else ""
     if pattern.startswith("--"):
@@ -101,7 +109,7 @@ def _is_refused_word(pattern: str, words: Words, index: int) -> bool:
     if re.fullmatch(r"-[A-Za-z0-9]", pattern):
         return re.match(r"-[^-]", word) is not None and pattern[1] in word[1:]
     if re.match(r"-[A-Za-z0-9].", pattern) and word == pattern[:2]:
-        return _wide(pattern[2:]).fullmatch(_folded(following)) is not None
+        return _wide_pattern(pattern[2:]).fullmatch(_folded(following)) is not None
     return False
 
 
@@ -110,9 +118,9 @@ def _is_refused_option(pattern: str, word: str, following: str) -> bool:
     name, equals, value = pattern.partition("=")
     typed, joined, given = word.partition("=")
     # Most programs take any beginning of a long option that is clear to them (getopt_long(3)).
-    if not _folded(name).startswith(_folded(typed)) and not _wide(name).fullmatch(_folded(typed)):
+    if not _folded(name).startswith(_folded(typed)) and not _wide_pattern(name).fullmatch(_folded(typed)):
         return False
-    return not equals or _wide(value).fullmatch(_folded(given if joined else following)) is not None
+    return not equals or _wide_pattern(value).fullmatch(_folded(given if joined else following)) is not None
 
 
 def _folded(word: str) -> str:
@@ -131,23 +139,23 @@ def _literal(pattern: str) -> str | None:
     return "".join(piece[-1] for piece in _pieces(pattern)) if is_exact((pattern,)) else None
 
 
-def _is_narrow(pattern: str, word: str) -> bool:
+def _matches_narrowly(pattern: str, word: str) -> bool:
     """Whether the whole word matches; `*` and `?` stop at `/`, `**` does not.
 
     All ways are followed at once, so the time grows with the length of both and no faster.
     """
     literal = _literal(pattern)
-    if literal is not None or len(word) > LONGEST:
+    if literal is not None or len(word) > MAX_MATCHED_LENGTH:
         return literal == word
     pieces = _pieces(pattern)
     states = _after_stars(pieces, {0})
     for character in word:
-        passed = {state for state in states - {len(pieces)} if _takes(pieces[state], character)}
+        passed = {state for state in states - {len(pieces)} if _matches_character(pieces[state], character)}
         states = _after_stars(pieces, {state + (pieces[state][0] != "*") for state in passed})
     return len(pieces) in states
 
 
-def _takes(piece: str, character: str) -> bool:
+def _matches_character(piece: str, character: str) -> bool:
     if piece in ("*", "?"):
         return character != "/"
     return piece[0] == "*" or piece[-1] == character
@@ -165,7 +173,7 @@ def _after_stars(pieces: tuple[str, ...], states: set[int]) -> set[int]:
 
 
 @lru_cache(maxsize=1024)
-def _wide(pattern: str) -> re.Pattern[str]:
+def _wide_pattern(pattern: str) -> re.Pattern[str]:
     """`*` and `?` take everything; the word is to be folded before.
 
     What a star takes is never given back (atomic groups), which for stars that take everything changes no answer and
@@ -185,7 +193,7 @@ def _wide(pattern: str) -> re.Pattern[str]:
     return re.compile(f"{first}{groups}.*{last}", re.DOTALL)
 
 
-TOO_DEEP = "it starts more programs behind each other, or more of them, than are looked at"
+TOO_MANY_PROGRAMS = "it starts more programs behind each other, or more of them, than are looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +249,10 @@ class ProgramPolicy:
             raise InvalidArguments("the command is empty; name a program")
         if self._is_open:
             return Decision(words, (Step(words, (), "allow", "there are no rules for commands"),))
-        sight = look(words)
+        sight = unwrap(words)
         steps = [step for seen in sight.seen for step in self._steps(seen)]
         if not sight.is_whole:
-            steps.append(Step(words, (), "deny", TOO_DEEP, is_nameable=False))
+            steps.append(Step(words, (), "deny", TOO_MANY_PROGRAMS, is_nameable=False))
         return Decision(words, tuple(steps))
 
     def require(self, argv: Sequence[str], *, is_confirmed: bool = False) -> None:
@@ -264,7 +272,7 @@ class ProgramPolicy:
         asker = "" if decision.verdict == "deny" else "only run_command asks a person for it; "
         way_out = f"{f'{why}; ' if why else asker}{self._way_out(step)}"
         return DeniedCommand(
-            f"{shown(step.argv)}: {what}: {step.because}; {way_out}",
+            f"{display_argv(step.argv)}: {what}: {step.because}; {way_out}",
             verdict=decision.verdict,
             rule=step.rule,
             argv=[ascii(word)[1:-1] for word in step.argv[:20]],
@@ -277,14 +285,14 @@ class ProgramPolicy:
             return "call a program itself, by its name or absolute path and with all its words"
         return f"the operator can allow it in {self._source} with\n{rule_lines(step)}"
 
-    def _steps(self, seen: Seen) -> list[Step]:
+    def _steps(self, seen: UnwrappedProgram) -> list[Step]:
         program = self._program(seen)
         steps = [] if program is None else [program]
         if not seen.started.is_guess:
             steps += [self._code(seen, code) for code in seen.codes]
         return steps
 
-    def _program(self, seen: Seen) -> Step | None:
+    def _program(self, seen: UnwrappedProgram) -> Step | None:
         """The verdict on a program by its rules; None for a guess that no rule refuses."""
         started = seen.started
         refusing = self._refusing(started)
@@ -293,15 +301,15 @@ class ProgramPolicy:
             number, rule = refusing
             if rule.verdict == "ask" and (exact := next((a for a in allowing if is_exact(a[1].arguments)), None)):
                 return _step(seen, "allow", f"rule {exact[0]} allows exactly this", rule=exact[0])
-            return _step(seen, rule.verdict, _said(number, rule), rule=number)
+            return _step(seen, rule.verdict, _describe_rule(number, rule), rule=number)
         if started.is_guess:
             return None
         if allowing:
             number, rule = allowing[0]
-            return _step(seen, "allow", _said(number, rule), rule=number)
+            return _step(seen, "allow", _describe_rule(number, rule), rule=number)
         return _step(seen, self._commands.default, "no rule matches; this is the default")
 
-    def _code(self, seen: Seen, code: Code) -> Step:
+    def _code(self, seen: UnwrappedProgram, code: OpaqueCode) -> Step:
         """The verdict on code: allowed by a rule that names the word which brings it, else as `opaque` says."""
         for number, rule in self._allowing(seen.started):
             if _names(rule, code):
@@ -311,7 +319,7 @@ class ProgramPolicy:
         default = self._commands.default
         return _step(seen, default, f'{code.why}, which is judged by default = "{default}"')
 
-    def _refusing(self, started: Started) -> tuple[int, CommandRule] | None:
+    def _refusing(self, started: Subcommand) -> tuple[int, CommandRule] | None:
         """The strictest rule that refuses, the first of several."""
         found = [
             (number, rule)
@@ -322,7 +330,7 @@ class ProgramPolicy:
         ]
         return max(found, key=lambda pair: VERDICTS.index(pair[1].verdict), default=None)
 
-    def _allowing(self, started: Started) -> list[tuple[int, CommandRule]]:
+    def _allowing(self, started: Subcommand) -> list[tuple[int, CommandRule]]:
         return [
             (number, rule)
             for number, rule in enumerate(self._commands.rule, 1)
@@ -332,7 +340,7 @@ class ProgramPolicy:
         ]
 
 
-def variables(commands: CommandPolicy) -> Mapping[str, str]:
+def safe_variables(commands: CommandPolicy) -> Mapping[str, str]:
     """What the environment of commands has to hold for the verdicts to mean something."""
     return {} if (commands.opaque or commands.default) == "allow" else SAFE_VARIABLES
 
@@ -343,13 +351,13 @@ def rule_lines(step: Step) -> str:
     return f'[[commands.rule]]\nprogram = {program}\narguments = [{", ".join(patterns)}]\nverdict = "allow"'
 
 
-def shown(argv: Words) -> str:
+def display_argv(argv: Words) -> str:
     """An argv for a sentence: one line, printable, not too long."""
     text = " ".join(word if word.isascii() and word.isprintable() and " " not in word else ascii(word) for word in argv)
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def _names(rule: CommandRule, code: Code) -> bool:
+def _names(rule: CommandRule, code: OpaqueCode) -> bool:
     """Whether a rule that allows names the word that brings the code; `**` and absent arguments name none."""
     if code.carrier == UNKNOWN_FILE:
         return "/" in rule.program
@@ -358,8 +366,8 @@ def _names(rule: CommandRule, code: Code) -> bool:
     if rule.arguments is None:
         return False
     if code.carrier is None:
-        return rule.arguments[-1:] != (REST,)
-    return code.carrier < len(explicit(rule.arguments))
+        return rule.arguments[-1:] != (ANY_REMAINING_WORDS,)
+    return code.carrier < len(single_word_patterns(rule.arguments))
 
 
 def _escaped(word: str) -> str:
@@ -372,13 +380,13 @@ def _toml(text: str) -> str:
     return '"' + "".join(simple.get(c, c if " " <= c <= "~" else f"\\U{ord(c):08x}") for c in text) + '"'
 
 
-def _said(number: int, rule: CommandRule) -> str:
-    arguments = "" if rule.arguments is None else f" {shown(rule.arguments)}"
+def _describe_rule(number: int, rule: CommandRule) -> str:
+    arguments = "" if rule.arguments is None else f" {display_argv(rule.arguments)}"
     reason = f" ({rule.reason})" if rule.reason else ""
-    return f"rule {number} says {rule.verdict} for {shown((rule.program,))}{arguments}{reason}"
+    return f"rule {number} says {rule.verdict} for {display_argv((rule.program,))}{arguments}{reason}"
 
 
-def _step(seen: Seen, verdict: Verdict, because: str, *, rule: int | None = None) -> Step:
+def _step(seen: UnwrappedProgram, verdict: Verdict, because: str, *, rule: int | None = None) -> Step:
     program = seen.started.argv[0]
     is_nameable = not seen.started.is_open and (program.startswith("/") or "/" not in program)
     return Step(seen.started.argv, seen.chain, verdict, because, rule, is_nameable)

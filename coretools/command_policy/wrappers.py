@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coretools.command_policy.getopt import Operand, Option, Options
-from coretools.command_policy.subcommand import Code, Found, Started, Words
+from coretools.command_policy.subcommand import Finding, OpaqueCode, Subcommand, Words
 
 HARMLESS_VARIABLES = re.compile(
     r"(?:LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|CI|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|COLORTERM"
@@ -24,7 +24,7 @@ commands where code that can't be judged is not simply allowed. To take one away
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%+,= -]*")
 """Text that `env -S`, a shell and everybody else split at its blanks, alike."""
 
-GUESSED_WORDS = 32
+MAX_GUESSED_WORDS = 32
 """Words of a guess that are looked at; what follows counts as unknown. A guess for each of many words costs time."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -85,7 +85,7 @@ WITH_ASSIGNMENTS = ("env", "sudo", "doas")
 """NAME=VALUE words may stand before their command."""
 
 
-def read_wrapper(name: str, words: Words) -> Iterator[Found]:
+def read_wrapper(name: str, words: Words) -> Iterator[Finding]:
     """What `name` starts with these words, for a name in `WRAPPERS`."""
     wrapper = WRAPPERS[name]
     rest: Words = ()
@@ -95,7 +95,7 @@ def read_wrapper(name: str, words: Words) -> Iterator[Found]:
             rest = words[token.index :]
             break
         if not token.is_known:
-            yield from read_loose(name, words)
+            yield from read_ambiguous_wrapper(name, words)
             return
         yield from _of_option(name, token)
         if name == "env" and token.name in ("-S", "--split-string"):
@@ -106,30 +106,32 @@ def read_wrapper(name: str, words: Words) -> Iterator[Found]:
     yield from _command(name, rest, skipped=len(words) - len(rest), replaced=replaced)
 
 
-def _of_option(name: str, option: Option) -> Iterator[Code]:
+def _of_option(name: str, option: Option) -> Iterator[OpaqueCode]:
     """What an option of a wrapper itself starts, or opens the way for."""
     if option.name in WRAPPERS[name].shells:
-        yield Code(f"{name} {option.name} starts something else than its words say", option.index)
+        yield OpaqueCode(f"{name} {option.name} starts something else than its words say", option.index)
     removes = option.name in ("-u", "--unset") and option.value in (None, *SAFE_VARIABLES)
     if name == "env" and (removes or option.name in ("-i", "--ignore-environment")):
-        yield Code(f"env {option.name} takes away what keeps git from opening pagers and editors", option.index)
+        yield OpaqueCode(f"env {option.name} takes away what keeps git from opening pagers and editors", option.index)
 
 
-def read_loose(name: str, words: Words) -> Iterator[Found]:
+def read_ambiguous_wrapper(name: str, words: Words) -> Iterator[Finding]:
     """Every word may be where a command starts, for a name in `LOOSE` and whenever the words are in doubt."""
-    yield Code(f"{name} starts a command or code that can't be told from its other words", carrier_of(words))
+    yield OpaqueCode(
+        f"{name} starts a command or code that can't be told from its other words", first_operand_index(words)
+    )
     for index, word in enumerate(words):
         if not word.startswith("-"):
-            is_cut = len(words) > index + GUESSED_WORDS
-            yield Started(words[index : index + GUESSED_WORDS], name, is_open=is_cut, is_guess=True)
+            is_cut = len(words) > index + MAX_GUESSED_WORDS
+            yield Subcommand(words[index : index + MAX_GUESSED_WORDS], name, is_open=is_cut, is_guess=True)
 
 
-def carrier_of(words: Words) -> int | None:
+def first_operand_index(words: Words) -> int | None:
     """Index of the first word, when that is no option: the script, target or subcommand that stands for code."""
     return 0 if words and not words[0].startswith("-") else None
 
 
-def _command(name: str, rest: Words, *, skipped: int, replaced: str | None) -> Iterator[Found]:
+def _command(name: str, rest: Words, *, skipped: int, replaced: str | None) -> Iterator[Finding]:
     """The command in the operands of a wrapper; `skipped` words stood before them."""
     operands = WRAPPERS[name].operands
     assigned = _assigned(rest[operands:]) if name in WITH_ASSIGNMENTS else 0
@@ -138,18 +140,18 @@ def _command(name: str, rest: Words, *, skipped: int, replaced: str | None) -> I
     if not rest:
         return
     if rest[0].startswith("-"):  # flock FILE -c TEXT, or an option after an operand
-        yield from read_loose(name, rest)
+        yield from read_ambiguous_wrapper(name, rest)
     elif replaced is not None and replaced in rest[0]:
-        yield Code(f"{name} runs what its input says", None)
+        yield OpaqueCode(f"{name} runs what its input says", None)
     else:
         is_open = name == "xargs" and (replaced is None or any(replaced in word for word in rest))
-        yield Started(rest, name, is_open=is_open)
+        yield Subcommand(rest, name, is_open=is_open)
 
 
-def _of_assignments(words: Words, at: int) -> Iterator[Found]:
+def _of_assignments(words: Words, at: int) -> Iterator[Finding]:
     for index, word in enumerate(words, at):
         if not HARMLESS_VARIABLES.match(word):  # a single dash too, which is `env -i`
-            yield Code(f"{word.partition('=')[0]} may change what is run", index)
+            yield OpaqueCode(f"{word.partition('=')[0]} may change what is run", index)
 
 
 def _assigned(words: Words) -> int:
@@ -158,12 +160,12 @@ def _assigned(words: Words) -> int:
     return next(others, len(words))
 
 
-def _split_string(words: Words, option: Option) -> Iterator[Found]:
+def _split_string(words: Words, option: Option) -> Iterator[Finding]:
     """`env -S TEXT`: the words of the text stand in the place of the option."""
     following = words[option.index + (2 if option.takes_next else 1) :]
     text = option.value or ""
     if not PLAIN_TEXT.fullmatch(text):
-        yield Code("env -S splits its text by rules of its own", option.index)
-        yield from read_loose("env", (*re.findall(r"[A-Za-z0-9_./:@%+,=-]+", text), *following))
+        yield OpaqueCode("env -S splits its text by rules of its own", option.index)
+        yield from read_ambiguous_wrapper("env", (*re.findall(r"[A-Za-z0-9_./:@%+,=-]+", text), *following))
     else:
-        yield Started(("env", *text.split(), *following), "env -S")
+        yield Subcommand(("env", *text.split(), *following), "env -S")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.config.policy import CONTAINER_PLACES, ConfinementPolicy
-from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, Entries, Rule
+from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root_set import Root
 
@@ -24,9 +24,9 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"
 KERNEL = ("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm")
 """How many processors and how much memory there are; run times of languages size themselves by it."""
 
-CONFIGURATION = "/etc"
+ETC = "/etc"
 
-SECRET_CONFIGURATION = frozenset(
+SECRET_ETC_ENTRIES = frozenset(
     {
         *("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "security", "krb5.keytab", "wireguard"),
         *("kubernetes", "rancher", "docker", "containerd", "NetworkManager", "wpa_supplicant", "ppp", "openvpn"),
@@ -42,7 +42,7 @@ WITH_PRIVATE = ("ssl", "pki", "pki/tls")
 
 PRIVATE = "private"
 
-HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
+HOME_TOOLCHAINS: Mapping[str, tuple[str, ...]] = {
     "CARGO_HOME": (".cargo", "bin", "registry", "git"),
     "RUSTUP_HOME": (".rustup", "."),
     "GOPATH": ("go", "bin", "pkg"),
@@ -60,10 +60,10 @@ HOME_TOOLS: Mapping[str, tuple[str, ...]] = {
 """Tool chains that live in a home: the variable that names where, the usual place, and which parts of it are granted.
 Parts are named where the rest holds credentials (`~/.cargo/credentials.toml`)."""
 
-NEVER = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})
+NEVER_GRANTED = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})
 """Too much to be granted because a PATH names something in it."""
 
-HOME_MARKS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config")
+HOME_INDICATORS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config")
 """No directory that holds one of these is a tool chain."""
 
 _OF_SYSTEM_USERS = frozenset(
@@ -71,7 +71,7 @@ _OF_SYSTEM_USERS = frozenset(
 )
 """What /etc/passwd calls the home of users that are none."""
 
-RESOLVER = f"{CONFIGURATION}/resolv.conf"
+RESOLVER = f"{ETC}/resolv.conf"
 """Often a link to a file outside, which is granted too."""
 
 SETTLED_NS = 2 * 10**9
@@ -96,18 +96,18 @@ def system_grants() -> list[Grant]:
     return found
 
 
-def configuration_grants() -> list[Grant]:
+def etc_grants() -> list[Grant]:
     """What may be read in /etc: each entry for itself, since what is granted above can't be taken back below."""
-    found = _granted_in("")
+    found = _etc_directory_grants("")
     outer = os.path.realpath(RESOLVER)
-    if not outer.startswith(f"{CONFIGURATION}/") and os.path.isfile(outer):
+    if not outer.startswith(f"{ETC}/") and os.path.isfile(outer):
         found.append(Grant(outer, READ))
     return found
 
 
-def _granted_in(directory: str) -> list[Grant]:
+def _etc_directory_grants(directory: str) -> list[Grant]:
     """What may be read in a directory of /etc that holds secrets too."""
-    above = os.path.join(CONFIGURATION, directory) if directory else CONFIGURATION
+    above = os.path.join(ETC, directory) if directory else ETC
     try:
         names = os.listdir(above)
     except OSError:
@@ -116,8 +116,8 @@ def _granted_in(directory: str) -> list[Grant]:
     for name in names:
         inner = os.path.join(directory, name)
         if inner in WITH_PRIVATE and not os.path.islink(os.path.join(above, name)):
-            found += _granted_in(inner)
-        elif name not in ((PRIVATE,) if directory else SECRET_CONFIGURATION):
+            found += _etc_directory_grants(inner)
+        elif name not in ((PRIVATE,) if directory else SECRET_ETC_ENTRIES):
             found.append(Grant(os.path.join(above, name), READ))
     return found
 
@@ -126,7 +126,7 @@ Identities = tuple[tuple[int, int], ...]
 """Device and inode of each of some files; zeros for one that is not there."""
 
 
-class Configuration:
+class EtcMonitor:
     """Tells when entries of /etc were replaced: a grant is one of an inode, so new ones have to be granted again."""
 
     def __init__(self) -> None:
@@ -136,10 +136,10 @@ class Configuration:
     def state(self) -> Identities:
         """Identity of each entry that commands may read now. Costs five stats while no directory has changed."""
         now = time.time_ns()
-        directories = tuple(_changed(os.path.join(CONFIGURATION, name)) for name in ("", *WITH_PRIVATE))
+        directories = tuple(_identity_and_ctime(os.path.join(ETC, name)) for name in ("", *WITH_PRIVATE))
         stamp = (*directories, *identities((RESOLVER,)))
         if stamp != self._stamp:
-            self._state = identities(grant.path for grant in configuration_grants())
+            self._state = identities(grant.path for grant in etc_grants())
             is_settled = all(now - changed > SETTLED_NS for *_, changed in directories)
             self._stamp = stamp if is_settled else ()
         return self._state
@@ -147,10 +147,10 @@ class Configuration:
 
 def identities(paths: Iterable[str]) -> Identities:
     """What stands at the paths now, links followed."""
-    return tuple(_changed(path)[:2] for path in paths)
+    return tuple(_identity_and_ctime(path)[:2] for path in paths)
 
 
-def _changed(path: str) -> tuple[int, int, int]:
+def _identity_and_ctime(path: str) -> tuple[int, int, int]:
     """Device, inode and the time of the last change; zeros when there is nothing."""
     try:
         found = os.stat(path)
@@ -162,19 +162,19 @@ def _changed(path: str) -> tuple[int, int, int]:
 def is_granted(path: str) -> bool:
     """Whether every command may read a file: it lies in a part of the system that is granted."""
     real = os.path.realpath(path)
-    granted = [*system_grants(), *configuration_grants()]
+    granted = [*system_grants(), *etc_grants()]
     return any(real == one.path or real.startswith(f"{one.path}/") for one in granted if one.rights != READ_DIRECTORY)
 
 
-def tool_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence[str]) -> list[Grant]:
+def toolchain_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence[str]) -> list[Grant]:
     """The tool chains: what stands behind the PATH, in known places of the home, and the server's own Python."""
     paths = [os.path.realpath(prefix) for prefix in prefixes]
     for folder in environment.get("PATH", "").split(os.pathsep):
-        paths += _around(os.path.realpath(folder), home) if folder else ()
-    for variable, (usual, *parts) in HOME_TOOLS.items():
+        paths += _toolchain_paths(os.path.realpath(folder), home) if folder else ()
+    for variable, (usual, *parts) in HOME_TOOLCHAINS.items():
         place = environment.get(variable) or os.path.join(home, usual)
         paths += [os.path.realpath(os.path.join(place, part)) for part in parts]
-    paths += _tools_elsewhere(environment)
+    paths += _linked_toolchains(environment)
     return [Grant(path, RUN) for path in _outermost(path for path in paths if not _is_private(path, home))]
 
 
@@ -182,22 +182,24 @@ def _is_private(path: str, home: str) -> bool:
     """Whether a path is, or lies above, somebody's home, or looks like one: a PATH that names `~/bin` opens no more."""
     homes = {os.path.realpath(home), *(os.path.realpath(one.pw_dir) for one in pwd.getpwall())} - {"/"}
     is_above = any(one == path or one.startswith(f"{path}/") for one in homes if one not in _OF_SYSTEM_USERS)
-    return path in NEVER or is_above or any(os.path.lexists(os.path.join(path, name)) for name in HOME_MARKS)
+    return (
+        path in NEVER_GRANTED or is_above or any(os.path.lexists(os.path.join(path, name)) for name in HOME_INDICATORS)
+    )
 
 
 def home_variables(environment: Mapping[str, str], home: str) -> dict[str, str]:
     """Variables that tell tool chains where they are, now that their home is hidden from them."""
-    places = {variable: os.path.join(home, usual) for variable, (usual, *_) in HOME_TOOLS.items() if home}
+    places = {variable: os.path.join(home, usual) for variable, (usual, *_) in HOME_TOOLCHAINS.items() if home}
     return {name: place for name, place in places.items() if name not in environment and os.path.isdir(place)}
 
 
-def links() -> list[tuple[str, str]]:
+def system_links() -> list[tuple[str, str]]:
     """Links at the top of the machine that programs go by (`/bin` is `usr/bin`), and what they say."""
     names = [path for path in SYSTEM if os.path.islink(path)]
     return [(path, os.readlink(path)) for path in names]
 
 
-def folder_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+def path_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     """Links on the way to the folders of the PATH: where each stands, and what it really is."""
     found = []
     for folder in environment.get("PATH", "").split(os.pathsep):
@@ -207,23 +209,23 @@ def folder_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-def _around(folder: str, home: str) -> Iterable[str]:
+def _toolchain_paths(folder: str, home: str) -> Iterable[str]:
     """A folder of programs, and the libraries of the same tool chain."""
     above = os.path.dirname(folder)
     yield folder
-    if os.path.basename(folder) in ("bin", "sbin") and above not in (home, *NEVER):
+    if os.path.basename(folder) in ("bin", "sbin") and above not in (home, *NEVER_GRANTED):
         if home and os.path.dirname(above) == home:
             # ~/.local and the like hold more than a tool chain.
             yield from (os.path.join(above, name) for name in ("lib", "libexec"))
         else:
-            yield above if _is_tool_chain(above) else folder
+            yield above if _is_toolchain(above) else folder
 
 
-def _is_tool_chain(path: str) -> bool:
+def _is_toolchain(path: str) -> bool:
     return any(os.path.exists(os.path.join(path, name)) for name in LIBRARIES)
 
 
-def _tools_elsewhere(environment: Mapping[str, str]) -> Iterable[str]:
+def _linked_toolchains(environment: Mapping[str, str]) -> Iterable[str]:
     """Where links in the PATH's folders lead: a few are enough to know a tool chain elsewhere (`~/.local/bin/x`)."""
     for folder in environment.get("PATH", "").split(os.pathsep):
         if not os.path.isabs(folder) or folder.startswith(("/usr", "/bin", "/sbin")):
@@ -237,7 +239,7 @@ def _tools_elsewhere(environment: Mapping[str, str]) -> Iterable[str]:
             above = os.path.dirname(target)
             chain = os.path.dirname(above)
             # A working copy is somebody's project, not a tool chain, though it has a `bin` too.
-            if os.path.basename(above) == "bin" and _is_tool_chain(chain) and not os.path.lexists(f"{chain}/.git"):
+            if os.path.basename(above) == "bin" and _is_toolchain(chain) and not os.path.lexists(f"{chain}/.git"):
                 yield chain
 
 
@@ -260,13 +262,13 @@ def _outermost(paths: Iterable[str]) -> list[str]:
 # them, since that right would hold in the root too.
 
 
-MOST_ENTRIES = 4096
+MAX_ENTRIES = 4096
 """Granted in one directory, by name; the rest of a larger one is read-only."""
 
-_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def directories_around(roots: Iterable[Root], policy: ConfinementPolicy) -> tuple[str, ...]:
+def directories_above_read_only_roots(roots: Iterable[Root], policy: ConfinementPolicy) -> tuple[str, ...]:
     """Directories in which commands can create nothing, since a read-only root lies beneath."""
     known = list(roots)
     writable = [root.path for root in known if root.writable]
@@ -281,24 +283,24 @@ def directories_around(roots: Iterable[Root], policy: ConfinementPolicy) -> tupl
     return tuple(sorted(found))
 
 
-def granted_around(rules: Iterable[Rule], roots: Iterable[Root]) -> list[Rule | Entries]:
+def without_read_only_roots(rules: Iterable[Rule], roots: Iterable[Root]) -> list[Rule | EntryGrants]:
     """The rules, of which none gives a right to change a read-only root."""
     closed = [path for path in (_path_of(root.fd) for root in roots if not root.writable) if path]
-    found: list[Rule | Entries] = []
+    found: list[Rule | EntryGrants] = []
     for where, rights in rules:
-        path = _reached(where) if rights & CHANGE else ""
+        path = _real_path(where) if rights & CHANGE else ""
         inner = _beneath(path, closed)
         found.append((where, rights & ~CHANGE if inner else rights))
         if inner and path not in inner:
-            found += _entries(path, rights, inner)
+            found += _entry_grants(path, rights, inner)
     return found
 
 
-def state_of(rules: Iterable[Rule | Entries]) -> tuple[Inode, ...]:
+def entry_identities(rules: Iterable[Rule | EntryGrants]) -> tuple[Inode, ...]:
     """What is granted by name, as it stands now. When that changes, what was granted before is not what is there."""
     found: list[Inode] = []
     for rule in rules:
-        if isinstance(rule, Entries):
+        if isinstance(rule, EntryGrants):
             found += filter(None, (inode_of(f"{rule.path}/{name}") for name in rule.names))
     return tuple(found)
 
@@ -308,14 +310,14 @@ def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if directory and f"{path}/".startswith(f"{directory.rstrip('/')}/")]
 
 
-def _entries(directory: str, rights: int, closed: list[str]) -> Iterator[Entries]:
+def _entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[EntryGrants]:
     """The entries of a directory, and of those in it that hold what is closed."""
     names: list[str] = []
     with suppress(OSError):
-        handle = os.open(directory, _LISTED)
+        handle = os.open(directory, _OPEN_DIRECTORY)
         try:
             found = os.fstat(handle)
-            listed = sorted(os.listdir(handle))[:MOST_ENTRIES]
+            listed = sorted(os.listdir(handle))[:MAX_ENTRIES]
         finally:
             os.close(handle)
         for name in listed:
@@ -324,11 +326,11 @@ def _entries(directory: str, rights: int, closed: list[str]) -> Iterator[Entries
             if not inner:
                 names.append(name)
             elif path not in inner:
-                yield from _entries(path, rights, inner)
-        yield Entries(directory, rights, names, (found.st_dev, found.st_ino))
+                yield from _entry_grants(path, rights, inner)
+        yield EntryGrants(directory, rights, names, (found.st_dev, found.st_ino))
 
 
-def _reached(where: str | int) -> str:
+def _real_path(where: str | int) -> str:
     return os.path.realpath(where) if isinstance(where, str) else _path_of(where)
 
 

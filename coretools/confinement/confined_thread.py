@@ -21,17 +21,17 @@ from coretools.confinement import landlock, seccomp, syscalls
 from coretools.confinement.landlock import Rule
 from coretools.errors import Busy, CannotStart, InputOutput
 
-REMEMBERED = 32
+POOL_SIZE = 32
 """Domains that are kept for a next call, each with one thread that sleeps."""
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 _Key = tuple[tuple[int, int, int], ...]
 """Device, inode and rights, for each rule. The rules in force hold their inodes, so a number can't come to mean another
 file as long as its domain is kept."""
 
 
-class Domain:
+class ConfinedThread:
     """Files that children may touch; no socket, no privilege but one (`_entered`), no child of their own.
 
     Ends when nobody holds it.
@@ -46,14 +46,14 @@ class Domain:
         self._lock = threading.Lock()
         self._is_closed = True
         self._open_jobs = 0
-        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
-        self._thread = _Sleeper()
+        self._jobs: SimpleQueue[_WorkItem[Any] | None] = SimpleQueue()
+        self._thread = _ProcessorAffinity()
         try:
             ruleset = landlock.ruleset(rules, tcp=False)
         except OSError as error:
             raise InputOutput(f"no rules for a child can be made now ({error.strerror}); try again later") from error
         try:
-            _thread.start_new_thread(_serve, (self._jobs, ruleset, self._thread))
+            _thread.start_new_thread(_run_work_items, (self._jobs, ruleset, self._thread))
         except RuntimeError as error:
             os.close(ruleset)
             raise Busy("the system has no room for another thread now; try again later") from error
@@ -69,7 +69,7 @@ class Domain:
                 self._is_closed = True
                 self._jobs.put(None)
 
-    def run(self, work: Callable[[], Made]) -> Made:
+    def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises, done inside the domain. Blocks until then.
 
         `work` must import nothing: a folder of modules that it may not list is remembered as empty by every thread. A
@@ -78,7 +78,7 @@ class Domain:
         Raises:
             CannotStart: the kernel does not let the thread in, or the domain is closed.
         """
-        job = _Job(work)
+        job = _WorkItem(work)
         with self._lock:
             if self._is_closed:
                 raise CannotStart("the server is ending and starts nothing any more")
@@ -93,12 +93,12 @@ class Domain:
                 self._open_jobs -= 1
 
 
-class Domains:
+class ConfinedThreadPool:
     """Makes domains, and keeps those that the same rules will ask for again. `close` ends their threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[_Key, Domain] = OrderedDict()
+        self._known: OrderedDict[_Key, ConfinedThread] = OrderedDict()
         self._is_possible: bool | None = None
 
     @property
@@ -109,21 +109,21 @@ class Domains:
             InputOutput, Busy: it can't be found out now.
         """
         if self._is_possible is None:
-            self._is_possible = landlock.abi() >= landlock.ABI_REQUIRED and _can_enter()
+            self._is_possible = landlock.abi() >= landlock.ABI_REQUIRED and _can_confine()
         return self._is_possible
 
-    def of(self, rules: Sequence[Rule], *, system: tuple[Rule, ...] = ()) -> Domain:
+    def of(self, rules: Sequence[Rule], *, system: tuple[Rule, ...] = ()) -> ConfinedThread:
         """The domain with these rules, and those of the system for a program, itself first. Handles may be closed then.
 
         Raises:
             InputOutput: no Landlock here, or no descriptor left. Busy: no room for another thread.
         """
-        key = (*_key(system), *_key(rules))
+        key = (*_rules_key(system), *_rules_key(rules))
         with self._lock:
             domain = self._known.get(key)
             if domain is None:
-                domain = self._known[key] = Domain((*system, *rules))
-                if len(self._known) > REMEMBERED:
+                domain = self._known[key] = ConfinedThread((*system, *rules))
+                if len(self._known) > POOL_SIZE:
                     self._known.popitem(last=False)
             else:
                 self._known.move_to_end(key)
@@ -136,7 +136,7 @@ class Domains:
                 self._known.popitem()[1].close()
 
 
-class _Sleeper:
+class _ProcessorAffinity:
     """Has a thread that sleeps wake on the processor of the one that then waits for it.
 
     That processor is free and its caches are warm; left to the kernel the thread wakes on another one, where a start of
@@ -148,7 +148,7 @@ class _Sleeper:
 
     def begin(self) -> None:
         """Called by the thread itself: whose it is, unless it is not let choose its processors."""
-        if _run_anywhere(_processors()):
+        if _set_affinity(_allowed_processors()):
             self._number = _thread.get_native_id()
 
     def wake_here(self) -> None:
@@ -158,13 +158,13 @@ class _Sleeper:
                 os.sched_setaffinity(self._number, (syscalls.current_processor(),))
 
 
-class _Job(Generic[Made]):
+class _WorkItem(Generic[T]):
     """One piece of work, between the thread that wants it done and the one that does it."""
 
-    def __init__(self, work: Callable[[], Made]) -> None:
+    def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._processors = _processors()
-        self._made: list[Made] = []
+        self._processors = _allowed_processors()
+        self._made: list[T] = []
         self._error: BaseException | None = None
         self._done = _thread.allocate_lock()
         self._done.acquire()
@@ -182,13 +182,13 @@ class _Job(Generic[Made]):
 
     def do(self, refusal: CannotStart | None) -> None:
         """Do the work, unless the thread is not where it has to be done."""
-        _run_anywhere(self._processors)
+        _set_affinity(self._processors)
         with self:
             if refusal is not None:
                 raise refusal
             self._made.append(self._work())
 
-    def result(self) -> Made:
+    def result(self) -> T:
         """What was made or raised; blocks until then."""
         self._done.acquire()
         if self._error is not None:
@@ -199,20 +199,20 @@ class _Job(Generic[Made]):
         return self._made[0]
 
 
-def _serve(jobs: "SimpleQueue[_Job[Any] | None]", ruleset: int, thread: _Sleeper) -> None:
+def _run_work_items(jobs: "SimpleQueue[_WorkItem[Any] | None]", ruleset: int, thread: _ProcessorAffinity) -> None:
     """Enter the domain for good, then do what is asked. Knows nothing of the `Domain`, which could never end then."""
-    refusal = _entered(ruleset)
+    refusal = _confine_current_thread(ruleset)
     thread.begin()
     while (job := jobs.get()) is not None:
         job.do(refusal)
         del job  # and what was made with it
 
 
-def _entered(ruleset: int) -> CannotStart | None:
+def _confine_current_thread(ruleset: int) -> CannotStart | None:
     """Hold this thread to the rules, and to a filter without sockets and forks; why not, where that fails."""
     try:
         # A server that is root works in repositories of other users; what it may touch there the rules say.
-        syscalls.give_up_privileges(keep=syscalls.PASS_OVER_FILE_MODES)
+        syscalls.drop_privileges(keep=syscalls.CAP_DAC_OVERRIDE)
         landlock.restrict_thread(ruleset)
         seccomp.install(seccomp.command_filter(frozenset(), forks=False))
     except OSError as error:
@@ -222,7 +222,7 @@ def _entered(ruleset: int) -> CannotStart | None:
     return None
 
 
-def _processors() -> frozenset[int]:
+def _allowed_processors() -> frozenset[int]:
     """Those that the calling thread may run on; none where that is not told."""
     try:
         return frozenset(os.sched_getaffinity(0))
@@ -230,7 +230,7 @@ def _processors() -> frozenset[int]:
         return frozenset()
 
 
-def _run_anywhere(processors: frozenset[int]) -> bool:
+def _set_affinity(processors: frozenset[int]) -> bool:
     """Let the calling thread run on these; whether that worked."""
     try:
         os.sched_setaffinity(0, processors)
@@ -239,14 +239,14 @@ def _run_anywhere(processors: frozenset[int]) -> bool:
     return True
 
 
-def _can_enter() -> bool:
+def _can_confine() -> bool:
     try:
-        return Domain(()).run(lambda: True)
+        return ConfinedThread(()).run(lambda: True)
     except CannotStart:  # and nothing else: what is short for the moment must not open the doors for good
         return False
 
 
-def _key(rules: Sequence[Rule]) -> _Key:
+def _rules_key(rules: Sequence[Rule]) -> _Key:
     found = []
     for where, rights in rules:
         try:

@@ -12,44 +12,44 @@ import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from coretools.confinement.scan import Listing, Node
+from coretools.confinement.scan import DirectoryNode, ScannedDirectory
 from coretools.roots.hidden_inodes import inode_of
 
-_LISTED = ("hooks", "remotes", "branches")
+_LISTED_DIRECTORIES = ("hooks", "remotes", "branches")
 """Directories of which each entry counts: programs, and remotes as git kept them before it had a configuration."""
-SETTINGS = ("config", "config.worktree", "commondir", *_LISTED)
+SETTINGS = ("config", "config.worktree", "commondir", *_LISTED_DIRECTORIES)
 """Entries of a git directory that decide what git runs."""
 
 _UNFINISHED = {"rebase-merge": "git-rebase-todo", "sequencer": "todo"}
 """Lists of what is still to be done, by the directory they lie in; `git rebase --continue` runs their `exec` lines."""
 _EXEC = re.compile(rb"^[ \t\r]*(?:exec|x)[\s\0]", re.MULTILINE)
-_MOST_LIST_BYTES = 1024 * 1024
+_MAX_LIST_BYTES = 1024 * 1024
 """Of a list; a longer one is taken to start programs."""
 
-_PARTS = frozenset({"HEAD", "objects", "refs", *SETTINGS})
+_GIT_DIRECTORY_ENTRIES = frozenset({"HEAD", "objects", "refs", *SETTINGS})
 _GIT = ".git"
-_INERT = ".sample"
+_SAMPLE_SUFFIX = ".sample"
 
 ControlFiles = Mapping[str, tuple[int, ...]]
 """By absolute path, and what tells each from what it was before."""
 
 
-class Noted:
+class ControlFileCollector:
     """Gathers the entries of one directory that count."""
 
     def __init__(self, path: str, *, is_git: bool = False) -> None:
         """`is_git`: it is known to be a git directory, or to become one."""
         self._is_git = is_git
-        self._is_listed = path.rpartition("/")[2] in _LISTED
+        self._is_listed = path.rpartition("/")[2] in _LISTED_DIRECTORIES
         self._unfinished = _UNFINISHED.get(path.rpartition("/")[2])
         self._names: set[str] = set()
 
     def see(self, name: str) -> None:
         """Take in the name of an entry."""
-        if name in _PARTS or self._is_listed or name == self._unfinished or name.lower() == _GIT:
+        if name in _GIT_DIRECTORY_ENTRIES or self._is_listed or name == self._unfinished or name.lower() == _GIT:
             self._names.add(name)
 
-    def into(self, listing: Listing) -> None:
+    def into(self, listing: ScannedDirectory) -> None:
         """Write down what counts."""
         names = self._names
         is_layout = "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)
@@ -61,11 +61,11 @@ class Noted:
             if name.lower() == _GIT
             or name in own
             or name == self._unfinished
-            or (self._is_listed and not name.endswith(_INERT))
+            or (self._is_listed and not name.endswith(_SAMPLE_SUFFIX))
         )
 
 
-def control_files(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
+def control_files(nodes: Iterable[DirectoryNode]) -> dict[str, tuple[int, ...]]:
     """What stands in the listed directories now. Costs a stat for each, of which a repository has about five."""
     listed = [(node, node.listing) for node in nodes if node.listing is not None and node.root.writable]
     git = {f"{node.root.path}/{node.path}" for node, listing in listed if listing.is_git}
@@ -76,7 +76,7 @@ def control_files(nodes: Iterable[Node]) -> dict[str, tuple[int, ...]]:
             found[here] = tuple(inode_of(here) or ())
         for name in listing.control:
             if _counts(here, name, is_git=listing.is_git, is_in_git=os.path.dirname(here) in git):
-                look(f"{here}/{name}", found)
+                record_state(f"{here}/{name}", found)
     return found
 
 
@@ -87,19 +87,19 @@ def _counts(directory: str, name: str, *, is_git: bool, is_in_git: bool) -> bool
     base = os.path.basename(directory)
     if base in _UNFINISHED:
         return is_in_git and _starts_programs(f"{directory}/{name}")
-    return is_in_git or base not in _LISTED
+    return is_in_git or base not in _LISTED_DIRECTORIES
 
 
-def made_between(before: ControlFiles, after: ControlFiles) -> tuple[str, ...]:
+def changed_between(before: ControlFiles, after: ControlFiles) -> tuple[str, ...]:
     """Paths of what is new, was replaced or was changed; of a new git directory only the directory."""
     made: dict[str, None] = {}
     for path in sorted(path for path, state in after.items() if before.get(path) != state):
-        if not any(above in made for above in _above(path)):
+        if not any(above in made for above in _parents(path)):
             made[path] = None
     return tuple(made)
 
 
-def _above(path: str) -> Iterable[str]:
+def _parents(path: str) -> Iterable[str]:
     while len(path) > 1:
         path = os.path.dirname(path)
         yield path
@@ -112,28 +112,28 @@ def _starts_programs(path: str) -> bool:
     except OSError:
         return True
     try:
-        data = os.read(handle, _MOST_LIST_BYTES)
+        data = os.read(handle, _MAX_LIST_BYTES)
     except OSError:
         return True
     finally:
         os.close(handle)
-    return len(data) == _MOST_LIST_BYTES or _EXEC.search(data) is not None
+    return len(data) == _MAX_LIST_BYTES or _EXEC.search(data) is not None
 
 
-def look(path: str, found: dict[str, tuple[int, ...]]) -> None:
+def record_state(path: str, found: dict[str, tuple[int, ...]]) -> None:
     """Add what stands at a path, if anything does."""
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
-            if os.path.basename(path) not in _LISTED:
+            if os.path.basename(path) not in _LISTED_DIRECTORIES:
                 found[path] = tuple(inode_of(path) or ())
             return
-        found[path] = state_of(status)
+        found[path] = file_state(status)
         if stat.S_ISLNK(status.st_mode):  # what a link leads to counts with it
-            found[path] += state_of(os.stat(path))
+            found[path] += file_state(os.stat(path))
 
 
-def state_of(status: os.stat_result) -> tuple[int, ...]:
+def file_state(status: os.stat_result) -> tuple[int, ...]:
     """What tells a file from what it was before."""
     if stat.S_ISDIR(status.st_mode):
         return status.st_dev, status.st_ino

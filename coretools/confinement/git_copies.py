@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from coretools.confinement import namespaces
-from coretools.confinement.masks import Masks, Repository
+from coretools.confinement.masks import MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Values, parse, values_of, written
 from coretools.roots.root_set import identity_of
 
-MOST_BYTES = 256 * 1024
+MAX_CONFIG_BYTES = 256 * 1024
 """Of a configuration; a longer one is hidden. Ordinary ones have a few hundred bytes."""
 
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FIXED = "fixed"
@@ -30,17 +30,17 @@ _FORMAT = "core.repositoryformatversion"
 
 
 @dataclass(slots=True)
-class Copy:
+class ConfigCopy:
     """One of them, as it was when it was read back last."""
 
-    repository: Repository
+    repository: MaskedGitConfig
     name: str
     """Of its directory."""
     base: Values
     version: Version
 
 
-class Copies:
+class ConfigCopies:
     """The copies of one view."""
 
     def __init__(self, path: str, masks: Masks) -> None:
@@ -50,9 +50,9 @@ class Copies:
             OSError: no place for them.
         """
         self.path = path
-        self.files: list[Copy] = []
+        self.files: list[ConfigCopy] = []
         self.links: list[tuple[str, str]] = []
-        self.texts: dict[str, Repository] = {}
+        self.texts: dict[str, MaskedGitConfig] = {}
         """What the copies were made of, by what a link to one says."""
         for directory in (path, f"{path}/{_FIXED}"):
             os.mkdir(directory, 0o700)
@@ -60,46 +60,48 @@ class Copies:
         for one in masks.repositories:
             self._add(one)
 
-    def over(self, plan: namespaces.Plan) -> namespaces.Plan:
+    def over(self, plan: namespaces.NamespacePlan) -> namespaces.NamespacePlan:
         """The plan of a view with these copies."""
         fixed = f"{self.path}/{_FIXED}"
         binds = [
-            namespaces.Bind(namespaces.CONFIGS, writable=True, source=self.path, identity=self._identities[self.path]),
-            namespaces.Bind(
-                f"{namespaces.CONFIGS}/{_FIXED}", writable=False, source=fixed, identity=self._identities[fixed]
+            namespaces.BindMount(
+                namespaces.CONFIG_COPIES, writable=True, source=self.path, identity=self._identities[self.path]
+            ),
+            namespaces.BindMount(
+                f"{namespaces.CONFIG_COPIES}/{_FIXED}", writable=False, source=fixed, identity=self._identities[fixed]
             ),
         ]
         return plan._replace(binds=[*plan.binds, *binds], linked=self.links)
 
-    def _add(self, one: Repository) -> None:
+    def _add(self, one: MaskedGitConfig) -> None:
         name = token_hex(8)  # a link that a command copied leads nowhere later
         inside = name if one.is_writable else f"{_FIXED}/{name}"
         os.mkdir(f"{self.path}/{inside}", 0o700)
         with open(f"{self.path}/{inside}/config", "xb") as file:
             file.write(one.text)
             version = version_of(os.fstat(file.fileno()))
-        self.links.append((one.path, f"{namespaces.CONFIGS}/{inside}/config"))
+        self.links.append((one.path, f"{namespaces.CONFIG_COPIES}/{inside}/config"))
         self.texts[self.links[-1][1]] = one
         if one.is_writable:
-            self.files.append(Copy(one, name, values_of(parse(one.text, "config")), version))
+            self.files.append(ConfigCopy(one, name, values_of(parse(one.text, "config")), version))
 
 
-def changes_in(path: str, copy: Copy) -> dict[str, tuple[str | None, ...]]:
+def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...]]:
     """What is different in a copy since the last time.
 
     Raises:
         GitRefused, OSError: it is no configuration of a repository any more.
     """
-    top = os.open(path, DIRECTORY)
+    top = os.open(path, OPEN_DIRECTORY)
     try:
-        handle = os.open(copy.name, DIRECTORY, dir_fd=top)
+        handle = os.open(copy.name, OPEN_DIRECTORY, dir_fd=top)
     finally:
         os.close(top)
     try:
         version = version_of(os.stat("config", dir_fd=handle, follow_symlinks=False))
         if version == copy.version:
             return {}
-        settings = parse(content("config", handle)[0], "config")
+        settings = parse(read_regular_file("config", handle)[0], "config")
         written(settings)
     except NotWritable as error:
         raise GitRefused(str(error)) from error
@@ -113,7 +115,7 @@ def changes_in(path: str, copy: Copy) -> dict[str, tuple[str | None, ...]]:
     return changes
 
 
-def content(name: str, directory: int) -> tuple[bytes, os.stat_result]:
+def read_regular_file(name: str, directory: int) -> tuple[bytes, os.stat_result]:
     """A regular file whole.
 
     Raises:
@@ -125,9 +127,9 @@ def content(name: str, directory: int) -> tuple[bytes, os.stat_result]:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "is no file", name)
         data = b""
-        while piece := os.read(handle, MOST_BYTES + 1 - len(data)):
+        while piece := os.read(handle, MAX_CONFIG_BYTES + 1 - len(data)):
             data += piece
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_CONFIG_BYTES:
             raise OSError(errno.EFBIG, "is too long", name)
         return data, found
     finally:

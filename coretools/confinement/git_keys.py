@@ -71,17 +71,17 @@ _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
 
 def without_credentials(settings: Iterable[Setting]) -> list[Setting]:
     """The settings that commands see."""
-    cleaned = (_cleaned(one) for one in settings)
+    cleaned = (_without_credential(one) for one in settings)
     return [one for one in cleaned if one is not None]
 
 
-def restored(settings: Iterable[Setting], changes: Values) -> dict[str, tuple[Value, ...]]:
+def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[str, tuple[Value, ...]]:
     """Changes of commands as they are made to the file itself, which has what commands do not see.
 
     A value that a command left as it saw it stays as it is in the file; so does one that has no place in the view. An
     address that moved to another remote takes its credential with it: it leads to the same place.
     """
-    found = [(one, _cleaned(one)) for one in settings]
+    found = [(one, _without_credential(one)) for one in settings]
     whole: dict[str, tuple[Value, ...]] = {}
     for key, values in changes.items():
         own = [(one.value, seen) for one, seen in found if one.key == key]
@@ -109,7 +109,7 @@ def _restored(value: Value, as_seen: list[tuple[Value, Value]], addresses: Mappi
     return addresses.get(value, value)
 
 
-def gives_away(settings: Iterable[Setting]) -> bool:
+def sends_credentials_to_any_server(settings: Iterable[Setting]) -> bool:
     """Whether git sends a credential of the file to whatever server it reaches: it is for none in particular."""
     helpers = (one.value or "" for one in settings if one.key == "credential.helper")
     return any("password" in value.lower() for value in helpers) or any(
@@ -117,19 +117,23 @@ def gives_away(settings: Iterable[Setting]) -> bool:
     )
 
 
-def allowed(
+def allowed_changes(
     changes: Values, before: Mapping[str, tuple[Value, ...]], *, is_bound: bool = False
 ) -> dict[str, tuple[Value, ...]]:
     """Those of the changes that are carried over to a file with the values `before`; `is_bound`: to no new server."""
     servers = _servers(before) if is_bound else None
     found = {key: values for key, values in changes.items() if _is_allowed(key, values, None)}
     found = {key: values for key, values in found.items() if servers is None or _servers({key: values}) <= servers}
-    found = _whole(found, changes)
+    found = _without_partial_groups(found, changes)
     after = {**before, **found}
     remotes = {match["name"] for key, values in after.items() if values and (match := _NAMED.fullmatch(key))}
-    found = _whole({key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes)
+    found = _without_partial_groups(
+        {key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes
+    )
     used = _used({**before, **found})
-    return _whole({key: values for key, values in found.items() if values or not _is_address_of(key, used)}, changes)
+    return _without_partial_groups(
+        {key: values for key, values in found.items() if values or not _is_address_of(key, used)}, changes
+    )
 
 
 def _used(found: Values) -> set[Value]:
@@ -149,7 +153,7 @@ def _is_address_of(key: str, used: set[Value]) -> bool:
     return match is not None and match["name"] in used
 
 
-def _whole(found: Values, changes: Values) -> dict[str, tuple[Value, ...]]:
+def _without_partial_groups(found: Values, changes: Values) -> dict[str, tuple[Value, ...]]:
     """Without those in a branch, remote or submodule of which another change is not carried over: all or none."""
     broken = {key.rpartition(".")[0] for key in changes if key not in found}
     return {
@@ -172,18 +176,18 @@ def has_credential(data: bytes) -> bool:
     return _has_credential(data.decode("utf-8", "replace"))
 
 
-def included(settings: Iterable[Setting]) -> tuple[str, ...]:
+def included_paths(settings: Iterable[Setting]) -> tuple[str, ...]:
     """Paths of the files that these settings include."""
     return tuple(one.value for one in settings if one.value and one.section in _INCLUDE and one.variable == "path")
 
 
-def _cleaned(one: Setting) -> Setting | None:
+def _without_credential(one: Setting) -> Setting | None:
     """The setting without a credential, None when it is one."""
     if one.section == "credential" or _has_credential(one.key.rpartition(".")[0]):
         return None
     if one.value is None:
         return one
-    if _is_telling(one.variable):
+    if _is_credential_name(one.variable):
         return one if one.value.lower() in _PLAIN else None
     value = _WHOLE_USER.sub(_without_user, one.value, count=1) if _WHOLE_USER.match(one.value) else one.value
     value = _USER.sub(_without_user, value)
@@ -192,7 +196,7 @@ def _cleaned(one: Setting) -> Setting | None:
     return one if value == one.value else Setting(one.key, value)
 
 
-def _is_telling(name: str) -> bool:
+def _is_credential_name(name: str) -> bool:
     return name in _CREDENTIALS or (is_telling(name) and name not in _NO_CREDENTIALS)
 
 

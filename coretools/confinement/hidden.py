@@ -25,7 +25,7 @@ class Suspect(NamedTuple):
     """Why it is suspect, in the classifier's own words; a renamed file keeps the kind that it was hidden for."""
 
 
-class Verdict(NamedTuple):
+class Classification(NamedTuple):
     """What a classifier says of a suspect."""
 
     reason: str | None
@@ -45,11 +45,11 @@ class Classifier(Protocol):
         A directory that is suspect is hidden whole and not looked into.
         """
 
-    def judge(self, root: Root, suspect: Suspect) -> Verdict:
+    def judge(self, root: Root, suspect: Suspect) -> Classification:
         """Whether the suspect is hidden. It exists and is no symbolic link; may read it, and must not raise."""
 
 
-class Rules:
+class RootRules:
     """The rules of the roots: hides by name what a deny glob covers, and other files by what they hold."""
 
     def __init__(self, roots: Roots) -> None:
@@ -63,15 +63,15 @@ class Rules:
             return f"{GLOB}{glob}"
         return None if is_directory else deny.suspicion(path) or None
 
-    def judge(self, root: Root, suspect: Suspect) -> Verdict:
+    def judge(self, root: Root, suspect: Suspect) -> Classification:
         """Hidden by name whatever it holds, else by what it holds and what git's index says of it."""
         if suspect.kind.startswith(GLOB):
-            return Verdict(by_glob(suspect.kind.removeprefix(GLOB)))
+            return Classification(by_glob(suspect.kind.removeprefix(GLOB)))
         found = self._roots.check.judge((root.path, root.fd), suspect.path, suspect.kind)
-        return Verdict(found.reason or None, found.rests_on, found.inode)
+        return Classification(found.reason or None, found.rests_on, found.inode)
 
 
-class Hidden(NamedTuple):
+class HiddenPath(NamedTuple):
     """A file or directory that commands must not read."""
 
     path: str
@@ -82,7 +82,7 @@ class Hidden(NamedTuple):
     modification time of a file, which its cover has too."""
 
 
-EXCHANGED = "it was moved or replaced while it was read to see whether it holds a secret"
+REPLACED_WHILE_READ = "it was moved or replaced while it was read to see whether it holds a secret"
 
 _REALTIME_COARSE = 5
 """Clock of the times of files (linux/time.h), which the `time` module does not name."""
@@ -103,13 +103,13 @@ Identity = tuple[int, ...]
 """Device, inode, size, modification and change time: what tells a file from every earlier state of it."""
 
 
-class _Judged(NamedTuple):
+class _Classified(NamedTuple):
     identity: Identity
     is_settled: bool
     """Whether a later change is sure to show in the identity."""
     rests_on: tuple[Identity | None, ...]
     suspect: Suspect
-    verdict: Verdict
+    verdict: Classification
     inode: Inode | None
 
 
@@ -119,7 +119,7 @@ class HiddenFiles:
     def __init__(self, classifier: Classifier, inodes: HiddenInodes) -> None:
         self._classifier = classifier
         self._inodes = inodes
-        self._judged: dict[tuple[str, str], _Judged] = {}
+        self._judged: dict[tuple[str, str], _Classified] = {}
 
     @property
     def seen(self) -> set[tuple[int, ...]]:
@@ -137,10 +137,10 @@ class HiddenFiles:
         """The kind that an entry was hidden for, under this name or another; None for one that never was."""
         return self._inodes.kind_of(root.fd, path, entry.inode()) or None
 
-    def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[Hidden]]:
+    def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[HiddenPath]]:
         """Those of the suspects that commands must not read now. Yields before each: content takes time."""
-        found: list[Hidden] = []
-        judged: dict[tuple[str, str], _Judged] = {}
+        found: list[HiddenPath] = []
+        judged: dict[tuple[str, str], _Classified] = {}
         for root, suspect in suspects:
             yield
             identity = _identity(suspect.path, root.fd)
@@ -153,15 +153,17 @@ class HiddenFiles:
             judged[key] = known
             if known.verdict.reason is not None:
                 covered = (*(known.inode or identity[:2]), *identity[2:4])
-                found.append(Hidden(f"{root.path}/{suspect.path}", known.verdict.reason, covered))
+                found.append(HiddenPath(f"{root.path}/{suspect.path}", known.verdict.reason, covered))
         self._judged = judged
         return found
 
-    def _judge(self, root: Root, suspect: Suspect, identity: Identity) -> _Judged:
+    def _judge(self, root: Root, suspect: Suspect, identity: Identity) -> _Classified:
         began = time.time_ns()
         verdict = self._classifier.judge(root, suspect)
         if verdict.inode not in (None, identity[:2]):  # a directory above it was exchanged and put back
-            return _Judged(identity, False, (), suspect, Verdict(verdict.reason or EXCHANGED), None)
+            return _Classified(
+                identity, False, (), suspect, Classification(verdict.reason or REPLACED_WHILE_READ), None
+            )
         rests_on = tuple(_identity(path) for path in verdict.rests_on)
         seen = (identity, *(one for one in rests_on if one is not None))
         may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
@@ -172,10 +174,10 @@ class HiddenFiles:
             self._inodes.remember(inode, suspect.kind)
         else:
             self._inodes.forget(inode)
-        return _Judged(identity, may_stay, rests_on, suspect, verdict, inode)
+        return _Classified(identity, may_stay, rests_on, suspect, verdict, inode)
 
 
-def _is_unchanged(known: _Judged, suspect: Suspect, identity: Identity) -> bool:
+def _is_unchanged(known: _Classified, suspect: Suspect, identity: Identity) -> bool:
     if not known.is_settled or known.identity != identity or known.suspect != suspect:
         return False
     return all(_identity(path) == seen for path, seen in zip(known.verdict.rests_on, known.rests_on, strict=True))

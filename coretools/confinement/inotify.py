@@ -40,7 +40,7 @@ if sys.platform == "linux":
     _libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
 
 
-class Watches:
+class InotifyWatches:
     """One inotify instance. `close` must be called."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Mount(NamedTuple):
     """Name of the file system."""
 
 
-class Mounts:
+class MountTable:
     """What is mounted beneath some directories, and where they lie themselves. `close` must be called."""
 
     def __init__(self, tops: tuple[str, ...]) -> None:

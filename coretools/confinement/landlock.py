@@ -17,7 +17,7 @@ from coretools.confinement import syscalls
 ABI_REQUIRED = 3
 """Linux 6.2: before it a file outside could be truncated."""
 
-ABI_OF_SIGNALS = 6
+SIGNAL_SCOPE_ABI = 6
 """Linux 6.12: signals can be kept inside."""
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
@@ -34,7 +34,7 @@ RUN = READ | EXECUTE
 CHANGE = WRITE_FILE | TRUNCATE | _CREATE_AND_REMOVE | REFER
 DEVICE = READ_FILE | WRITE_FILE | _IOCTL_DEVICE
 
-_OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
+_FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
 _FIRST_ABI = (1 << 13) - 1
 _NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, _RESOLVE_UNIX))
 """Rights that came with a later ABI."""
@@ -53,7 +53,7 @@ Rule = tuple[str | int, int]
 """A path or a handle, and the rights beneath it."""
 
 
-class Entries(NamedTuple):
+class EntryGrants(NamedTuple):
     """Entries of a directory, each granted for itself; links among them, and what they lead to, are not."""
 
     path: str
@@ -66,15 +66,15 @@ class Entries(NamedTuple):
 @cache
 def abi() -> int:
     """Version of Landlock in force; 0 when the kernel has none or does not let it be used."""
-    if not syscalls.is_known():
+    if not syscalls.is_supported():
         return 0
     try:
-        return syscalls.call("landlock_create_ruleset", None, 0, _VERSION)
+        return syscalls.syscall("landlock_create_ruleset", None, 0, _VERSION)
     except OSError:
         return 0
 
 
-def ruleset(rules: Iterable[Rule | Entries], *, tcp: bool, binds: bool = False) -> int:
+def ruleset(rules: Iterable[Rule | EntryGrants], *, tcp: bool, binds: bool = False) -> int:
     """Descriptor of a set of rules, to be used by any number of threads and processes. The caller closes it.
 
     Paths that are not there, or not ours to look at, are left out: what is not granted is refused. `tcp` False refuses
@@ -91,13 +91,13 @@ def ruleset(rules: Iterable[Rule | Entries], *, tcp: bool, binds: bool = False) 
     words = [handled]
     if version >= 4:
         words.append(0 if tcp else _TCP_CONNECT if binds else _TCP)
-    if version >= ABI_OF_SIGNALS:
+    if version >= SIGNAL_SCOPE_ABI:
         words.append(_SCOPES)
-    made = syscalls.call("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
+    made = syscalls.syscall("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
     try:
         os.set_inheritable(made, False)
         for rule in rules:
-            if isinstance(rule, Entries):
+            if isinstance(rule, EntryGrants):
                 _add_entries(made, rule, handled)
             else:
                 _add(made, rule[0], rule[1] & handled)
@@ -109,20 +109,20 @@ def ruleset(rules: Iterable[Rule | Entries], *, tcp: bool, binds: bool = False) 
 
 def restrict_thread(made: int) -> None:
     """Hold the calling thread, and whatever it starts from now on, to the rules. It must have no new privileges."""
-    syscalls.call("landlock_restrict_self", made, 0)
+    syscalls.syscall("landlock_restrict_self", made, 0)
 
 
-def hold_signals(outsider: int) -> bool:
+def confine_signals(outsider: int) -> bool:
     """Keep the signals of the calling process to itself and to what it starts from now on, for good; nothing else.
 
     True when that is so, which is proved on `outsider`, a living process that can be signalled until now. Then
     `kill(-1, ...)` reaches every descendant at once, however they multiply, and nobody else. Needs ABI 6 (Linux 6.12).
     """
-    if abi() < ABI_OF_SIGNALS:
+    if abi() < SIGNAL_SCOPE_ABI:
         return False
     try:
         os.kill(outsider, 0)
-        syscalls.gain_no_privileges()
+        syscalls.set_no_new_privileges()
         made = _signals_ruleset()
         try:
             restrict_thread(made)
@@ -142,7 +142,7 @@ def hold_signals(outsider: int) -> bool:
 def _signals_ruleset() -> int:
     # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So it is
     # handled here and granted everywhere; the layer that holds the command decides where it may be used.
-    made = syscalls.call("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
+    made = syscalls.syscall("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
     try:
         top = os.open("/", os.O_PATH | os.O_CLOEXEC)
         try:
@@ -155,7 +155,7 @@ def _signals_ruleset() -> int:
     return made
 
 
-def _add_entries(made: int, entries: Entries, handled: int) -> None:
+def _add_entries(made: int, entries: EntryGrants, handled: int) -> None:
     try:
         directory = os.open(entries.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -183,9 +183,9 @@ def _add(made: int, where: str | int, rights: int) -> None:
         return
     try:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
-            rights &= _OF_A_FILE
+            rights &= _FILE_RIGHTS
         if rights:  # none at all is ENOMSG
-            syscalls.call("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
+            syscalls.syscall("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
     finally:
         if isinstance(where, str):
             os.close(handle)

@@ -13,37 +13,44 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from coretools.confinement.control_files import ControlFiles, Noted, control_files
-from coretools.confinement.hidden import Classifier, Hidden, HiddenFiles, Rules, Suspect
-from coretools.confinement.scan import MOST_DIRECTORIES, Child, DirectoryTree, Kept, Listing, Node
+from coretools.confinement.control_files import ControlFileCollector, ControlFiles, control_files
+from coretools.confinement.hidden import Classifier, HiddenFiles, HiddenPath, RootRules, Suspect
+from coretools.confinement.scan import (
+    MAX_DIRECTORIES,
+    DirectoryNode,
+    DirectoryTree,
+    ProtectedPath,
+    ScannedDirectory,
+    SubdirectoryEntry,
+)
 from coretools.roots.editor_settings import NAMES
 from coretools.roots.git_directories import is_git_directory, is_there
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root_set import Root, Roots
 
-CONFIGURATIONS = ("config", "config.worktree")
-REPOSITORY = (*CONFIGURATIONS, "hooks")
+GIT_CONFIG_NAMES = ("config", "config.worktree")
+GIT_CONTROL_ENTRIES = (*GIT_CONFIG_NAMES, "hooks")
 """Entries of a git directory that decide what git runs."""
 
-MOST_SECONDS = 2.0
+MAX_SCAN_SECONDS = 2.0
 """A look is repeated for so long when something that commands must not read or change was moved meanwhile."""
 
 _POINTER_BYTES = 8192
 _WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
 """What the `.git` file of a linked worktree says; that of a submodule leads to `modules/NAME`."""
 
-_WORK = ""
-_GIT = "git"
+_WORK_TREE = ""
+_GIT_DIRECTORY = "git"
 """Role of a `.git`: it is a git directory, and those of submodules and worktrees lie in it."""
-_INNER = "inner"
+_NESTED_GIT_DIRECTORY = "inner"
 """Role of a directory in `.git/modules` or `.git/worktrees`: a git directory, or on the way to one."""
-_STORE = "store"
+_GIT_STORAGE = "store"
 """Role of any other directory in a git directory: only a hidden file that was moved there is looked for."""
-_STORES = frozenset({"objects", "refs", "logs", "lfs"})
+_STORAGE_NAMES = frozenset({"objects", "refs", "logs", "lfs"})
 """Entries of an inner git directory in which none lies. Any other one may be on the way: `a` to `a/b`."""
 
 
-class Repository(NamedTuple):
+class MaskedGitConfig(NamedTuple):
     """The configuration of a repository, as commands see it."""
 
     path: str
@@ -66,7 +73,7 @@ class Masks(NamedTuple):
     """Git directories: their content changes, they themselves stay."""
     fixed: tuple[str, ...]
     """Not to be changed."""
-    hidden: tuple[Hidden, ...]
+    hidden: tuple[HiddenPath, ...]
     """Not to be read, with the reason."""
     state: tuple[tuple[str, Inode], ...]
     """Which file or directory stands at what is pinned and fixed: one that was replaced is laid over again."""
@@ -74,7 +81,7 @@ class Masks(NamedTuple):
     """False when there were too many directories to look into all of them."""
     configs: tuple[str, ...] = ()
     """Files that may have credentials for git in them."""
-    repositories: tuple[Repository, ...] = ()
+    repositories: tuple[MaskedGitConfig, ...] = ()
     """Files that commands see another text of."""
 
     @property
@@ -91,7 +98,7 @@ class Masks(NamedTuple):
         return {path: identity for path, identity in found.items() if identity[1]}  # of a path too long it is unknown
 
 
-class Unsettled(Exception):
+class PathsKeepMoving(Exception):
     """What commands must not read or change is moved all the time."""
 
 
@@ -101,10 +108,10 @@ class MaskFinder:
     def __init__(self, roots: Roots, classifier: Classifier | None = None) -> None:
         """Without a classifier files are hidden as the rules of the roots say."""
         self._roots = roots
-        self._hidden = HiddenFiles(classifier or Rules(roots), roots.hidden_inodes)
+        self._hidden = HiddenFiles(classifier or RootRules(roots), roots.hidden_inodes)
         self._tree = DirectoryTree(roots, self._read)
         self._suspects: list[tuple[Root, Suspect]] = []
-        self._closed: list[Hidden] = []
+        self._closed: list[HiddenPath] = []
         self._found: Masks | None = None
         self._judging: Iterator[None] | None = None
         """The second half of a look, after the listing; None before it."""
@@ -133,7 +140,7 @@ class MaskFinder:
         """Begin a look: it takes in what was changed before this call. Waits for nothing but a full event queue."""
         self._tree.begin()
         self._judging = self._doubted = None
-        self._until = time.monotonic() + MOST_SECONDS
+        self._until = time.monotonic() + MAX_SCAN_SECONDS
 
     def forget(self) -> None:
         """Have the next look list everything: what the last one found is not what there is."""
@@ -163,7 +170,7 @@ class MaskFinder:
             if not self._held - self._seen(self._found):
                 return self._accepted(self._found)
             if time.monotonic() > self._until:
-                raise Unsettled
+                raise PathsKeepMoving
             self._tree.begin()
             self._judging, self._doubted = None, self._found
 
@@ -219,40 +226,42 @@ class MaskFinder:
     def _gathered(self) -> Masks:
         """All but what is hidden, from the listings of which something is to be said."""
         nodes = list(self._tree.noted)
-        pinned, fixed = _kept(nodes, "pinned"), _kept(nodes, "fixed")
+        pinned, fixed = _protected(nodes, "pinned"), _protected(nodes, "fixed")
         self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
-        self._closed = [_closed(node) for node in nodes if node.closed and node.role == _WORK and node.path != "."]
+        self._closed = [
+            _inaccessible(node) for node in nodes if node.closed and node.role == _WORK_TREE and node.path != "."
+        ]
         return Masks(
             pinned=tuple(path for path, _ in pinned),
             fixed=tuple(path for path, _ in fixed),
             hidden=(),
             state=(*pinned, *fixed),
-            is_whole=self._tree.directories < MOST_DIRECTORIES,
-            configs=tuple(path for path, _ in _kept(nodes, "configs")),
+            is_whole=self._tree.directories < MAX_DIRECTORIES,
+            configs=tuple(path for path, _ in _protected(nodes, "configs")),
         )
 
-    def _read(self, node: Node, entries: Iterator[os.DirEntry[str]]) -> Listing:
-        if node.role != _WORK:
+    def _read(self, node: DirectoryNode, entries: Iterator[os.DirEntry[str]]) -> ScannedDirectory:
+        if node.role != _WORK_TREE:
             return self._git_listing(node, list(entries))
-        listing, noted = Listing(), Noted(node.path)
+        listing, noted = ScannedDirectory(), ControlFileCollector(node.path)
         for entry in entries:
             path = node.below(entry.name)
             noted.see(entry.name)
             if entry.name == ".git":
-                _note_repository(node.root, path, entry, listing)
+                _record_dot_git(node.root, path, entry, listing)
             elif (kind := self._hidden.suspicion(node.root, path, entry)) is not None:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
-                listing.children[entry.name] = Child(entry.inode(), _WORK)
+                listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _WORK_TREE)
             if node.path == "." and entry.name in NAMES:
-                _keep(listing.fixed, node.root, path)
+                _protect(listing.fixed, node.root, path)
             if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):  # bare, or apart from its work tree
-                _keep(listing.configs, node.root, *map(node.below, CONFIGURATIONS))
+                _protect(listing.configs, node.root, *map(node.below, GIT_CONFIG_NAMES))
         noted.into(listing)
         self._note_mounted(node, listing)
         return listing
 
-    def _note_mounted(self, node: Node, listing: Listing) -> None:
+    def _note_mounted(self, node: DirectoryNode, listing: ScannedDirectory) -> None:
         """Hidden files and directories that are mounted under another name."""
         known = self._roots.hidden_inodes
         for name in self._tree.mounted_in(node):
@@ -263,33 +272,36 @@ class MaskFinder:
                 listing.suspects.append(Suspect(path, kind))
                 listing.children.pop(name, None)
 
-    def _git_listing(self, node: Node, entries: list[os.DirEntry[str]]) -> Listing:
+    def _git_listing(self, node: DirectoryNode, entries: list[os.DirEntry[str]]) -> ScannedDirectory:
         """What lies in a git directory, or in one that leads to those of submodules and worktrees."""
-        listing = Listing()
-        noted = Noted(node.path, is_git=node.role == _GIT)
+        listing = ScannedDirectory()
+        noted = ControlFileCollector(node.path, is_git=node.role == _GIT_DIRECTORY)
         names = {entry.name for entry in entries}
-        is_repository = node.role in (_GIT, _INNER)  # what makes an inner one could be moved away, or put above it
-        if node.role == _INNER and not names.isdisjoint(CONFIGURATIONS):
+        is_repository = node.role in (
+            _GIT_DIRECTORY,
+            _NESTED_GIT_DIRECTORY,
+        )  # what makes an inner one could be moved away, or put above it
+        if node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
             _pin(node.root, node.path, listing)
         for entry in entries:
             path = node.below(entry.name)
             noted.see(entry.name)
             if is_repository:
-                _note_part(node.root, path, entry, listing)
+                _record_git_entry(node.root, path, entry, listing)
             if (kind := self._hidden.remembered(node.root, path, entry)) is not None:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
                 role = _role_in_git(node.role, entry.name, has_head="HEAD" in names)
-                listing.children[entry.name] = Child(entry.inode(), role)
+                listing.children[entry.name] = SubdirectoryEntry(entry.inode(), role)
         noted.into(listing)
         return listing
 
 
-def _note_part(root: Root, path: str, entry: os.DirEntry[str], listing: Listing) -> None:
+def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
     """What lies in a git directory: what decides, what has credentials, and old copies of it."""
-    if entry.name in REPOSITORY and not entry.is_symlink():
-        _keep(listing.fixed, root, path)
-    elif entry.name in REPOSITORY:
+    if entry.name in GIT_CONTROL_ENTRIES and not entry.is_symlink():
+        _protect(listing.fixed, root, path)
+    elif entry.name in GIT_CONTROL_ENTRIES:
         with suppress(OSError):
             said = os.readlink(path, dir_fd=root.fd)
             if said.startswith("/"):
@@ -297,31 +309,31 @@ def _note_part(root: Root, path: str, entry: os.DirEntry[str], listing: Listing)
             target = os.path.join(os.path.dirname(path), said)
             inside = os.path.normpath(target).removeprefix(f"{root.path}/")
             if inside.partition("/")[0] not in ("", ".."):
-                _keep(listing.configs, root, inside)
+                _protect(listing.configs, root, inside)
     elif "config" in entry.name or "credential" in entry.name:
-        _keep(listing.configs, root, path)
+        _protect(listing.configs, root, path)
 
 
-def _pin(root: Root, path: str, listing: Listing) -> None:
+def _pin(root: Root, path: str, listing: ScannedDirectory) -> None:
     """Keep a git directory, and what it lies in, from being moved to where none is looked for."""
     while os.path.basename(path) not in ("", ".git"):
-        _keep(listing.pinned, root, path)
+        _protect(listing.pinned, root, path)
         path = os.path.dirname(path)
 
 
 def _role_in_git(role: str, name: str, *, has_head: bool) -> str:
-    if role == _GIT:
-        return _INNER if name in ("modules", "worktrees") else _STORE
-    return _STORE if role == _STORE or (has_head and name in _STORES) else _INNER
+    if role == _GIT_DIRECTORY:
+        return _NESTED_GIT_DIRECTORY if name in ("modules", "worktrees") else _GIT_STORAGE
+    return _GIT_STORAGE if role == _GIT_STORAGE or (has_head and name in _STORAGE_NAMES) else _NESTED_GIT_DIRECTORY
 
 
-def _note_repository(root: Root, path: str, entry: os.DirEntry[str], listing: Listing) -> None:
+def _record_dot_git(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
     """A `.git`: a directory that stays with its parts fixed, or a file that leads to one."""
     if entry.is_dir(follow_symlinks=False):
-        _keep(listing.pinned, root, path)
-        listing.children[entry.name] = Child(entry.inode(), _GIT)
+        _protect(listing.pinned, root, path)
+        listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _GIT_DIRECTORY)
     elif entry.is_file(follow_symlinks=False) and not _is_in_worktree(root.fd, path):
-        _keep(listing.fixed, root, path)
+        _protect(listing.fixed, root, path)
 
 
 def _is_in_worktree(top: int, path: str) -> bool:
@@ -343,17 +355,17 @@ def _is_in_worktree(top: int, path: str) -> bool:
         os.close(handle)
 
 
-def _keep(kept: list[Kept], root: Root, *paths: str) -> None:
+def _protect(kept: list[ProtectedPath], root: Root, *paths: str) -> None:
     """Note files or directories that are there; a link is none."""
     for path in paths:
         with suppress(OSError):
             kind = stat.S_IFMT(os.stat(path, dir_fd=root.fd, follow_symlinks=False).st_mode)
             identity = inode_of(path, root.fd)
             if identity is not None and kind in (stat.S_IFREG, stat.S_IFDIR):
-                kept.append(Kept(path, identity))
+                kept.append(ProtectedPath(path, identity))
 
 
-def _kept(nodes: list[Node], part: str) -> list[tuple[str, Inode]]:
+def _protected(nodes: list[DirectoryNode], part: str) -> list[tuple[str, Inode]]:
     found = {
         f"{node.root.path}/{one.path}": one.identity
         for node in nodes
@@ -363,6 +375,6 @@ def _kept(nodes: list[Node], part: str) -> list[tuple[str, Inode]]:
     return sorted(found.items())
 
 
-def _closed(node: Node) -> Hidden:
+def _inaccessible(node: DirectoryNode) -> HiddenPath:
     path = f"{node.root.path}/{node.path}"
-    return Hidden(path, node.closed, inode_of(path) or (0, 0, 0))
+    return HiddenPath(path, node.closed, inode_of(path) or (0, 0, 0))

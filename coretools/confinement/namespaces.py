@@ -17,34 +17,39 @@ from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from coretools.confinement import syscalls
-from coretools.confinement.covers import FIXED, MASKED, PINNED, Cover, Covers, Hollows
-from coretools.confinement.mount_calls import (
+from coretools.confinement.mount_points import is_beneath, mount_point, open_parent
+from coretools.confinement.overmounts import (
+    ATTR_NO_DEVICES,
+    ATTR_NO_EXEC,
+    ATTR_NO_SUID,
+    ATTR_READ_ONLY,
     HANDLE,
-    NO_DEVICES,
-    NO_EXEC,
-    NO_SUID,
+    MASKED,
+    PINNED,
     READ_ONLY,
+    Overmount,
+    Overmounts,
+    Placeholders,
     attach,
     clone,
     clone_at,
-    limited,
+    restrict_mount,
 )
-from coretools.confinement.places import is_beneath, place_at, way_to
 
 NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
-CONFIGS = "/.git-config"
+CONFIG_COPIES = "/.git-config"
 """Where copies of git's configuration are seen."""
 
 _BASE = "/usr"
 """Where the new root is put together, out of sight of everybody else; a directory that is there everywhere."""
 
 _RECURSIVE, _PRIVATE, _DETACH = 0x4000, 0x40000, 2
-_HERE = -100
+_AT_FDCWD = -100
 """AT_FDCWD."""
 
-_KERNEL_FIXED = ("sys", "irq", "bus", "fs", "scsi", "acpi", "sysrq-trigger", "mtrr", "asound", "pressure")
-_KERNEL_MASKED = (
+_PROC_READ_ONLY = ("sys", "irq", "bus", "fs", "scsi", "acpi", "sysrq-trigger", "mtrr", "asound", "pressure")
+_PROC_MASKED = (
     *("kcore", "kallsyms", "kmsg", "keys", "key-users", "timer_list", "sched_debug", "latency_stats", "slabinfo"),
     *("vmallocinfo", "pagetypeinfo", "kpagecount", "kpageflags", "kpagecgroup", "iomem", "ioports"),
 )
@@ -63,7 +68,7 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 """SIOCGIFFLAGS, SIOCSIFFLAGS and IFF_UP."""
 
 
-class Bind(NamedTuple):
+class BindMount(NamedTuple):
     """A directory or file of the machine that is seen in the view, at the same path unless `source` says otherwise."""
 
     path: str
@@ -74,10 +79,10 @@ class Bind(NamedTuple):
     """Device and inode that must stand there; None takes what stands there."""
 
 
-class Plan(NamedTuple):
+class NamespacePlan(NamedTuple):
     """Everything that a view consists of."""
 
-    binds: Sequence[Bind]
+    binds: Sequence[BindMount]
     """Parents before what lies in them."""
     links: Sequence[tuple[str, str]]
     """Links of the machine's own, and what they say: `/bin`, which is `usr/bin`."""
@@ -100,7 +105,7 @@ class Plan(NamedTuple):
     """Whether beneath the binds there are changes that inotify does not tell of."""
 
 
-def leave_namespaces(*, network: bool) -> None:
+def unshare_namespaces(*, network: bool) -> None:
     """Move into new namespaces. The process keeps its user and group; its next child is process 1 of the new ones.
 
     Raises:
@@ -114,7 +119,7 @@ def leave_namespaces(*, network: bool) -> None:
             file.write(text)
 
 
-def build(plan: Plan) -> Covers:
+def build(plan: NamespacePlan) -> Overmounts:
     """Make the plan the whole of what this process, process 1 of its namespaces, and its children can see.
 
     The covers in it are watched: the caller has to have them laid again.
@@ -122,35 +127,35 @@ def build(plan: Plan) -> Covers:
     Raises:
         OSError: something could not be mounted, or what stands at a path is not what the plan means.
     """
-    syscalls.call("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
+    syscalls.syscall("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
     if not plan.network:
-        _raise_loopback()
-    trees = [_Tree(bind, _cloned(bind)) for bind in plan.binds]
+        _bring_up_loopback()
+    trees = [_MountedTree(bind, _clone_bind(bind)) for bind in plan.binds]
     devices = [(name, clone_at(f"/dev/{name}")) for name in DEVICES]
-    _mount("tmpfs", _BASE, NO_SUID | NO_DEVICES, "mode=755,size=16m")
-    hollows = Hollows(_BASE)
-    _proc_and_devices(devices, plan, hollows)
+    _mount("tmpfs", _BASE, ATTR_NO_SUID | ATTR_NO_DEVICES, "mode=755,size=16m")
+    hollows = Placeholders(_BASE)
+    _mount_proc_and_devices(devices, plan, hollows)
     for tree in trees:
-        with place_at(_BASE, tree.bind.path, directory=tree.is_directory) as place:
+        with mount_point(_BASE, tree.bind.path, directory=tree.is_directory) as place:
             attach(tree.handle, place)
     for path, target in plan.links:
         _link(path, target)
-    covers = _covers(plan, hollows)
+    covers = _overmounts(plan, hollows)
     covers.watch(is_polled=plan.is_polled)
     covers.lay({tree.bind.path: tree.handle for tree in trees})
     for tree in trees:
         os.close(tree.handle)
-    syscalls.call("mount_setattr", _HERE, _BASE.encode(), 0, struct.pack("4Q", READ_ONLY, 0, 0, 0), 32)
+    syscalls.syscall("mount_setattr", _AT_FDCWD, _BASE.encode(), 0, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
     os.chdir(_BASE)
     # The old root comes to lie over the new one, which is then all that stays (pivot_root(2), "." twice).
-    syscalls.call("pivot_root", b".", b".")
-    syscalls.call("umount2", b".", _DETACH)
+    syscalls.syscall("pivot_root", b".", b".")
+    syscalls.syscall("umount2", b".", _DETACH)
     os.chdir("/")
     return covers
 
 
-class _Tree(NamedTuple):
-    bind: Bind
+class _MountedTree(NamedTuple):
+    bind: BindMount
     handle: int
 
     @property
@@ -158,7 +163,7 @@ class _Tree(NamedTuple):
         return stat.S_ISDIR(os.fstat(self.handle).st_mode)
 
 
-def _cloned(bind: Bind) -> int:
+def _clone_bind(bind: BindMount) -> int:
     """A mount of what the bind names, not yet anywhere."""
     source = bind.source or bind.path
     handle = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -168,12 +173,12 @@ def _cloned(bind: Bind) -> int:
             raise OSError(errno.ESTALE, "was replaced by something else", source)
         if stat.S_ISLNK(found.st_mode):
             raise OSError(errno.ELOOP, "is a link", source)
-        return limited(clone(handle), writable=bind.writable)
+        return restrict_mount(clone(handle), writable=bind.writable)
     finally:
         os.close(handle)
 
 
-def _lay(tree: int, place: int) -> None:
+def _mount_tree(tree: int, place: int) -> None:
     """Mount a tree on a handle and give the tree's own handle back."""
     try:
         attach(tree, place)
@@ -181,7 +186,7 @@ def _lay(tree: int, place: int) -> None:
         os.close(tree)
 
 
-def _covers(plan: Plan, hollows: Hollows) -> Covers:
+def _overmounts(plan: NamespacePlan, hollows: Placeholders) -> Overmounts:
     """What is pinned, fixed, masked or leads elsewhere: one for a path, none in what is masked or for a bind itself."""
     trees = {bind.path for bind in plan.binds}
     masked = set(plan.masked)
@@ -192,58 +197,58 @@ def _covers(plan: Plan, hollows: Hollows) -> Covers:
             links.append((path, f"link-{number}"))
     kinds = (
         *((path, PINNED) for path in plan.pinned if path not in masked),
-        *((path, FIXED) for path in plan.fixed if path not in masked),
+        *((path, READ_ONLY) for path in plan.fixed if path not in masked),
         *((path, MASKED) for path in sorted(masked) if not is_beneath(path, masked, trees)),
         *links,
     )
-    covers = [Cover(path, kind, plan.identities.get(path)) for path, kind in kinds if path not in trees]
-    return Covers(covers, hollows)
+    covers = [Overmount(path, kind, plan.identities.get(path)) for path, kind in kinds if path not in trees]
+    return Overmounts(covers, hollows)
 
 
 def _link(path: str, target: str) -> None:
     """Have a link in the new root, where nothing else came to stand."""
     with ExitStack() as way, suppress(FileExistsError):
-        os.symlink(target, os.path.basename(path), dir_fd=way_to(_BASE, path, way))
+        os.symlink(target, os.path.basename(path), dir_fd=open_parent(_BASE, path, way))
 
 
-def _proc_and_devices(devices: Sequence[tuple[str, int]], plan: Plan, hollows: Hollows) -> None:
+def _mount_proc_and_devices(devices: Sequence[tuple[str, int]], plan: NamespacePlan, hollows: Placeholders) -> None:
     for name in ("proc", "dev"):
         os.mkdir(f"{_BASE}/{name}")
-    _mount("proc", f"{_BASE}/proc", NO_SUID | NO_DEVICES | NO_EXEC, "")
-    _bound_tasks(plan.tasks)
-    _close_kernel(hollows)
-    _mount("tmpfs", f"{_BASE}/dev", NO_SUID | NO_EXEC, "mode=755,size=64k")
+    _mount("proc", f"{_BASE}/proc", ATTR_NO_SUID | ATTR_NO_DEVICES | ATTR_NO_EXEC, "")
+    _limit_tasks(plan.tasks)
+    _restrict_proc(hollows)
+    _mount("tmpfs", f"{_BASE}/dev", ATTR_NO_SUID | ATTR_NO_EXEC, "mode=755,size=64k")
     for name, tree in devices:
-        with place_at(f"{_BASE}/dev", name, directory=False) as place:
-            _lay(tree, place)
+        with mount_point(f"{_BASE}/dev", name, directory=False) as place:
+            _mount_tree(tree, place)
     for name, target in _DEVICE_LINKS:
         os.symlink(target, f"{_BASE}/dev/{name}")
     for name in ("pts", "shm"):
         os.mkdir(f"{_BASE}/dev/{name}")
-    _mount("devpts", f"{_BASE}/dev/pts", NO_SUID | NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
+    _mount("devpts", f"{_BASE}/dev/pts", ATTR_NO_SUID | ATTR_NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
     _mount(
         "tmpfs",
         f"{_BASE}/dev/shm",  # noqa: S108  # the view's own
-        NO_SUID | NO_DEVICES,
+        ATTR_NO_SUID | ATTR_NO_DEVICES,
         f"mode=1777,size={plan.shared_memory_bytes}",
     )
 
 
-def _close_kernel(hollows: Hollows) -> None:
+def _restrict_proc(hollows: Placeholders) -> None:
     """Settings and insides of the kernel, which are the whole machine's: not changed, some not seen.
 
     User 0 of the machine may write them without any capability, in whatever namespace.
     """
     handle = os.open(f"{_BASE}/proc", HANDLE)
     try:
-        kinds = ((FIXED, _KERNEL_FIXED), (MASKED, _KERNEL_MASKED))
-        covers = [Cover(f"/proc/{name}", kind) for kind, names in kinds for name in names]
-        Covers(covers, hollows).lay({"/proc": handle})
+        kinds = ((READ_ONLY, _PROC_READ_ONLY), (MASKED, _PROC_MASKED))
+        covers = [Overmount(f"/proc/{name}", kind) for kind, names in kinds for name in names]
+        Overmounts(covers, hollows).lay({"/proc": handle})
     finally:
         os.close(handle)
 
 
-def _bound_tasks(most: int) -> None:
+def _limit_tasks(most: int) -> None:
     """Bound the numbers of this namespace's processes, and so how many there can be.
 
     Before 6.14 the file is the whole machine's, and root of the machine could really change it: not touched then.
@@ -256,10 +261,10 @@ def _bound_tasks(most: int) -> None:
 
 
 def _mount(kind: str, target: str, flags: int, options: str) -> None:
-    syscalls.call("mount", kind.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
+    syscalls.syscall("mount", kind.encode(), os.fsencode(target), kind.encode(), flags, options.encode())
 
 
-def _raise_loopback() -> None:
+def _bring_up_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
         request = struct.pack("16sh22x", b"lo", 0)
         flags = struct.unpack("16sh22x", fcntl.ioctl(channel, _GET_FLAGS, request))[1]

@@ -22,17 +22,17 @@ from coretools.roots.root_set import Root, Roots
 # in both versions of the hierarchy (cgroups(7); `memory.max`, `memory.limit_in_bytes`).
 
 
-_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
+_MEMORY_LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
 def memory_bytes(process: str = "/proc/self") -> int:
     """Memory of the machine, or the smallest bound of the process's control group and those above it."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine, *_bounds(process)])
+    return min([machine, *_memory_limits(process)])
 
 
-def _bounds(process: str) -> Iterator[int]:
-    for directory, top, file in _groups(process):
+def _memory_limits(process: str) -> Iterator[int]:
+    for directory, top, file in _control_groups(process):
         at = directory
         while True:
             with suppress(OSError, ValueError), open(f"{at}/{file}", encoding="ascii") as bound:
@@ -42,7 +42,7 @@ def _bounds(process: str) -> Iterator[int]:
             at = os.path.dirname(at)
 
 
-def _groups(process: str) -> Iterator[tuple[str, str, str]]:
+def _control_groups(process: str) -> Iterator[tuple[str, str, str]]:
     """Directory of the process's group, where its hierarchy is mounted, and the file with the bound, for each."""
     own: dict[str, str] = {}
     with suppress(OSError), open(f"{process}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
@@ -62,7 +62,7 @@ def _groups(process: str) -> Iterator[tuple[str, str, str]]:
             path = own[kind]
             # A container may see its own group as the top while it is told the path on the machine.
             inner = path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else ""
-            yield f"{top}{inner}".rstrip("/"), top, _FILES[kind]
+            yield f"{top}{inner}".rstrip("/"), top, _MEMORY_LIMIT_FILES[kind]
 
 
 # A home of cargo's own for commands, over the user's, which they may only read.
@@ -71,19 +71,19 @@ def _groups(process: str) -> Iterator[tuple[str, str, str]]:
 # its directories are new, and what the user downloaded stands in them as links.
 
 
-NAME = ".cargo-of-commands"
+CARGO_HOME_NAME = ".cargo-of-commands"
 """In the home of commands."""
 
-LINKS = 20_000
+MAX_CARGO_LINKS = 20_000
 """Entries of the user's home that are linked; what is beyond them is fetched again, or missing without a network."""
 
 
-def link_home(real: str, own: str) -> None:
+def create_cargo_home(real: str, own: str) -> None:
     """Make the home `own` over `real`, if that holds what was downloaded."""
     if not any(os.path.isdir(f"{real}/{name}") for name in ("registry", "git")):
         return
     os.mkdir(own, mode=0o700)
-    left = LINKS
+    left = MAX_CARGO_LINKS
     for directory in _cargo_directories(real):
         os.makedirs(f"{own}/{directory}", exist_ok=True)
         with suppress(OSError):
@@ -101,14 +101,14 @@ def _cargo_directories(real: str) -> Iterator[str]:
             yield from (f"{above}/{name}" for name in names if os.path.isdir(f"{real}/{above}/{name}"))
 
 
-FILE_BYTES = 2 * 1024**3
+DEFAULT_FILE_BYTES = 2 * 1024**3
 """Largest file that a command may write, unless the operator says otherwise."""
-PROCESSES = 512
+DEFAULT_PROCESSES = 512
 """Processes of one command at once, unless the operator says otherwise."""
 _MEMORY_SHARE = 0.75
 """Of the memory of the machine or container, for the data of one process, unless the operator says otherwise."""
 _SHARED_MEMORY_BYTES = 1024**3
-_TASKS_FOR_EACH = 4
+_TASKS_PER_PROCESS = 4
 """Processes and threads of all commands together, in terms of the most processes of one of them."""
 
 
@@ -118,22 +118,22 @@ JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
 TERMINALS = ("/dev/ptmx", "/dev/pts")
 """Where a program makes terminals, and where they are."""
 
-GIT_BESIDE_COVERS = (("core.checkStat", "minimal"), ("core.trustctime", "false"))
+GIT_SETTINGS_FOR_MASKED_FILES = (("core.checkStat", "minimal"), ("core.trustctime", "false"))
 """Have git tell changed files by size and time alone where some are hidden: the cover of one has those of the file, but
 another inode. A tracked file would look changed otherwise, and could not be read to find out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class ScratchDirectories:
     """Directories of the server's own, removed with it: what commands take for `/tmp` and for their home."""
 
     path: str
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Device and inode of the two, by path, once they were made: what has their names later may be something else."""
 
-    def bind(self, path: str, source: str) -> namespaces.Bind:
+    def bind(self, path: str, source: str) -> namespaces.BindMount:
         """One of the two, to be seen at a path."""
-        return namespaces.Bind(path, writable=True, source=source, identity=self.identities[source])
+        return namespaces.BindMount(path, writable=True, source=source, identity=self.identities[source])
 
     @property
     def temporary(self) -> str:
@@ -147,7 +147,7 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Commands:
+class CommandConfinement:
     """What all commands of a server are held to, whatever is masked at the moment."""
 
     roots: Roots
@@ -158,41 +158,45 @@ class Commands:
     """The system's and those of tool chains."""
     home: str
     """Of the server's user; hidden from commands."""
-    configuration: allowed_paths.Configuration = field(default_factory=allowed_paths.Configuration)
+    configuration: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
 
     @property
     def granted(self) -> tuple[Grant, ...]:
         """What every command may read or run beside the roots, as it stands now."""
-        return (*self.programs, *allowed_paths.configuration_grants())
+        return (*self.programs, *allowed_paths.etc_grants())
 
-    def state(self, scratch: Scratch, *, in_view: bool) -> tuple[object, ...]:
+    def state(self, scratch: ScratchDirectories, *, in_view: bool) -> tuple[object, ...]:
         """What stands at the granted paths now. When that changes, what was granted before is not what is there."""
         by_name = () if in_view or all(root.writable for root in self.roots) else self.rules(scratch, in_view=False)
         return (
             *self.configuration.state(),
             *allowed_paths.identities(grant.path for grant in (*self.programs, *self._more())),
-            *allowed_paths.state_of(by_name),
+            *allowed_paths.entry_identities(by_name),
         )
 
-    def view_plan(self, scratch: Scratch, masks: Masks, *, is_polled: bool = False) -> namespaces.Plan:
+    def view_plan(
+        self, scratch: ScratchDirectories, masks: Masks, *, is_polled: bool = False
+    ) -> namespaces.NamespacePlan:
         """The view for tier `full`. `is_polled`: not every change beneath the roots has an event."""
         binds = {
-            grant.path: namespaces.Bind(grant.path, writable=False) for grant in self.granted if _is_bound(grant.path)
+            grant.path: namespaces.BindMount(grant.path, writable=False)
+            for grant in self.granted
+            if _is_bound(grant.path)
         }
-        binds[allowed_paths.CONFIGURATION] = namespaces.Bind(allowed_paths.CONFIGURATION, writable=False)
+        binds[allowed_paths.ETC] = namespaces.BindMount(allowed_paths.ETC, writable=False)
         for path in _directories(self.policy.readable):
-            binds[path] = namespaces.Bind(path, writable=False)
+            binds[path] = namespaces.BindMount(path, writable=False)
         for path in ("/tmp", "/var/tmp"):
             binds[path] = scratch.bind(path, scratch.temporary)
         if self.hides_home:
             binds[self.home] = scratch.bind(self.home, scratch.home)
         for path in _directories(self.policy.writable):
-            binds[path] = namespaces.Bind(path, writable=True)
+            binds[path] = namespaces.BindMount(path, writable=True)
         for root in self.roots:
-            binds[root.path] = namespaces.Bind(root.path, writable=root.writable, identity=root.identity)
-        return namespaces.Plan(
+            binds[root.path] = namespaces.BindMount(root.path, writable=root.writable, identity=root.identity)
+        return namespaces.NamespacePlan(
             binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
-            links=[*allowed_paths.links(), *allowed_paths.folder_links(self.environment)],
+            links=[*allowed_paths.system_links(), *allowed_paths.path_links(self.environment)],
             pinned=masks.pinned,
             fixed=masks.fixed,
             masked=masks.masked,
@@ -203,7 +207,7 @@ class Commands:
             is_polled=is_polled,
         )
 
-    def rules(self, scratch: Scratch, *, in_view: bool) -> list[landlock.Rule | landlock.Entries]:
+    def rules(self, scratch: ScratchDirectories, *, in_view: bool) -> list[landlock.Rule | landlock.EntryGrants]:
         """Landlock's rules: by path in the view, which is nobody else's; elsewhere the roots are given by handle."""
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._more()]
@@ -211,14 +215,14 @@ class Commands:
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
         if not in_view:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
-            return allowed_paths.granted_around([*found, *self._own_container(scratch)], self.roots)
+            return allowed_paths.without_read_only_roots([*found, *self._own_container(scratch)], self.roots)
         # What the machine's own would let out is, in the view, the command's own.
-        own = ("/tmp", "/var/tmp", "/dev/shm", namespaces.CONFIGS, *((self.home,) if self.hides_home else ()))
+        own = ("/tmp", "/var/tmp", "/dev/shm", namespaces.CONFIG_COPIES, *((self.home,) if self.hides_home else ()))
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]
 
-    def _own_places(self, scratch: Scratch) -> tuple[str, ...]:
+    def _own_places(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Directories of the container that are the commands' where the server has it to itself.
 
         Not one in which the server has the temporary directories and homes of all its roles.
@@ -228,7 +232,7 @@ class Commands:
             path for path in own if not os.path.realpath(scratch.path).startswith(f"{os.path.realpath(path)}/")
         )
 
-    def _own_container(self, scratch: Scratch) -> list[Grant]:
+    def _own_container(self, scratch: ScratchDirectories) -> list[Grant]:
         """What a container's only server gives its commands of the container."""
         if not self.policy.own_container:
             return []
@@ -256,7 +260,7 @@ class Commands:
     @property
     def hides_home(self) -> bool:
         """Whether the home is a place of its own, which no root lies above or is."""
-        own = bool(self.home) and self.home not in allowed_paths.NEVER - {"/root"}
+        own = bool(self.home) and self.home not in allowed_paths.NEVER_GRANTED - {"/root"}
         return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
 
     def families(self, tier: str) -> tuple[int, ...]:
@@ -269,7 +273,7 @@ class Commands:
             return (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
         return (seccomp.UNIX, seccomp.INET, *((seccomp.INET6,) if self.has_network else ()))
 
-    def socket_places(self, scratch: Scratch) -> tuple[str, ...]:
+    def socket_places(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Directories beneath which commands reach Unix sockets where there is no view."""
         granted = [*(root.path for root in self.roots), *self.policy.writable, *self._own_places(scratch)]
         granted += [scratch.temporary, scratch.home]
@@ -278,12 +282,12 @@ class Commands:
     @property
     def processes(self) -> int:
         """Most processes of one command at once."""
-        return self.policy.processes or PROCESSES
+        return self.policy.processes or DEFAULT_PROCESSES
 
     @property
     def tasks(self) -> int:
         """Most processes and threads of all commands together."""
-        return _TASKS_FOR_EACH * self.processes
+        return _TASKS_PER_PROCESS * self.processes
 
     @property
     def memory_bytes(self) -> int:
@@ -293,12 +297,12 @@ class Commands:
     def limits(self, tier: str) -> list[tuple[int, int]]:
         """Limits of resources of every process of a command."""
         memory = self.memory_bytes
-        file = self.policy.file_bytes or FILE_BYTES
+        file = self.policy.file_bytes or DEFAULT_FILE_BYTES
         limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file), (resource.RLIMIT_DATA, memory)]
         # In a user namespace of their own commands are counted apart (Linux 5.14); elsewhere all of the user's are.
         return [*limits, (resource.RLIMIT_NPROC, self.tasks)] if tier == "full" else limits
 
-    def variables(self, tier: str, scratch: Scratch, *, has_covers: bool = False) -> dict[str, str]:
+    def variables(self, tier: str, scratch: ScratchDirectories, *, has_covers: bool = False) -> dict[str, str]:
         """What is different in the environment of a confined command; `has_covers`: files are hidden in its view."""
         if tier == "none":
             return {}
@@ -313,10 +317,10 @@ class Commands:
         tools |= self._java_variables(home=scratch.home, temporary=scratch.temporary)
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
 
-    def prepare(self, scratch: Scratch) -> None:
+    def prepare(self, scratch: ScratchDirectories) -> None:
         """Fill the home of commands with what needs to be written beside what is only read."""
         with suppress(OSError):
-            link_home(self._cargo_home, f"{scratch.home}/{NAME}")
+            create_cargo_home(self._cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")
 
     @property
     def _cargo_home(self) -> str:
@@ -327,30 +331,30 @@ class Commands:
         own = [f"-Duser.home={home}", *([f"-Djava.io.tmpdir={temporary}"] if temporary else [])]
         return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()}
 
-    def _cargo_variables(self, tier: str, scratch: Scratch) -> dict[str, str]:
-        is_there = os.path.isdir(f"{scratch.home}/{NAME}")
+    def _cargo_variables(self, tier: str, scratch: ScratchDirectories) -> dict[str, str]:
+        is_there = os.path.isdir(f"{scratch.home}/{CARGO_HOME_NAME}")
         if not is_there or (tier == "full" and not self.hides_home):
             return {}
-        return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{NAME}"}
+        return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{CARGO_HOME_NAME}"}
 
 
 def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Settings of git behind those that the environment has already (git-config(1), GIT_CONFIG_COUNT)."""
     text = environment.get("GIT_CONFIG_COUNT", "")
     first = int(text) if text.isdecimal() else 0
-    found = {"GIT_CONFIG_COUNT": str(first + len(GIT_BESIDE_COVERS))}
-    for number, (key, value) in enumerate(GIT_BESIDE_COVERS, first):
+    found = {"GIT_CONFIG_COUNT": str(first + len(GIT_SETTINGS_FOR_MASKED_FILES))}
+    for number, (key, value) in enumerate(GIT_SETTINGS_FOR_MASKED_FILES, first):
         found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return found
 
 
-def commands_of(
+def command_confinement(
     roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str], *, prefixes: Sequence[str]
-) -> Commands:
+) -> CommandConfinement:
     """Look at the machine once, at the first command: which of its programs and tool chains are there."""
     home = os.path.realpath(environment.get("HOME") or _home_of_user())
-    tools = allowed_paths.tool_grants(environment, home=home, prefixes=prefixes)
-    return Commands(roots, policy, environment, (*allowed_paths.system_grants(), *tools), home)
+    tools = allowed_paths.toolchain_grants(environment, home=home, prefixes=prefixes)
+    return CommandConfinement(roots, policy, environment, (*allowed_paths.system_grants(), *tools), home)
 
 
 def _rights(root: Root) -> int:
@@ -365,7 +369,7 @@ def _home_of_user() -> str:
 
 
 def _is_bound(path: str) -> bool:
-    return not path.startswith(f"{allowed_paths.CONFIGURATION}/") and path != allowed_paths.CONFIGURATION
+    return not path.startswith(f"{allowed_paths.ETC}/") and path != allowed_paths.ETC
 
 
 def _directories(paths: Sequence[str]) -> list[str]:

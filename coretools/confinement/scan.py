@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coretools.confinement.hidden import Suspect, is_settled
-from coretools.confinement.inotify import LOCAL, Mounts, Watches
+from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
 from coretools.roots.hidden_inodes import Inode
 from coretools.roots.root_set import Root, Roots
 
-MOST_DIRECTORIES = 50_000
+MAX_DIRECTORIES = 50_000
 """Looked into; what lies beyond is closed to commands whole, which is then said by name."""
 
 TOO_MANY = "too many directories to search for secrets"
@@ -28,7 +28,7 @@ MOVED = "a directory that was moved while it was searched for secrets"
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Child(NamedTuple):
+class SubdirectoryEntry(NamedTuple):
     """A directory in a listing that is to be listed too."""
 
     inode: int
@@ -36,7 +36,7 @@ class Child(NamedTuple):
     """What it is to the one who reads it."""
 
 
-class Kept(NamedTuple):
+class ProtectedPath(NamedTuple):
     """A file or directory that commands may not change."""
 
     path: str
@@ -46,12 +46,12 @@ class Kept(NamedTuple):
 
 
 @dataclass(slots=True)
-class Listing:
+class ScannedDirectory:
     """What was found in one directory."""
 
-    children: dict[str, Child] = field(default_factory=dict)
-    pinned: list[Kept] = field(default_factory=list)
-    fixed: list[Kept] = field(default_factory=list)
+    children: dict[str, SubdirectoryEntry] = field(default_factory=dict)
+    pinned: list[ProtectedPath] = field(default_factory=list)
+    fixed: list[ProtectedPath] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     control: tuple[str, ...] = ()
     """Names of entries that git acts on."""
@@ -59,7 +59,7 @@ class Listing:
     """Whether it is a git directory."""
     links: list[tuple[str, str]] = field(default_factory=list)
     """Links in the place of a configuration that lead out of the root, and where they lead."""
-    configs: list[Kept] = field(default_factory=list)
+    configs: list[ProtectedPath] = field(default_factory=list)
     """May have credentials for git in them."""
 
     @property
@@ -70,7 +70,7 @@ class Listing:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class DirectoryNode:
     """A directory that is known."""
 
     root: Root
@@ -81,9 +81,9 @@ class Node:
     role: str
     kind: str
     """Its file system."""
-    parent: "Node | None" = None
-    children: dict[str, "Node"] = field(default_factory=dict)
-    listing: Listing | None = None
+    parent: "DirectoryNode | None" = None
+    children: dict[str, "DirectoryNode"] = field(default_factory=dict)
+    listing: ScannedDirectory | None = None
     """None before it was read, and while it can't be."""
     closed: str = ""
     """Why it can't be looked into."""
@@ -101,20 +101,22 @@ class Node:
 class DirectoryTree:
     """All directories beneath the roots. `close` must be called; used by one thread at a time."""
 
-    def __init__(self, roots: Roots, read: Callable[[Node, Iterator[os.DirEntry[str]]], Listing]) -> None:
+    def __init__(
+        self, roots: Roots, read: Callable[[DirectoryNode, Iterator[os.DirEntry[str]]], ScannedDirectory]
+    ) -> None:
         self._roots = roots
         self._read = read
-        self._mounts: Mounts | None = None
+        self._mounts: MountTable | None = None
         with suppress(OSError):
-            self._mounts = Mounts(tuple(root.path for root in roots))
-        self._watches: Watches | None = None
-        self._by_watch: dict[int, set[Node]] = {}
-        self._polled: dict[Node, None] = {}
-        self._waiting: list[Node] = []
-        self._again: list[Node] = []
+            self._mounts = MountTable(tuple(root.path for root in roots))
+        self._watches: InotifyWatches | None = None
+        self._by_watch: dict[int, set[DirectoryNode]] = {}
+        self._polled: dict[DirectoryNode, None] = {}
+        self._waiting: list[DirectoryNode] = []
+        self._again: list[DirectoryNode] = []
         """Were not at their paths: to be tried again, unless their parents' listings drop them."""
         self._is_begun = False
-        self.noted: dict[Node, None] = {}
+        self.noted: dict[DirectoryNode, None] = {}
         """Directories of which something is to be said."""
         self.directories = 0
         self.is_changed = True
@@ -158,7 +160,7 @@ class DirectoryTree:
                 return not self._waiting
         return True
 
-    def mounted_in(self, node: Node) -> list[str]:
+    def mounted_in(self, node: DirectoryNode) -> list[str]:
         """Entries on which something is mounted: its listing tells what lies beneath."""
         here = node.root.path if node.path == "." else f"{node.root.path}/{node.path}"
         return [] if self._mounts is None else self._mounts.names.get(here, [])
@@ -177,23 +179,23 @@ class DirectoryTree:
         self.unwatched = {}
         try:
             if self._mounts is not None:  # what is mounted later would not be seen
-                self._watches = Watches()
+                self._watches = InotifyWatches()
         except OSError as error:
             self.unwatched[f"no inotify instance: {error.strerror}"] = None
         self._by_watch, self._polled, self.noted, self.directories = {}, {}, {}, 0
         self._again, self.is_quiet = [], False
-        self._waiting = [Node(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
+        self._waiting = [DirectoryNode(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
         self._is_begun = self.is_changed = True
 
     def _kind_of(self, path: str) -> str:
         return "" if self._mounts is None else self._mounts.kind_of(path)
 
-    def _list(self, node: Node) -> None:
+    def _list(self, node: DirectoryNode) -> None:
         if node.is_gone or (node in self._polled and _is_unchanged(node)):
             return
         self.is_changed = True
         self.is_quiet = self.is_quiet and node.listing is None  # what can't be listed is tried each time
-        if node.listing is None and self.directories >= MOST_DIRECTORIES:
+        if node.listing is None and self.directories >= MAX_DIRECTORIES:
             self._close(node, TOO_MANY)
             return
         try:
@@ -212,7 +214,7 @@ class DirectoryTree:
         finally:
             os.close(handle)
 
-    def _list_open(self, node: Node, handle: int) -> None:
+    def _list_open(self, node: DirectoryNode, handle: int) -> None:
         self._watch(node, handle)  # before it is read, so that no change is missed
         began = time.time_ns()
         status = os.fstat(handle)
@@ -231,7 +233,7 @@ class DirectoryTree:
         self._update_children(node, listing)
         self._note(node, is_plain=listing.is_plain)
 
-    def _update_children(self, node: Node, listing: Listing) -> None:
+    def _update_children(self, node: DirectoryNode, listing: ScannedDirectory) -> None:
         old, node.children = node.children, {}
         for name, child in listing.children.items():
             known = old.get(name)
@@ -243,12 +245,12 @@ class DirectoryTree:
                 continue
             path = node.below(name)
             kind = node.kind if self._mounts is None else self._mounts.kinds.get(f"{node.root.path}/{path}", node.kind)
-            node.children[name] = Node(node.root, path, child.inode, child.role, kind, node)
+            node.children[name] = DirectoryNode(node.root, path, child.inode, child.role, kind, node)
             self._waiting.append(node.children[name])
         for known in old.values():
             self._drop(known)
 
-    def _watch(self, node: Node, handle: int) -> None:
+    def _watch(self, node: DirectoryNode, handle: int) -> None:
         """Have a change of the directory told, or else poll it."""
         why = f"{node.kind or 'an unknown file system'} may change without this system's notice"
         if node.kind in LOCAL and self._watches is not None:
@@ -269,7 +271,7 @@ class DirectoryTree:
         self._release(node)
         self._polled[node] = None
 
-    def _release(self, node: Node) -> None:
+    def _release(self, node: DirectoryNode) -> None:
         """End the watch of a directory, unless it is known by another path too: one inode has one watch."""
         if node.watch is None:
             return
@@ -279,7 +281,7 @@ class DirectoryTree:
             self._watches.remove(node.watch)
         node.watch = None
 
-    def _close(self, node: Node, reason: str) -> None:
+    def _close(self, node: DirectoryNode, reason: str) -> None:
         """Nothing is known of what lies in it: it is closed to commands, and tried again at each scan."""
         for child in node.children.values():
             self._drop(child)
@@ -289,13 +291,13 @@ class DirectoryTree:
         self._polled[node] = None
         self._note(node, is_plain=False)
 
-    def _note(self, node: Node, *, is_plain: bool) -> None:
+    def _note(self, node: DirectoryNode, *, is_plain: bool) -> None:
         if is_plain:
             self.noted.pop(node, None)
         else:
             self.noted[node] = None
 
-    def _drop(self, node: Node) -> None:
+    def _drop(self, node: DirectoryNode) -> None:
         """Forget a directory and all beneath it."""
         dropped = [node]
         while dropped:
@@ -316,7 +318,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _is_unchanged(node: Node) -> bool:
+def _is_unchanged(node: DirectoryNode) -> bool:
     """Whether the listing of a polled directory still holds."""
     if node.listing is None or not node.is_settled:
         return False
@@ -326,7 +328,7 @@ def _is_unchanged(node: Node) -> bool:
         return False
 
 
-def _is_same(node: Node, child: Child) -> bool:
+def _is_same(node: DirectoryNode, child: SubdirectoryEntry) -> bool:
     """Whether a known directory is the one in the listing now."""
     if (node.inode, node.role) != child:
         return False

@@ -105,7 +105,7 @@ def install(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     holder = ctypes.create_string_buffer(header, len(header))
-    syscalls.control(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(holder))
+    syscalls.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.addressof(holder))
 
 
 def install_watched(program: bytes) -> int:
@@ -116,7 +116,7 @@ def install_watched(program: bytes) -> int:
     """
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    return syscalls.call("seccomp", _SET_FILTER, _WITH_LISTENER, header)
+    return syscalls.syscall("seccomp", _SET_FILTER, _WITH_LISTENER, header)
 
 
 def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:

@@ -1,7 +1,8 @@
-"""System calls that Python lacks, and what a process gives up before it becomes somebody else's program.
+"""System calls that Python does not wrap, and how a process drops its privileges.
 
-Linux only, on x86-64 and AArch64; elsewhere nothing here may be called (`is_known`). Numbers are those of the kernel's
-`asm/unistd.h`, constants those of its `linux/*.h`. Loaded by the spawner too, so it imports the standard library alone.
+Linux on x86-64 and AArch64 only; call nothing here unless `is_supported()` returns True. The numbers are from the
+kernel's `asm/unistd.h`, the constants from its `linux/*.h`. The fork server imports this module, so it uses the
+standard library alone.
 """
 
 import ctypes
@@ -141,7 +142,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_CHILD_SUBREAPER = 36
 _CAPABILITY_VERSION_3 = 0x20080522
 
-PASS_OVER_FILE_MODES = 1 << 1
+CAP_DAC_OVERRIDE = 1 << 1
 """CAP_DAC_OVERRIDE: files of other users can be used as by their owner."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -149,12 +150,12 @@ _libc.syscall.restype = ctypes.c_long
 _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 
 
-def is_known() -> bool:
+def is_supported() -> bool:
     """Whether this is a system whose calls are in the tables."""
     return sys.platform == "linux" and platform.machine() in _TABLES
 
 
-def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+def syscall(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
     """Make a system call by name; its result.
 
     Raises:
@@ -168,8 +169,8 @@ def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None
     return result
 
 
-def control(option: int, argument: int = 0, pointer: int = 0) -> None:
-    """prctl(2).
+def prctl(option: int, argument: int = 0, pointer: int = 0) -> None:
+    """Change an attribute of the calling thread (prctl(2)).
 
     Raises:
         OSError: it failed.
@@ -179,18 +180,18 @@ def control(option: int, argument: int = 0, pointer: int = 0) -> None:
         raise OSError(number, f"prctl {option}: {os.strerror(number)}")
 
 
-def gain_no_privileges() -> None:
+def set_no_new_privileges() -> None:
     """Let this thread, and what it starts, never gain a privilege by an exec again."""
-    control(_PR_SET_NO_NEW_PRIVS, 1)
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def give_up_privileges(*, keep: int = 0) -> None:
+def drop_privileges(*, keep: int = 0) -> None:
     """Let this thread, and what it starts, never gain a privilege again; and drop every capability it has.
 
     Those in the mask `keep` stay, where it has them. Both belong to the thread alone and are inherited by its children.
     With no new privileges an exec by user 0 does not get the capabilities back.
     """
-    gain_no_privileges()
+    set_no_new_privileges()
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     kept = keep & _permitted(header) if keep else 0
     # Effective, permitted and inheritable: of the first 32 capabilities, then of the others.
@@ -213,14 +214,14 @@ def current_processor() -> int:
     return int(_libc.sched_getcpu())
 
 
-def die_with_parent(number: int) -> None:
+def set_parent_death_signal(number: int) -> None:
     """Have the kernel send this signal to the calling process when the thread that started it ends."""
-    control(_PR_SET_PDEATHSIG, number)
+    prctl(_PR_SET_PDEATHSIG, number)
 
 
-def become_subreaper() -> None:
+def set_child_subreaper() -> None:
     """Have orphans among the descendants of this process become its children, not those of process 1."""
-    control(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def unshare(flags: int) -> None:
@@ -229,4 +230,4 @@ def unshare(flags: int) -> None:
     Raises:
         OSError: not permitted here, or a limit was hit.
     """
-    call("unshare", flags)
+    syscall("unshare", flags)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from coretools.confinement.confined_thread import Domain, Domains
+from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
 from coretools.confinement.landlock import DEVICE, EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
 from coretools.process.runner import Completed, Order, Runner
@@ -106,14 +106,14 @@ logger = logging.getLogger(__name__)
 class Confined:
     """Runs programs of a known shape, each in a domain made for the call."""
 
-    def __init__(self, runner: Runner, domains: Domains) -> None:
+    def __init__(self, runner: Runner, domains: ConfinedThreadPool) -> None:
         self._runner = runner
         self._domains = domains
         self._path = runner.environment.get("PATH", "")
         self._files: dict[str, str] = {}
         self._starts: dict[str, bool] = {}
 
-    def domain(self, program: str, rules: Sequence[Rule]) -> Domain | None:
+    def domain(self, program: str, rules: Sequence[Rule]) -> ConfinedThread | None:
         """A domain in which the program can start and do what the rules allow; None where there can be none.
 
         Handles in the rules may be closed afterwards.

@@ -17,9 +17,9 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from coretools.command_policy.verdict import ProgramPolicy
 from coretools.config.author import variables_of_caller
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domain
-from coretools.confinement.control_files import ControlFiles, made_between
-from coretools.confinement.hidden import Hidden
+from coretools.confinement.confined_thread import ConfinedThread
+from coretools.confinement.control_files import ControlFiles, changed_between
+from coretools.confinement.hidden import HiddenPath
 from coretools.errors import ReadOnly
 from coretools.excerpt import Excerpt
 from coretools.process.children import reaper
@@ -70,7 +70,7 @@ class Order:
     """False: `environment` is the whole of it."""
     keep_bytes: int | None = None
     """Kept of each output. None: the runner's own."""
-    domain: Domain | None = None
+    domain: ConfinedThread | None = None
     """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
     on_stdout: Listener | None = None
     """Sees every piece of standard output as it comes, on the event loop. True means "enough": the tree is stopped and
@@ -153,7 +153,7 @@ class Runner:
         """The operator's policy for commands, by which each is judged again when it is started."""
         return self._programs
 
-    def hidden(self) -> tuple[Hidden, ...]:
+    def hidden(self) -> tuple[HiddenPath, ...]:
         """What the newest view hides from commands."""
         return () if self._keeper is None else self._keeper.hidden
 
@@ -313,7 +313,7 @@ class Runner:
             stragglers_stopped=stragglers,
             tier=self._keeper.tier if self._keeper is not None and order.is_command else None,
             stopped_for=child.stopped_for,
-            made=() if run.is_closing else made_between(run.control_files, await self._control_files(order)),
+            made=() if run.is_closing else changed_between(run.control_files, await self._control_files(order)),
             remarks=run.remarks,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from coretools.config.policy import ConfinementPolicy
-from coretools.confinement.allowed_paths import directories_around
+from coretools.confinement.allowed_paths import directories_above_read_only_roots
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.explanations import Ending, Explanation
@@ -66,7 +66,7 @@ class Closed:
     @classmethod
     def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
         """For commands in these roots."""
-        return cls(policy, directories_around(roots, policy))
+        return cls(policy, directories_above_read_only_roots(roots, policy))
 
     def state(self, tier: str | None) -> str:
         """What is closed, in one line; empty where nothing is."""

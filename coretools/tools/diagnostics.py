@@ -10,7 +10,7 @@ from dataclasses import asdict
 from coretools import __version__
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart, CoreError
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
@@ -106,7 +106,14 @@ class Diagnostics:
     """Tools about the server itself."""
 
     def __init__(
-        self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains, network: Network, closed: Closed
+        self,
+        roots: Roots,
+        runner: Runner,
+        limits: Limits,
+        *,
+        domains: ConfinedThreadPool,
+        network: Network,
+        closed: Closed,
     ) -> None:
         self._network = network
         self._closed = closed
@@ -154,7 +161,7 @@ class Diagnostics:
     @staticmethod
     def _ends_at_once(holding: Holding) -> bool:
         """Whether a command that multiplies ends for certain: by its namespace, by signals, or by a control group."""
-        has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.ABI_OF_SIGNALS
+        has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
         return holding.tier == "full" or has_signals or holding.bounds is not None
 
     async def _versions(self) -> dict[str, str]:

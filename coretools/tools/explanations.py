@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from coretools.config.policy import Access
-from coretools.confinement.hidden import Hidden
+from coretools.confinement.hidden import HiddenPath
 from coretools.redaction.argv import one_line
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
@@ -117,7 +117,7 @@ _SILENT: Mapping[str, frozenset[str]] = MappingProxyType(
 class HiddenFiles:
     """What is hidden from commands now."""
 
-    def __init__(self, roots: Roots, hidden: Callable[[], Sequence[Hidden]]) -> None:
+    def __init__(self, roots: Roots, hidden: Callable[[], Sequence[HiddenPath]]) -> None:
         """`hidden` gives what the newest view of commands covers; nothing where there is none."""
         self._roots = roots
         self._hidden = hidden
@@ -130,13 +130,13 @@ class HiddenFiles:
         met = [one for one in hidden if _name(one) in silent or _is_in(_name(one), refusals)]
         return f"hidden from commands: {self._listed(met)}{_way_out(met)}" if met else None
 
-    def _listed(self, hidden: Sequence[Hidden]) -> str:
+    def _listed(self, hidden: Sequence[HiddenPath]) -> str:
         shown = [named(self._roots, one) for one in hidden[:MOST_NAMED]]
         more = f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else ""
         return ", ".join(shown) + more
 
 
-def named(roots: Roots, one: Hidden) -> str:
+def named(roots: Roots, one: HiddenPath) -> str:
     """A hidden file by its path as tools take it, and why it is hidden."""
     # Not checked: a command can make paths that no tool takes, too long or in no encoding.
     place = roots.split(one.path)
@@ -146,7 +146,7 @@ def named(roots: Roots, one: Hidden) -> str:
     return f"{shown} ({one.reason})"
 
 
-def _name(one: Hidden) -> str:
+def _name(one: HiddenPath) -> str:
     return one.path.rpartition("/")[2]
 
 
@@ -155,7 +155,7 @@ def _is_in(name: str, output: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])(?!\.\w)", output) is not None
 
 
-def _way_out(hidden: Sequence[Hidden]) -> str:
+def _way_out(hidden: Sequence[HiddenPath]) -> str:
     return (
         "; a command can't read, rename or delete a hidden file, delete_directory deletes the directory it lies in; "
         f"the operator can open one with --deny '!{_name(hidden[0])}'"

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from coretools.command_policy.subcommand import Started
-from coretools.command_policy.unwrap import MOST_WORDS
+from coretools.command_policy.subcommand import Subcommand
+from coretools.command_policy.unwrap import MAX_WORDS
 from coretools.command_policy.verdict import ProgramPolicy, is_allowed, is_refused, rule_lines
 from coretools.config.policy import CommandPolicy, CommandRule, Verdict
 from coretools.config.policy_schema import parse_policy
@@ -97,7 +97,7 @@ def test_a_rule_that_refuses_means_every_spelling_of_the_program(
 )
 def test_patterns_that_refuse_are_met_by_any_word_in_any_order(patterns: list[str], words: str, is_met: bool) -> None:
     """policy-4: abbreviated, joined, with `=` or the next word, after `--`."""
-    met = is_refused(tuple(patterns), Started(("x", *words.split()), ""))
+    met = is_refused(tuple(patterns), Subcommand(("x", *words.split()), ""))
     assert met == (is_met or (not patterns and not words))
 
 
@@ -127,8 +127,8 @@ def test_patterns_that_refuse_are_met_by_any_word_in_any_order(patterns: list[st
 )
 def test_patterns_that_allow_are_met_word_by_word(patterns: list[str], words: list[str], is_met: bool) -> None:
     """policy-6: in order, with case, none left over; a wildcard stops at `/` and never begins an option."""
-    assert is_allowed(tuple(patterns), Started(("x", *words), "")) == is_met
-    assert not is_allowed(tuple(patterns), Started(("x", *words), "", is_open=True)) or patterns[-1:] == ["**"]
+    assert is_allowed(tuple(patterns), Subcommand(("x", *words), "")) == is_met
+    assert not is_allowed(tuple(patterns), Subcommand(("x", *words), "", is_open=True)) or patterns[-1:] == ["**"]
 
 
 def test_an_allowing_rule_means_a_name_or_that_very_path() -> None:
@@ -175,10 +175,10 @@ def test_what_is_wider_or_deeper_than_any_command_is_denied() -> None:
         ["nice"] * 500 + ["rm"],
         ["env", "-S"] * 500 + ["rm"],
         ["find", *["-exec", "true", ";"] * 500, "-exec", "rm", ";"],
-        ["true", *["x"] * MOST_WORDS],
+        ["true", *["x"] * MAX_WORDS],
         ["env", "--odd", *[f"w{number}" for number in range(500)], "rm"],
         ["env", *[f"A{number}=1" for number in range(500)], "rm"],
-        ["strace", *[f"w{number}" for number in range(MOST_WORDS - 2)], "rm"],
+        ["strace", *[f"w{number}" for number in range(MAX_WORDS - 2)], "rm"],
     ):
         assert refusing.decide(argv).verdict == "deny"
 
@@ -232,7 +232,7 @@ def test_a_wide_pattern_matches_as_globs_do() -> None:
             pattern = "x" + "".join(pick.choices("ab*?/", k=pick.randint(0, 6)))
             word = "x" + "".join(pick.choices("ab/", k=pick.randint(0, 7)))
             expected = fnmatch.fnmatchcase(word, pattern)
-            assert is_refused((pattern,), Started(("p", word), "")) == expected, (pattern, word)
+            assert is_refused((pattern,), Subcommand(("p", word), "")) == expected, (pattern, word)
 
 
 def test_long_words_and_many_stars_are_answered() -> None:

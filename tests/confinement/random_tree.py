@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from coretools.confinement.masks import CONFIGURATIONS, REPOSITORY, MaskFinder
+from coretools.confinement.masks import GIT_CONFIG_NAMES, GIT_CONTROL_ENTRIES, MaskFinder
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.resolver import birth_of
 from coretools.roots.root_set import Roots, RootSpec
@@ -139,7 +139,7 @@ class RandomTree:
             is_known = (status.st_dev, status.st_ino) in self.hidden
             if in_git and _is_control(self.top, path):
                 fixed.append(f"{self.top}/{path}")
-            if in_git and name in CONFIGURATIONS and _is_inner(self.top, here):
+            if in_git and name in GIT_CONFIG_NAMES and _is_inner(self.top, here):
                 pinned.extend(f"{self.top}/{one}" for one in _holders(here))
             if name == ".git" and not in_git:
                 (pinned if is_directory else fixed).append(f"{self.top}/{path}")
@@ -157,7 +157,7 @@ class RandomTree:
 def _is_control(top: Path, path: str) -> bool:
     """Whether it decides what git runs: in a `.git`, or where git directories of submodules and worktrees lie."""
     above, _, name = path.rpartition("/")
-    return name in REPOSITORY and (above.split("/").index(".git") == above.count("/") or _is_inner(top, above))
+    return name in GIT_CONTROL_ENTRIES and (above.split("/").index(".git") == above.count("/") or _is_inner(top, above))
 
 
 def _is_inner(top: Path, path: str) -> bool:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from coretools.confinement.allowed_paths import configuration_grants, is_granted, system_grants
+from coretools.confinement.allowed_paths import etc_grants, is_granted, system_grants
 from coretools.confinement.landlock import READ_DIRECTORY
 
 
@@ -31,7 +31,7 @@ def test_what_programs_need_is_granted(path: str) -> None:
 
 def test_the_directory_of_certificates_is_granted_entry_by_entry() -> None:
     """confinement-3: what is granted above can't be taken back below, so nothing above a private directory is."""
-    granted = {grant.path for grant in (*configuration_grants(), *system_grants()) if grant.rights != READ_DIRECTORY}
+    granted = {grant.path for grant in (*etc_grants(), *system_grants()) if grant.rights != READ_DIRECTORY}
     assert granted.isdisjoint({"/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/"})
     for above in ("/etc/ssl", "/etc/pki/tls"):
         names = set(os.listdir(above)) if os.path.isdir(above) else set()

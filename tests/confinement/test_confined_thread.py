@@ -1,4 +1,4 @@
-"""Domains by effect: what a child can touch, what comes back from the thread that starts it, and what stays behind."""
+"""ConfinedThread by effect: what a child can touch, what its thread returns, and what stays behind."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from coretools.confinement import landlock
-from coretools.confinement.confined_thread import REMEMBERED, Domain, Domains
+from coretools.confinement.confined_thread import POOL_SIZE, ConfinedThread, ConfinedThreadPool
 from coretools.confinement.landlock import CHANGE, READ, RUN, Rule
 from coretools.errors import CannotStart
 from coretools.process import confined
@@ -35,7 +35,7 @@ def python_rules() -> tuple[Rule, ...]:
     return own
 
 
-def ran(domain: Domain, code: str, *words: str | Path) -> str:
+def ran(domain: ConfinedThread, code: str, *words: str | Path) -> str:
     """What a Python child in the domain says."""
     argv = [sys.executable, "-I", "-S", "-c", code, *map(str, words)]
     completed = domain.run(partial(subprocess.run, argv, capture_output=True, text=True))
@@ -44,8 +44,8 @@ def ran(domain: Domain, code: str, *words: str | Path) -> str:
 
 
 @contextmanager
-def domain_of(*rules: Rule) -> Iterator[Domain]:
-    with closing(Domains()) as domains:
+def domain_of(*rules: Rule) -> Iterator[ConfinedThread]:
+    with closing(ConfinedThreadPool()) as domains:
         yield domains.of((*python_rules(), *rules))
 
 
@@ -157,7 +157,7 @@ def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
     """confined-threads-5: by what the handles and paths mean now; a directory of the same name is another."""
     rules = ((str(tmp_path / "a"), READ),)
     (tmp_path / "a").mkdir()
-    with closing(Domains()) as domains:
+    with closing(ConfinedThreadPool()) as domains:
         first = domains.of(rules)
         handle = os.open(tmp_path / "a", os.O_RDONLY)
         assert domains.of(((handle, READ),)) is first
@@ -172,10 +172,10 @@ def test_domains_end_with_their_owner_and_when_too_many_are_kept(tmp_path: Path)
     """confined-threads-5: no descriptor and no thread stays behind; one that is in use ends when it is let go."""
     before = descriptors()
     threads = _threads()
-    with closing(Domains()) as domains:
+    with closing(ConfinedThreadPool()) as domains:
         assert domains.is_possible
         held = domains.of(())
-        for number in range(REMEMBERED + 1):
+        for number in range(POOL_SIZE + 1):
             (tmp_path / str(number)).mkdir()
             assert domains.of(((str(tmp_path / str(number)), READ),)).run(lambda: True)
         assert held.run(lambda: "still there") == "still there"
@@ -208,13 +208,15 @@ def test_a_program_starts_with_the_rules_made_for_it() -> None:
     executable = [str(where) for where, rights in rules if rights & landlock.EXECUTE]
     assert executable[0] == true
     assert len(executable) <= 2
-    with closing(Domains()) as domains:
+    with closing(ConfinedThreadPool()) as domains:
         assert domains.of(rules).run(lambda: subprocess.run([true]).returncode) == 0
 
 
 def test_without_landlock_nothing_is_pretended() -> None:
     """confined-threads-7: on a kernel that answers as one without."""
-    code = "from coretools.confinement.confined_thread import Domains; print(Domains().is_possible)"
+    code = (
+        "from coretools.confinement.confined_thread import ConfinedThreadPool; print(ConfinedThreadPool().is_possible)"
+    )
     argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-c", code]
     completed = subprocess.run(argv, cwd=TREE, capture_output=True, text=True, check=True)
     assert completed.stdout == "False\n"

@@ -10,7 +10,7 @@ from coretools.confinement import landlock
 from tests.checkout import TREE
 
 pytestmark = pytest.mark.skipif(
-    landlock.abi() < landlock.ABI_OF_SIGNALS, reason="needs signals that Landlock keeps inside (Linux 6.12)"
+    landlock.abi() < landlock.SIGNAL_SCOPE_ABI, reason="needs signals that Landlock keeps inside (Linux 6.12)"
 )
 
 HELD = """
@@ -21,9 +21,9 @@ outsider, ended = os.getppid(), os.fork()
 if ended == 0:
     os._exit(0)
 os.waitpid(ended, 0)
-print(landlock.hold_signals(ended))
+print(landlock.confine_signals(ended))
 os.kill(outsider, 0)
-print(landlock.hold_signals(outsider))
+print(landlock.confine_signals(outsider))
 children = [os.fork() for _ in range(2)]
 if 0 in children:
     os.setsid()

@@ -17,7 +17,7 @@ CALLS = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self
 
 
 def main() -> None:
-    syscalls.control(NO_NEW_PRIVILEGES, 1)
+    syscalls.prctl(NO_NEW_PRIVILEGES, 1)
     program = [(LOAD, 0, 0, 0)]
     for name in CALLS:
         program += [(EQUAL, 0, 1, syscalls.NUMBERS[name]), (RETURN, 0, 0, REFUSE | errno.ENOSYS)]

@@ -10,7 +10,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.errors import CannotStart
 from coretools.process import confined as programs
@@ -40,7 +40,7 @@ class Held:
 @asynccontextmanager
 async def held(root: Path, *, path: str | None = None) -> AsyncIterator[Held]:
     runner = Runner(Limits(), {"PATH": path or os.environ["PATH"]})
-    with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+    with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as domains:
         try:
             yield Held(Confined(runner, domains), roots)
         finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.confinement.git_keys import allowed, restored, without_credentials
+from coretools.confinement.git_keys import allowed_changes, restore_credentials, without_credentials
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_configs
 from coretools.roots.git_config import Setting, changed, edited, parse, values_of, written
@@ -671,9 +671,11 @@ def test_what_was_not_touched_is_as_it_was() -> None:
     settings = parse(CREDENTIALS.encode(), "config")
     seen = values_of(without_credentials(settings))
     assert TOKEN not in str(seen)
-    assert edited(CREDENTIALS.encode(), restored(settings, seen)) == CREDENTIALS.encode()
+    assert edited(CREDENTIALS.encode(), restore_credentials(settings, seen)) == CREDENTIALS.encode()
     two = {"remote.origin.url": ("https://host.example/project.git", "https://new.example/x")}
-    assert allowed(two, seen) == two
-    assert restored(settings, two)["remote.origin.url"][0] == f"https://user:{TOKEN}@host.example/project.git"
-    assert not allowed({"remote.n.url": (f"https://u:{TOKEN}@n.example/x",)}, seen)
+    assert allowed_changes(two, seen) == two
+    assert (
+        restore_credentials(settings, two)["remote.origin.url"][0] == f"https://user:{TOKEN}@host.example/project.git"
+    )
+    assert not allowed_changes({"remote.n.url": (f"https://u:{TOKEN}@n.example/x",)}, seen)
     assert os.fsdecode(written(without_credentials(settings))).count("[credential]") == 0

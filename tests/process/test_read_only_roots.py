@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coretools.confinement.allowed_paths import MOST_ENTRIES, granted_around
-from coretools.confinement.landlock import CHANGE, RUN, Entries
+from coretools.confinement.allowed_paths import MAX_ENTRIES, without_read_only_roots
+from coretools.confinement.landlock import CHANGE, RUN, EntryGrants
 from coretools.roots.deny import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from tests.docker_profile import under_profile
@@ -175,11 +175,11 @@ def test_what_can_not_be_granted_is_told(world: World) -> None:
 def test_of_a_very_large_directory_a_part_is_granted(tmp_path: Path) -> None:
     """confinement-36: the limit of entries; the root is among none of them."""
     (tmp_path / "a-root").mkdir()
-    for number in range(MOST_ENTRIES + 1):
+    for number in range(MAX_ENTRIES + 1):
         (tmp_path / f"f{number}").touch()
     with Roots([RootSpec(str(tmp_path)), RootSpec(f"{tmp_path}/a-root", writable=False)], deny=DenyRules(())) as roots:
-        whole, entries = granted_around([(str(tmp_path), RUN | CHANGE)], roots)
+        whole, entries = without_read_only_roots([(str(tmp_path), RUN | CHANGE)], roots)
     assert whole == (str(tmp_path), RUN)
-    assert isinstance(entries, Entries)
-    assert len(entries.names) == MOST_ENTRIES - 1
+    assert isinstance(entries, EntryGrants)
+    assert len(entries.names) == MAX_ENTRIES - 1
     assert "a-root" not in entries.names

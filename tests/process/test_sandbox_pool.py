@@ -106,7 +106,7 @@ def test_a_missing_tier_is_told(tmp_path: Path) -> None:
     assert "commands are held in tier: landlock" in told
     assert "tier full can't be had: unshare: Operation not permitted" in told
     assert "command-view: missing (" in told
-    has_signals = landlock.abi() >= landlock.ABI_OF_SIGNALS
+    has_signals = landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
     assert ("command-end-at-once: missing (" in told) == (not has_signals and "command-group: missing (" in told)
     assert "commands are held in tier landlock; not full: unshare: Operation not permitted" in log
 
@@ -754,7 +754,7 @@ def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
     (tmp_path / "work" / "bin" / "run").touch()
     (tmp_path / "home" / "bin" / "run").symlink_to(tmp_path / "work" / "bin" / "run")
     folders = [str(tmp_path / name / "bin") for name in ("home", "chain")]
-    found = allowed_paths.tool_grants({"PATH": os.pathsep.join(folders)}, home="/nonexistent", prefixes=())
+    found = allowed_paths.toolchain_grants({"PATH": os.pathsep.join(folders)}, home="/nonexistent", prefixes=())
     paths = [grant.path for grant in found if grant.path.startswith(str(tmp_path))]
     assert paths == [str(tmp_path / "chain"), str(tmp_path / "home" / "bin")]
 

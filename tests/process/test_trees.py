@@ -189,7 +189,7 @@ def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mar
 @pytest.mark.parametrize("end", ["deadline", "SIGTERM", "SIGKILL"])
 def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
     """confinement-20: nor of many that multiply faster than they can be looked for."""
-    if landlock.abi() < landlock.ABI_OF_SIGNALS:
+    if landlock.abi() < landlock.SIGNAL_SCOPE_ABI:
         pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")
     os.mkfifo(tmp_path / "held")
     reading = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)

@@ -8,7 +8,7 @@ from pathlib import Path
 from coretools import __version__
 from coretools.config.policy import ConfinementPolicy
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
@@ -26,7 +26,7 @@ async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: 
     with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
         runner = Runner(limits, environment)
         try:
-            with closing(Domains()) as domains:
+            with closing(ConfinedThreadPool()) as domains:
                 return await Diagnostics(
                     roots, runner, limits, domains=domains, network=Network("deny"), closed=CLOSED
                 ).get_diagnostics()
@@ -81,7 +81,7 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
         (tmp_path / "root").rmdir()
         runner = Runner(limits, environment())
         try:
-            with closing(Domains()) as domains:
+            with closing(ConfinedThreadPool()) as domains:
                 report = await Diagnostics(
                     roots, runner, limits, domains=domains, network=Network("deny"), closed=CLOSED
                 ).get_diagnostics()

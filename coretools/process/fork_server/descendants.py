@@ -53,8 +53,8 @@ def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
 def end_descendants(*, spare: int | None = None, is_held: bool = False) -> int:
     """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped.
 
-    `is_held`: our signals reach nobody else (`landlock.hold_signals`). All are then killed at once: the kernel lets no
-    fork come to its end while it goes through the processes (kill(2), fork(2)).
+    `is_held`: our signals reach nobody else (`landlock.confine_signals`). All are then killed at once: the kernel lets
+    no fork come to its end while it goes through the processes (kill(2), fork(2)).
     """
     return end(own_children, spare=spare, kill=_kill_held if is_held else _kill_found)
 

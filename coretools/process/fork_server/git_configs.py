@@ -16,10 +16,10 @@ from functools import partial
 from typing import NamedTuple
 
 from coretools.confinement import git_keys
-from coretools.confinement.control_files import ControlFiles, state_of
-from coretools.confinement.git_copies import DIRECTORY, Copies, changes_in, content, replace_file
-from coretools.confinement.hidden import Hidden
-from coretools.confinement.masks import CONFIGURATIONS, Masks, Repository
+from coretools.confinement.control_files import ControlFiles, file_state
+from coretools.confinement.git_copies import OPEN_DIRECTORY, ConfigCopies, read_changes, read_regular_file, replace_file
+from coretools.confinement.hidden import HiddenPath
+from coretools.confinement.masks import GIT_CONFIG_NAMES, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
 from coretools.process.fork_server.client import Cell, CellFailed
@@ -41,7 +41,7 @@ SPOILED = "the command left no configuration of a repository here; nothing of it
 
 LOCKED = "git's lock on it is there; if no git runs in this repository any more, remove that file"
 
-_FILES = frozenset(CONFIGURATIONS)
+_FILES = frozenset(GIT_CONFIG_NAMES)
 _KEY_CHARACTERS = 120
 _NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
 
@@ -78,7 +78,7 @@ class GitConfigs:
         self._roots = roots
         self._read: dict[str, _Read] = {}
         self._changes: dict[str, _Changes] = {}
-        self._copies: list[Copies] = []
+        self._copies: list[ConfigCopies] = []
         self._includes = Includes(roots)
         self._own: dict[str, tuple[int, ...]] = {}
         """Files as they were when they were written here."""
@@ -120,14 +120,14 @@ class GitConfigs:
                 found[path] = self._one(path, read, is_own=False)
                 waiting += self._included({path: read[path]} if path in read else {})
         self._read = read
-        hidden = {one for one in found.values() if isinstance(one, Hidden)}
+        hidden = {one for one in found.values() if isinstance(one, HiddenPath)}
         return masks._replace(
             fixed=tuple(path for path in masks.fixed if found.get(path) is None),
             hidden=tuple(sorted({*masks.hidden, *hidden})),
-            repositories=tuple(one for one in found.values() if isinstance(one, Repository)),
+            repositories=tuple(one for one in found.values() if isinstance(one, MaskedGitConfig)),
         )
 
-    def _one(self, path: str, read: dict[str, _Read], *, is_own: bool) -> Repository | Hidden | None:
+    def _one(self, path: str, read: dict[str, _Read], *, is_own: bool) -> MaskedGitConfig | HiddenPath | None:
         """What is to be done about a file; None for nothing. `is_own`: it is a repository's own by its name."""
         place = self._roots.split(path)
         if place is None:
@@ -145,7 +145,7 @@ class GitConfigs:
         if known.text is None:
             return _hidden(path)
         text, generation = self._seen(path, directory, known)
-        return Repository(path, directory, place.root.writable, text, inode, generation)
+        return MaskedGitConfig(path, directory, place.root.writable, text, inode, generation)
 
     def _seen(self, path: str, directory: tuple[int, int], known: _Read) -> tuple[bytes, int]:
         """What commands see of a configuration with what they changed, and how often it was spoiled."""
@@ -158,11 +158,11 @@ class GitConfigs:
     def _opened(self, place: Place, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
         """Identity of the directory of a file, the file's bytes, and which file it is. `is_new`: to this server."""
         above, _, name = place.relative.rpartition("/")
-        handle = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        handle = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if is_new and place.root.writable:
                 git_lock.clear(handle, name)
-            data, found = content(name, handle)
+            data, found = read_regular_file(name, handle)
             return identity_of(os.fstat(handle)), data, (found.st_ino, found.st_ctime_ns)
         finally:
             os.close(handle)
@@ -183,7 +183,7 @@ class GitConfigs:
 
     def _replace_link(self, place: Place, target: str, text: bytes) -> None:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        directory = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if os.readlink(name, dir_fd=directory) == target:
                 replace_file(directory, name, text)
@@ -198,20 +198,20 @@ class GitConfigs:
         whole = {**found, **self._includes.states(found)}
         return {path: state for path, state in whole.items() if self._own.get(path) != state} if self._own else whole
 
-    def lay_out(self, path: str, masks: Masks) -> Copies:
+    def lay_out(self, path: str, masks: Masks) -> ConfigCopies:
         """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
 
         Raises:
             CellFailed: no place for them.
         """
         try:
-            copies = Copies(path, masks)
+            copies = ConfigCopies(path, masks)
         except OSError as error:
             raise CellFailed(f"no place for copies of git's configuration: {error}", error.errno or 0) from error
         self._copies.append(copies)
         return copies
 
-    def drop(self, copies: Copies | None) -> None:
+    def drop(self, copies: ConfigCopies | None) -> None:
         """Forget the copies of a view that is gone, if it had any."""
         if copies is not None:
             self._copies.remove(copies)
@@ -225,7 +225,7 @@ class GitConfigs:
             for copy in tuple(copies.files):
                 shown = self._shown(copy.repository.path)
                 try:
-                    changes = changes_in(copies.path, copy)
+                    changes = read_changes(copies.path, copy)
                 except (GitRefused, OSError):
                     said.append(f"{shown}: {SPOILED}")
                     self._changes_of(copy.repository).generation += 1
@@ -237,10 +237,10 @@ class GitConfigs:
             said.append(f"{UNKEPT}: {', '.join(unkept[:MOST_NAMED])}{more}")
         return said
 
-    def _changes_of(self, repository: Repository) -> _Changes:
+    def _changes_of(self, repository: MaskedGitConfig) -> _Changes:
         return self._changes.setdefault(repository.path, _Changes(repository.directory))
 
-    def _note(self, repository: Repository, changes: Values) -> list[str]:
+    def _note(self, repository: MaskedGitConfig, changes: Values) -> list[str]:
         """Note changes of a command; the keys of those that are not carried over."""
         if not changes:
             return []
@@ -250,7 +250,7 @@ class GitConfigs:
         before = self._read.get(repository.path)
         values = values_of(() if before is None else before.settings)
         wanted = {**found.kept, **found.own, **changes}
-        found.kept = git_keys.allowed(wanted, values, is_bound=before is not None and before.gives_away)
+        found.kept = git_keys.allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
         found.own = {
             key: value for key, value in wanted.items() if key not in found.kept and value != values.get(key, ())
         }
@@ -281,13 +281,13 @@ class GitConfigs:
 
     def _write(self, place: Place, changes: _Changes) -> tuple[int, ...]:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        directory = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository has its place")
             git_lock.replace(directory, name, partial(_with_changes, changes=changes.kept))
             changes.kept = {}
-            return state_of(os.stat(name, dir_fd=directory, follow_symlinks=False))
+            return file_state(os.stat(name, dir_fd=directory, follow_symlinks=False))
         finally:
             os.close(directory)
 
@@ -300,8 +300,8 @@ def _short(key: str) -> str:
     return printable(key if len(key) <= _KEY_CHARACTERS else f"{key[:_KEY_CHARACTERS]}...")
 
 
-def _hidden(path: str) -> Hidden:
-    return Hidden(path, UNCLEAN, inode_of(path) or (0, 0, 0))
+def _hidden(path: str) -> HiddenPath:
+    return HiddenPath(path, UNCLEAN, inode_of(path) or (0, 0, 0))
 
 
 def _read(data: bytes) -> _Read:
@@ -310,11 +310,16 @@ def _read(data: bytes) -> _Read:
         seen = git_keys.without_credentials(settings)
         has_credential = seen != settings or git_keys.has_credential(data)
         return _Read(
-            data, seen, written(seen), has_credential, git_keys.included(settings), git_keys.gives_away(settings)
+            data,
+            seen,
+            written(seen),
+            has_credential,
+            git_keys.included_paths(settings),
+            git_keys.sends_credentials_to_any_server(settings),
         )
     except (GitRefused, NotWritable):
         return _Read(data, (), None, git_keys.has_credential(data), ())
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:
-    return edited(data, git_keys.restored(parse(data, "config"), changes))
+    return edited(data, git_keys.restore_credentials(parse(data, "config"), changes))

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from coretools.confinement import git_keys
-from coretools.confinement.control_files import ControlFiles, look
-from coretools.confinement.git_copies import DIRECTORY, MOST_BYTES, content
-from coretools.confinement.masks import CONFIGURATIONS
+from coretools.confinement.control_files import ControlFiles, record_state
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY, read_regular_file
+from coretools.confinement.masks import GIT_CONFIG_NAMES
 from coretools.errors import GitRefused
 from coretools.roots.git_config import parse
 from coretools.roots.root_set import Place, Roots
@@ -34,12 +34,12 @@ class Includes:
 
     def states(self, control_files: Iterable[str]) -> ControlFiles:
         """What stands beneath the writable roots of what these, and the user's own configuration, include."""
-        configurations = [path for path in control_files if path.rpartition("/")[2] in CONFIGURATIONS]
+        configurations = [path for path in control_files if path.rpartition("/")[2] in GIT_CONFIG_NAMES]
         found: dict[str, tuple[int, ...]] = {}
         for path in (*self._all_included([*configurations, *self._own]), *map(os.path.realpath, self._own)):
             place = self._roots.split(path)
             if place is not None and place.root.writable:
-                look(path, found)
+                record_state(path, found)
         return found
 
     def _all_included(self, waiting: list[str]) -> list[str]:
@@ -64,7 +64,7 @@ class Includes:
             data = _outside(path) if place is None else self._beneath(place)
             before = self._known.get(path)
             if before is None or before[0] != data:
-                before = (data, git_keys.included(parse(data, path)))
+                before = (data, git_keys.included_paths(parse(data, path)))
         except (OSError, GitRefused):  # git reads none of it
             return ()
         known[path] = before
@@ -72,9 +72,9 @@ class Includes:
 
     def _beneath(self, place: Place) -> bytes:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", DIRECTORY)
+        directory = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
-            return content(name, directory)[0]
+            return read_regular_file(name, directory)[0]
         finally:
             os.close(directory)
 
@@ -103,6 +103,6 @@ def _outside(path: str) -> bytes:
         return b""
     handle = os.open(path, _OUTSIDE)
     try:
-        return os.read(handle, MOST_BYTES)
+        return os.read(handle, MAX_CONFIG_BYTES)
     finally:
         os.close(handle)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
 
-from coretools.confinement.git_copies import content
+from coretools.confinement.git_copies import read_regular_file
 from coretools.roots.replace import rename_to_free
 from coretools.roots.root_set import identity_of
 
@@ -32,7 +32,7 @@ def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None
     """
     handle = _taken(directory, f"{name}.lock")
     try:
-        data, found = content(name, directory)
+        data, found = read_regular_file(name, directory)
         _write(directory, name, change(data), found)
     finally:
         _release(directory, name, handle)

@@ -23,10 +23,10 @@ from anyio import CapacityLimiter, to_thread
 from coretools.config.policy import TIERS, ConfinementPolicy
 from coretools.confinement import landlock
 from coretools.confinement.control_files import ControlFiles
-from coretools.confinement.git_copies import Copies
-from coretools.confinement.hidden import Hidden
+from coretools.confinement.git_copies import ConfigCopies
+from coretools.confinement.hidden import HiddenPath
 from coretools.confinement.masks import MaskFinder, Masks
-from coretools.confinement.plan import Commands, Scratch, commands_of
+from coretools.confinement.plan import CommandConfinement, ScratchDirectories, command_confinement
 from coretools.errors import Unconfined
 from coretools.process.children.reaper import GROUPS
 from coretools.process.fork_server.cgroup import ControlGroup, own_group
@@ -62,7 +62,7 @@ class Holding(NamedTuple):
     """What a control group bounds for all commands together, by controller; None where there is no group."""
     polled: tuple[str, ...] = ()
     """Why directories are polled for changes, in words; empty where all are watched."""
-    hidden: tuple[Hidden, ...] = ()
+    hidden: tuple[HiddenPath, ...] = ()
     """What commands can't read beneath the roots; only known in the tier `full`."""
 
 
@@ -75,11 +75,11 @@ class Keeper:
         self._environment = environment
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
-        self._copies: dict[Cell, Copies] = {}
+        self._copies: dict[Cell, ConfigCopies] = {}
         self._lock = anyio.Lock()
         self._limiter = CapacityLimiter(1)
-        self._commands: Commands | None = None
-        self._scratch = Scratch(os.path.join(place_apart(roots, policy), f"coretools-{token_hex(8)}"))
+        self._commands: CommandConfinement | None = None
+        self._scratch = ScratchDirectories(os.path.join(place_apart(roots, policy), f"coretools-{token_hex(8)}"))
         self._cell: Cell | None = None
         self._state: Masks | None = None
         self._looked_ns = 0
@@ -178,7 +178,7 @@ class Keeper:
         return await to_thread.run_sync(self._configs.write, limiter=self._limiter)
 
     @property
-    def hidden(self) -> tuple[Hidden, ...]:
+    def hidden(self) -> tuple[HiddenPath, ...]:
         """What the newest view hides from commands."""
         return () if self._state is None else self._state.hidden
 
@@ -270,7 +270,7 @@ class Keeper:
             except OSError as error:
                 raise CellFailed(f"no place for the temporary files of commands: {error}") from error
             prefixes = (sys.prefix, sys.base_prefix)
-            look = partial(commands_of, self._roots, self._policy, self._environment, prefixes=prefixes)
+            look = partial(command_confinement, self._roots, self._policy, self._environment, prefixes=prefixes)
             self._commands = await to_thread.run_sync(look, limiter=self._limiter)
             await to_thread.run_sync(self._commands.prepare, self._scratch, limiter=self._limiter)
         # Once a tier was had, commands are never held worse: they are refused until it can be had again.
@@ -361,7 +361,7 @@ class Keeper:
             return ControlGroup(path, tasks=commands.tasks, memory_bytes=commands.memory_bytes)
         return None
 
-    def _orders(self, tier: str, masks: Masks | None, copies: Copies | None) -> Orders:
+    def _orders(self, tier: str, masks: Masks | None, copies: ConfigCopies | None) -> Orders:
         commands, scratch = self._commands, self._scratch
         assert commands is not None
         held = tier != "none"

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import replace
 
 from coretools.config.policy import CONTAINER_PLACES, ConfinementPolicy
-from coretools.confinement.plan import Scratch
+from coretools.confinement.plan import ScratchDirectories
 from coretools.roots.root_set import Roots
 
 FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
@@ -28,7 +28,7 @@ def place_apart(roots: Roots, policy: ConfinementPolicy) -> str:
     return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
 
 
-def made(scratch: Scratch) -> Scratch:
+def made(scratch: ScratchDirectories) -> ScratchDirectories:
     """Make the directories, all or none, for nobody else to look into; a name that is taken already is an error."""
     os.mkdir(scratch.path, 0o700)
     try:

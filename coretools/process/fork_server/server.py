@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from coretools.confinement import landlock, namespaces, seccomp, syscalls
-from coretools.confinement.covers import Covers
+from coretools.confinement.overmounts import Overmounts
 from coretools.process.children import reaper
 from coretools.process.fork_server import descendants, supervisor
 from coretools.process.fork_server.listeners import Listeners
@@ -40,9 +40,9 @@ PAIR = 2
 class Orders(NamedTuple):
     """What a spawner is told at its start; sent through `marshal`."""
 
-    view: namespaces.Plan | None
+    view: namespaces.NamespacePlan | None
     """None for no namespaces."""
-    rules: Sequence[landlock.Rule | landlock.Entries] | None
+    rules: Sequence[landlock.Rule | landlock.EntryGrants] | None
     """Landlock; None for none. Handles in it are inherited."""
     tcp: bool
     families: Sequence[int] | None
@@ -94,15 +94,15 @@ def _orders(handle: int) -> Orders:
     )
     if orders.view is None:
         return orders
-    plan = namespaces.Plan(*orders.view)
-    return orders._replace(view=plan._replace(binds=[namespaces.Bind(*bind) for bind in plan.binds]))
+    plan = namespaces.NamespacePlan(*orders.view)
+    return orders._replace(view=plan._replace(binds=[namespaces.BindMount(*bind) for bind in plan.binds]))
 
 
-def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.Entries:
-    return (rule[0], rule[1]) if len(rule) == 2 else landlock.Entries(*rule)
+def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.EntryGrants:
+    return (rule[0], rule[1]) if len(rule) == 2 else landlock.EntryGrants(*rule)
 
 
-def _entered(orders: Orders, control: socket.socket) -> tuple[supervisor.Hold, Covers | None]:
+def _entered(orders: Orders, control: socket.socket) -> tuple[supervisor.Hold, Overmounts | None]:
     covers = None if orders.view is None else _enter_view(orders.view, control)
     watch = orders.watch if _can_watch(orders) else None
     is_watched = watch is not None
@@ -135,7 +135,7 @@ def _can_watch(orders: Orders) -> bool:
     pid = os.fork()
     if pid == 0:
         try:
-            syscalls.gain_no_privileges()
+            syscalls.set_no_new_privileges()
             seccomp.install_watched(seccomp.command_filter(frozenset(), watched=True))
         except OSError:
             os._exit(1)
@@ -143,16 +143,16 @@ def _can_watch(orders: Orders) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _enter_view(plan: namespaces.Plan, control: socket.socket) -> Covers:
+def _enter_view(plan: namespaces.NamespacePlan, control: socket.socket) -> Overmounts:
     """Go on as process 1 of a namespace with the view; the process that was here before waits for its end."""
-    namespaces.leave_namespaces(network=plan.network)
+    namespaces.unshare_namespaces(network=plan.network)
     pid = os.fork()
     if pid:
         control.close()
         with suppress(OSError):
             os.waitpid(pid, 0)
         os._exit(0)
-    syscalls.die_with_parent(signal.SIGKILL)
+    syscalls.set_parent_death_signal(signal.SIGKILL)
     return namespaces.build(plan)
 
 
@@ -164,12 +164,12 @@ def _end_everything() -> None:
 class _Spawner:
     """The loop: requests for commands on one side, ends of supervisors on the other, and lost covers."""
 
-    def __init__(self, control: socket.socket, hold: supervisor.Hold, covers: Covers | None) -> None:
+    def __init__(self, control: socket.socket, hold: supervisor.Hold, covers: Overmounts | None) -> None:
         self._control = control
         self._hold = hold
         self._covers = covers
         # As process 1 of a namespace it ends everything by its own end.
-        self._is_held = hold.last_resort is None and landlock.hold_signals(os.getppid())
+        self._is_held = hold.last_resort is None and landlock.confine_signals(os.getppid())
         self._supervisors = set[int]()
         self._retires = False
         self._woken, waker = os.pipe()
@@ -178,7 +178,7 @@ class _Spawner:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGUSR1, lambda *_: os._exit(1))
-        syscalls.become_subreaper()
+        syscalls.set_child_subreaper()
 
     def serve(self) -> None:
         """Until the server closes its end; then everything beneath is ended."""

@@ -7,8 +7,8 @@ import anyio
 import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
-from coretools.confinement.masks import MaskFinder, Masks, Unsettled
-from coretools.confinement.places import MOVED
+from coretools.confinement.masks import MaskFinder, Masks, PathsKeepMoving
+from coretools.confinement.mount_points import KEEPS_MOVING
 from coretools.process.fork_server.client import CellFailed
 from coretools.process.fork_server.git_configs import GitConfigs
 
@@ -36,8 +36,8 @@ async def looked(masks: MaskFinder, configs: GitConfigs, limiter: CapacityLimite
             is_slow = time.monotonic() - began > LONG_SECONDS
             await anyio.lowlevel.checkpoint()
         return await to_thread.run_sync(lambda: configs.found(masks.finish()), limiter=limiter)
-    except Unsettled as error:
-        raise CellFailed(MOVED, errno.EBUSY) from error
+    except PathsKeepMoving as error:
+        raise CellFailed(KEEPS_MOVING, errno.EBUSY) from error
 
 
 async def list_changed(masks: MaskFinder, limiter: CapacityLimiter) -> None:

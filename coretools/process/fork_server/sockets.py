@@ -264,7 +264,7 @@ class Broker:
         os.set_blocking(handle, False)
         error = 0
         try:
-            syscalls.call("connect", handle, one.address, len(one.address))
+            syscalls.syscall("connect", handle, one.address, len(one.address))
         except OSError as failure:
             error = failure.errno or errno.EACCES
         finally:
@@ -306,7 +306,7 @@ class Broker:
 
     def _disconnect(self, inode: int) -> None:
         if self._begun.pop(inode, None) is not None:
-            syscalls.call("connect", self._copies[inode].fileno(), bytes(16), 16)  # AF_UNSPEC, connect(2)
+            syscalls.syscall("connect", self._copies[inode].fileno(), bytes(16), 16)  # AF_UNSPEC, connect(2)
 
     def _settle(self, inode: int) -> None:
         """Give up the copy of a connected socket, so that a close by the command is one."""

@@ -98,8 +98,8 @@ def supervise(control: socket.socket, go: socket.socket, hold: Hold) -> None:
 
     The next command waits for its argv as soon as nothing is left of the one before.
     """
-    syscalls.become_subreaper()
-    is_held = landlock.hold_signals(os.getppid())
+    syscalls.set_child_subreaper()
+    is_held = landlock.confine_signals(os.getppid())
     while _saw_to_command(control, go, hold, is_held=is_held):
         continue
     # Not before the server has closed its end: with words of it unread, the ones for it would be lost (unix(7)).
@@ -309,7 +309,7 @@ def _tasks_of_machine() -> int:
 def _be_command(go: socket.socket, hold: Hold, *, supervisor: int, filters: socket.socket | None) -> None:
     """Be held, wait for the order, and become the program. Returns only when that failed, after saying why."""
     os.setsid()
-    syscalls.die_with_parent(signal.SIGKILL)
+    syscalls.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != supervisor:
         return
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -352,7 +352,7 @@ def _rehearse() -> None:
 
 
 def _enter(hold: Hold, filters: socket.socket | None) -> None:
-    syscalls.give_up_privileges()
+    syscalls.drop_privileges()
     if hold.ruleset >= 0:
         landlock.restrict_thread(hold.ruleset)
     if filters is not None:

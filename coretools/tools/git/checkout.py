@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from coretools.confinement.confined_thread import Domain
+from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import (
     MAKE_DIRECTORY,
     MAKE_FILE,
@@ -121,7 +121,7 @@ class Checkout:
     """The work tree; git runs in it."""
     rules: tuple[Rule, ...]
     """What git may touch, for the kernel."""
-    domain: Domain | None
+    domain: ConfinedThread | None
     """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
     is_held: Callable[[], bool]
     """Whether git runs in a domain at all, as far as is known by now."""

@@ -12,7 +12,7 @@ from anyio import CapacityLimiter, to_thread
 from pydantic import Field
 
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import InvalidArguments
 from coretools.operations.completion import MOST_COUNTED, Completes
 from coretools.operations.declare import Effect, tool
@@ -40,7 +40,7 @@ Branch = Annotated[str, Completes("branches")]
 class Repository:
     """Tools for the git repositories beneath the roots."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains) -> None:
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: ConfinedThreadPool) -> None:
         self._roots = roots
         self._limits = limits
         self._confined = Confined(runner, domains)

@@ -16,7 +16,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domain
+from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
 from coretools.process.confined import Confined
@@ -165,7 +165,7 @@ class Ripgrep:
         finally:
             names.end()
 
-    def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, Domain | None]:
+    def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, ConfinedThread | None]:
         """The directory to search, and what the kernel lets ripgrep read: its root and no more."""
         directory = stack.enter_context(open_directory(self._roots, path))
         return directory, self._confined.domain("rg", what_is_searched(directory))

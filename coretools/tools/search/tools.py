@@ -9,7 +9,7 @@ from anyio import CapacityLimiter
 from pydantic import BaseModel, Field
 
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
@@ -88,7 +88,13 @@ class Search:
     """Tools that find text and names beneath the roots."""
 
     def __init__(
-        self, roots: Roots, runner: Runner, limits: Limits, *, domains: Domains, engines: tuple[Engine, ...] = ()
+        self,
+        roots: Roots,
+        runner: Runner,
+        limits: Limits,
+        *,
+        domains: ConfinedThreadPool,
+        engines: tuple[Engine, ...] = (),
     ) -> None:
         """`engines` are tried in their order; by default ripgrep, then our own walk."""
         self._roots = roots

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from coretools import __version__
 from coretools.app.assembly import Assembly
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, InputNeeded
 from coretools.operations.dispatch import Outcome, Underway
 from coretools.redaction.redactor import Redactor
@@ -112,7 +112,7 @@ def _roots(roots: Iterable[Root]) -> Iterator[RootSeen]:
         yield RootSeen(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
 
 
-def _is_git_held(domains: Domains) -> bool:
+def _is_git_held(domains: ConfinedThreadPool) -> bool:
     try:
         return domains.is_possible
     except CoreError:  # it can't be told now

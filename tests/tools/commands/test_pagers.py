@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.command_policy.verdict import variables
+from coretools.command_policy.verdict import safe_variables
 from coretools.config.policy import CommandPolicy
 from tests.protocol.peer import Peer, peer
 
@@ -106,4 +106,4 @@ def test_nothing_is_different_where_code_is_allowed() -> None:
         *(("allow", None, False), ("deny", "allow", False), ("allow", "deny", True)),
         *(("allow", "ask", True), ("ask", None, True), ("deny", None, True)),
     ]:
-        assert bool(variables(CommandPolicy(default=default, opaque=opaque))) is expected, (default, opaque)
+        assert bool(safe_variables(CommandPolicy(default=default, opaque=opaque))) is expected, (default, opaque)

@@ -15,7 +15,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError
 from coretools.process import confined as programs
 from coretools.process.confined import Confined
@@ -56,7 +56,7 @@ Git = Callable[..., Awaitable[Completed]]
 async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
     """git with no option of ours, in the domain of a call, and nobody has looked at the repository."""
     runner = Runner(Limits(grace_seconds=0.3), PLAIN)
-    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as domains:
         confined = Confined(runner, domains)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "work"))
@@ -172,7 +172,7 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
     (own_directory / "COMMIT_EDITMSG").symlink_to(world.git_dir / "config")
     before = (world.git_dir / "config").read_bytes()
     runner = Runner(Limits(), PLAIN)
-    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as domains:
         confined = Confined(runner, domains)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "linked"))

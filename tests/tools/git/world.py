@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
@@ -136,7 +136,7 @@ class World:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
         environment.update(self.environment)
         runner = Runner(limits, environment)
-        domains = Domains()
+        domains = ConfinedThreadPool()
         specs = (RootSpec(str(self.root), writable=writable), *roots)
         try:
             with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as held:

@@ -9,7 +9,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
-from coretools.confinement.confined_thread import Domain, Domains
+from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
 from coretools.process.confined import Confined
 from coretools.process.environment import child_environment
 from coretools.process.runner import Completed, Order, Runner
@@ -33,10 +33,13 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
     (tmp_path / "root" / "pre").chmod(0o755)
     argv = ("rg", "--no-config", "--follow", "--files-with-matches", "--sort=path", "needle", "./")
     runner = Runner(Limits(), child_environment(os.environ, passed=()))
-    with Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(())) as roots, closing(Domains()) as domains:
+    with (
+        Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(())) as roots,
+        closing(ConfinedThreadPool()) as domains,
+    ):
         confined = Confined(runner, domains)
 
-        async def ran(*words: str, domain: Domain | None) -> Completed:
+        async def ran(*words: str, domain: ConfinedThread | None) -> Completed:
             with open_directory(roots, ".") as directory:
                 return await confined.run(words, cwd=directory, order=Order(domain=domain))
 

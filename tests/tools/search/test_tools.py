@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, DeniedPath, InvalidArguments, NotFound, NotText, OutsideRoot, TooLarge
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
@@ -290,7 +290,7 @@ async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".gitignore")
     runner = Runner(LIMITS, child_environment(os.environ, passed=()))
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots, anyio.fail_after(30):
-        domains = Domains()
+        domains = ConfinedThreadPool()
         search = Search(roots, runner, LIMITS, domains=domains)
         async with anyio.create_task_group() as group:
             group.start_soon(search.search_text, "x")

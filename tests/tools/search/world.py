@@ -10,7 +10,7 @@ import pytest
 from anyio import CapacityLimiter
 
 from coretools.config.settings import Limits
-from coretools.confinement.confined_thread import Domains
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.confined import Confined
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
@@ -49,7 +49,7 @@ async def searching(
     """The search tools on these roots, with one engine only if it is named."""
     runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
     with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
-        limiter, domains = CapacityLimiter(4), Domains()
+        limiter, domains = CapacityLimiter(4), ConfinedThreadPool()
         engines: dict[str, tuple[Engine, ...]] = {
             "": (),
             "walk": (Walking(roots, limiter),),
