@@ -1,4 +1,4 @@
-"""What it costs to have a child held by the kernel: the same start, with and without a domain, in one process."""
+"""What kernel confinement of a child costs: the same start with and without a confined thread, in one process."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,23 +24,25 @@ STATUS = ("git", "status", "--porcelain=v2", "--branch")
 
 def can_hold() -> bool:
     """Whether there is anything to measure here."""
-    with closing(ConfinedThreadPool()) as domains:
-        return domains.is_possible
+    with closing(ConfinedThreadPool()) as confined_threads:
+        return confined_threads.is_possible
 
 
 def starts_held(place: Workplace, stack: ExitStack) -> list[Contender]:
     """`true` and `git status`, each held and not held."""
-    domains = stack.enter_context(closing(ConfinedThreadPool()))
+    confined_threads = stack.enter_context(closing(ConfinedThreadPool()))
     roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(())))
     directory = stack.enter_context(open_directory(roots, "."))
     return [
         contender
         for name, argv in (("true", ("true",)), ("git status", STATUS))
-        for contender in _pair(name, argv, directory, domains)
+        for contender in _pair(name, argv, directory, confined_threads)
     ]
 
 
-def _pair(name: str, argv: Sequence[str], directory: Directory, domains: ConfinedThreadPool) -> list[Contender]:
+def _pair(
+    name: str, argv: Sequence[str], directory: Directory, confined_threads: ConfinedThreadPool
+) -> list[Contender]:
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
     file = confined.found(argv[0], plain_environment()["PATH"])
@@ -48,7 +50,7 @@ def _pair(name: str, argv: Sequence[str], directory: Directory, domains: Confine
     def held() -> Child:
         # All that a call does for it: the rules, the look whether they are known, the thread.
         own = () if file is None else confined.rules_to_start(file) or ()
-        return domains.of(((directory.fd, READ),), system=own).run(start)
+        return confined_threads.get(((directory.fd, READ),), system=own).run(start)
 
     return [_timed(f"{name}, held", held), _timed(f"{name}, spawned", start)]
 

@@ -61,7 +61,7 @@ class Assembly:
     """Which commands there are here, for agents and for people."""
     graph: Graph
     dispatcher: Dispatcher
-    domains: ConfinedThreadPool
+    confined_threads: ConfinedThreadPool
     tasks: Tasks
     network: Network
     closed: Closed
@@ -181,7 +181,7 @@ class _Opened:
     """What an assembly holds open for itself alone."""
 
     roots: Roots
-    domains: ConfinedThreadPool
+    confined_threads: ConfinedThreadPool
     keeper: Keeper
     runner: Runner
     redactor: Redactor | None
@@ -204,7 +204,7 @@ class _Opened:
             selection=selection,
             graph=graph,
             dispatcher=dispatcher,
-            domains=self.domains,
+            confined_threads=self.confined_threads,
             tasks=tasks,
             network=Network(confinement.network),
             closed=Closed.of(confinement, self.roots),
@@ -216,14 +216,19 @@ def _opened(settings: Settings, environment: Mapping[str, str], handed_back: Exi
     default = DEFAULT_DENY if settings.default_deny else ()
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
     roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
-    domains = handed_back.enter_context(closing(ConfinedThreadPool()))
+    confined_threads = handed_back.enter_context(closing(ConfinedThreadPool()))
     inherited = _inherited(settings, environment)
     keeper = Keeper(roots, settings.policy.confinement, inherited)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
     redactor = output_redactor(settings, environment)
     return _Opened(
-        roots=roots, domains=domains, keeper=keeper, runner=runner, redactor=redactor, handed_back=handed_back
+        roots=roots,
+        confined_threads=confined_threads,
+        keeper=keeper,
+        runner=runner,
+        redactor=redactor,
+        handed_back=handed_back,
     )
 
 
@@ -232,7 +237,7 @@ def _graph_of(
 ) -> tuple[Graph, Selection]:
     """The commands, and which of them there are here: proved to be such as can be offered."""
     registry = registry_of(
-        opened.roots, opened.runner, runs, settings, domains=opened.domains, redactor=opened.redactor
+        opened.roots, opened.runner, runs, settings, confined_threads=opened.confined_threads, redactor=opened.redactor
     )
     join(registry, others, opened.handed_back)
     registry.require_known()
@@ -256,7 +261,7 @@ def registry_of(
     runs: Runs,
     settings: Settings,
     *,
-    domains: ConfinedThreadPool,
+    confined_threads: ConfinedThreadPool,
     redactor: Redactor | None,
 ) -> Registry:
     """Every tool set, in the order in which tools are listed."""
@@ -264,8 +269,10 @@ def registry_of(
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
     registry.add_set("filesystem", Filesystem(roots, settings.limits))
-    registry.add_set("search", Search(roots, runner, settings.limits, domains=domains))
-    registry.add_set("git", Repository(roots, runner, settings.limits, domains=domains), context=("git",))
+    registry.add_set("search", Search(roots, runner, settings.limits, confined_threads=confined_threads))
+    registry.add_set(
+        "git", Repository(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)
+    )
     network = Network(settings.policy.confinement.network)
     closed = Closed.of(settings.policy.confinement, roots)
     hidden = HiddenFiles(roots, runner.hidden)
@@ -276,7 +283,9 @@ def registry_of(
         roots, runs, settings.limits, redactor=redactor, programs=runner.programs, explanations=explanations
     )
     registry.add_set("commands", commands)
-    diagnostics = Diagnostics(roots, runner, settings.limits, domains=domains, network=network, closed=closed)
+    diagnostics = Diagnostics(
+        roots, runner, settings.limits, confined_threads=confined_threads, network=network, closed=closed
+    )
     registry.add_set("diagnostics", diagnostics)
     return registry
 
@@ -307,7 +316,7 @@ def _spec(text: str, *, read_only: bool) -> RootSpec:
 def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
     """Say what is served, and which protections are missing. `name` is the role, where there are several."""
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
-    protections = {**assembly.runner.protections, "git-confinement": assembly.domains.is_possible}
+    protections = {**assembly.runner.protections, "git-confinement": assembly.confined_threads.is_possible}
     missing = ", ".join(name for name, there in protections.items() if not there) or "none"
     logger.info(
         "serving %s%s; profile %s%s; paths by %s; missing protections, those of commands apart: %s",

@@ -98,44 +98,44 @@ def _loader(file: str) -> str | None:
 
 
 PROOF_SECONDS = 5.0
-"""Deadline of the `--version` that shows whether a program starts in a domain at all."""
+"""Deadline of the `--version` that shows whether a program starts in a confined thread at all."""
 
 logger = logging.getLogger(__name__)
 
 
 class Confined:
-    """Runs programs of a known shape, each in a domain made for the call."""
+    """Runs programs of a known shape, each from a confined thread made for the call."""
 
-    def __init__(self, runner: Runner, domains: ConfinedThreadPool) -> None:
+    def __init__(self, runner: Runner, confined_threads: ConfinedThreadPool) -> None:
         self._runner = runner
-        self._domains = domains
+        self._confined_threads = confined_threads
         self._path = runner.environment.get("PATH", "")
         self._files: dict[str, str] = {}
         self._starts: dict[str, bool] = {}
 
-    def domain(self, program: str, rules: Sequence[Rule]) -> ConfinedThread | None:
-        """A domain in which the program can start and do what the rules allow; None where there can be none.
+    def confined_thread(self, program: str, rules: Sequence[Rule]) -> ConfinedThread | None:
+        """A confined thread from which the program can start and do what the rules allow; None where there is none.
 
         Handles in the rules may be closed afterwards.
 
         Raises:
             InputOutput: no descriptor left. Busy: no room for a thread.
         """
-        if not self._domains.is_possible or self._starts.get(program) is False:
+        if not self._confined_threads.is_possible or self._starts.get(program) is False:
             return None
         own = self._rules_to_start(program)
-        return None if own is None else self._domains.of(rules, system=own)
+        return None if own is None else self._confined_threads.get(rules, system=own)
 
     def is_confined(self, program: str) -> bool:
-        """Whether runs of this program are held to a domain, as far as is known by now."""
+        """Whether runs of this program are held to its rules, as far as is known by now."""
         return (
-            self._domains.is_possible
+            self._confined_threads.is_possible
             and self._starts.get(program) is not False
             and self._rules_to_start(program) is not None
         )
 
     async def run(self, argv: Sequence[str], *, cwd: Directory, order: Order) -> Completed:
-        """Run a program in the order's domain.
+        """Run a program in the confined thread of its options.
 
         One that can't even start there, say because its libraries lie in an unusual place, is run without from then on.
 
@@ -143,7 +143,7 @@ class Confined:
             What `Runner.run` raises.
         """
         program = argv[0]
-        if order.domain is None or self._starts.get(program, False):
+        if order.confined_thread is None or self._starts.get(program, False):
             return await self._runner.run(argv, cwd=cwd, order=order)
         try:
             completed = await self._runner.run(argv, cwd=cwd, order=order)
@@ -154,17 +154,17 @@ class Confined:
             if completed.ok or await self._can_start(program, cwd):
                 self._starts[program] = True
                 return completed
-        return await self._runner.run(argv, cwd=cwd, order=replace(order, domain=None))
+        return await self._runner.run(argv, cwd=cwd, order=replace(order, confined_thread=None))
 
     async def _can_start(self, program: str, cwd: Directory) -> bool:
-        """Whether it starts in a domain at all. Asked where nothing of a repository has a part in the answer.
+        """Whether it starts in a confined thread at all. Asked where nothing of a repository has a part in the answer.
 
         What ends by its deadline or a signal says nothing, and counts as started.
         """
-        domain = self.domain(program, ())
-        if domain is None:
+        confined_thread = self.confined_thread(program, ())
+        if confined_thread is None:
             return False
-        order = Order(timeout_seconds=PROOF_SECONDS, keep_bytes=4096, domain=domain)
+        order = Order(timeout_seconds=PROOF_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
         with replace(cwd, fd=os.open("/", HANDLE), shown="/") as top, suppress(CannotStart):
             completed = await self._runner.run((program, "--version"), cwd=top, order=order)
             if completed.ok or completed.timed_out or completed.exit_code is None:

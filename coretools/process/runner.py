@@ -70,7 +70,7 @@ class Order:
     """False: `environment` is the whole of it."""
     keep_bytes: int | None = None
     """Kept of each output. None: the runner's own."""
-    domain: ConfinedThread | None = None
+    confined_thread: ConfinedThread | None = None
     """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
     on_stdout: Listener | None = None
     """Sees every piece of standard output as it comes, on the event loop. True means "enough": the tree is stopped and
@@ -274,7 +274,7 @@ class Runner:
         environment = {**inherited, **order.environment, MARKER: run.mark}
         self._guard.ensure()
         start = partial(spawn, argv, cwd=cwd, environment=environment, fed=order.feed is not None)
-        child = start() if order.domain is None else order.domain.run(start)
+        child = start() if order.confined_thread is None else order.confined_thread.run(start)
         run.slot = self._guard.enter(child.pid)
         return child
 

@@ -111,7 +111,7 @@ class Diagnostics:
         runner: Runner,
         limits: Limits,
         *,
-        domains: ConfinedThreadPool,
+        confined_threads: ConfinedThreadPool,
         network: Network,
         closed: Closed,
     ) -> None:
@@ -119,7 +119,7 @@ class Diagnostics:
         self._closed = closed
         self._roots = roots
         self._runner = runner
-        self._confined = Confined(runner, domains)
+        self._confined = Confined(runner, confined_threads)
         self._limits = limits
 
     @tool(Effect.READ)
@@ -178,8 +178,8 @@ class Diagnostics:
     async def _version(self, program: str) -> str:
         """The first line that `program --version` prints, without its name; or why there is none."""
         try:
-            domain = self._confined.domain(program, ())
-            order = Order(timeout_seconds=VERSION_SECONDS, keep_bytes=4096, domain=domain)
+            confined_thread = self._confined.confined_thread(program, ())
+            order = Order(timeout_seconds=VERSION_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
             with open_directory(self._roots, ".") as directory:
                 run = await self._confined.run((program, "--version"), cwd=directory, order=order)
         except CannotStart:

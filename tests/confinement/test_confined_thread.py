@@ -24,7 +24,7 @@ from tests.roots.world import descriptors
 
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 
-# What runs in a domain here is Python, which may read everything, so that each test grants what it is about.
+# What runs in a confined_thread here is Python, which may read everything, so that each test grants what it is about.
 SYSTEM: tuple[Rule, ...] = (("/", READ),)
 LIBRARY: Rule = (sys.base_prefix, READ)
 
@@ -35,18 +35,18 @@ def python_rules() -> tuple[Rule, ...]:
     return own
 
 
-def ran(domain: ConfinedThread, code: str, *words: str | Path) -> str:
-    """What a Python child in the domain says."""
+def ran(confined_thread: ConfinedThread, code: str, *words: str | Path) -> str:
+    """What a Python child in the confined_thread says."""
     argv = [sys.executable, "-I", "-S", "-c", code, *map(str, words)]
-    completed = domain.run(partial(subprocess.run, argv, capture_output=True, text=True))
+    completed = confined_thread.run(partial(subprocess.run, argv, capture_output=True, text=True))
     assert isinstance(completed, subprocess.CompletedProcess)
     return completed.stdout.strip() or completed.stderr.strip().rpartition("\n")[2]
 
 
 @contextmanager
 def domain_of(*rules: Rule) -> Iterator[ConfinedThread]:
-    with closing(ConfinedThreadPool()) as domains:
-        yield domains.of((*python_rules(), *rules))
+    with closing(ConfinedThreadPool()) as confined_threads:
+        yield confined_threads.get((*python_rules(), *rules))
 
 
 def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
@@ -55,19 +55,19 @@ def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
     def fail() -> None:
         raise KeyError("of its own kind")
 
-    with domain_of() as domain:
-        assert domain.run(threading.get_ident) != threading.get_ident()
+    with domain_of() as confined_thread:
+        assert confined_thread.run(threading.get_ident) != threading.get_ident()
         with pytest.raises(KeyError, match="of its own kind"):
-            domain.run(fail)
-        assert domain.run(lambda: 7) == 7
+            confined_thread.run(fail)
+        assert confined_thread.run(lambda: 7) == 7
 
 
 def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
     """confined-threads-1: the server goes on with all that it had."""
     (tmp_path / "file").write_text("content")
-    with domain_of() as domain:
+    with domain_of() as confined_thread:
         with pytest.raises(PermissionError):
-            domain.run((tmp_path / "file").read_text)
+            confined_thread.run((tmp_path / "file").read_text)
         assert (tmp_path / "file").read_text() == "content"
         assert "NoNewPrivs:\t0" in Path("/proc/thread-self/status").read_text()
 
@@ -76,13 +76,13 @@ def test_a_child_has_all_processors_of_the_caller(tmp_path: Path) -> None:
     """confined-threads-10: though the thread that starts it wakes on one; also when many start children at once."""
     code = "import os; print(sorted(os.sched_getaffinity(0)))"
     mine = sorted(os.sched_getaffinity(0))
-    with domain_of(LIBRARY) as domain, ThreadPoolExecutor(8) as threads:
-        assert set(threads.map(lambda _: ran(domain, code), range(40))) == {str(mine)}
-        assert domain.run(lambda: sorted(os.sched_getaffinity(0))) == mine
+    with domain_of(LIBRARY) as confined_thread, ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: ran(confined_thread, code), range(40))) == {str(mine)}
+        assert confined_thread.run(lambda: sorted(os.sched_getaffinity(0))) == mine
         with ThreadPoolExecutor(1) as narrow:
             narrow.submit(os.sched_setaffinity, 0, mine[:1]).result()
-            assert narrow.submit(ran, domain, code).result() == str(mine[:1])
-        assert ran(domain, code) == str(mine)
+            assert narrow.submit(ran, confined_thread, code).result() == str(mine[:1])
+        assert ran(confined_thread, code) == str(mine)
 
 
 def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> None:
@@ -93,15 +93,15 @@ def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> No
     handle = os.open(tmp_path / "read", os.O_RDONLY)
     code = "import sys\ntry: print(open(sys.argv[1], sys.argv[2]).read(9) or 'empty')\n"
     code += "except OSError as e: print(e.errno)"
-    with domain_of(LIBRARY, (handle, READ), (str(tmp_path / "write"), READ | CHANGE)) as domain:
+    with domain_of(LIBRARY, (handle, READ), (str(tmp_path / "write"), READ | CHANGE)) as confined_thread:
         os.close(handle)
-        assert ran(domain, code, tmp_path / "read" / "file", "r") == "read"
-        assert ran(domain, code, tmp_path / "write" / "file", "w+") == "empty"
+        assert ran(confined_thread, code, tmp_path / "read" / "file", "r") == "read"
+        assert ran(confined_thread, code, tmp_path / "write" / "file", "w+") == "empty"
         refused = str(errno.EACCES)
-        assert ran(domain, code, tmp_path / "read" / "file", "r+") == refused
-        assert ran(domain, code, tmp_path / "neither" / "file", "r") == refused
-        assert ran(domain, code, tmp_path / "neither" / "new", "w") == refused
-        assert ran(domain, code, f"/proc/{os.getpid()}/environ", "r") == refused
+        assert ran(confined_thread, code, tmp_path / "read" / "file", "r+") == refused
+        assert ran(confined_thread, code, tmp_path / "neither" / "file", "r") == refused
+        assert ran(confined_thread, code, tmp_path / "neither" / "new", "w") == refused
+        assert ran(confined_thread, code, f"/proc/{os.getpid()}/environ", "r") == refused
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ def test_a_child_reads_and_writes_only_what_it_was_granted(tmp_path: Path) -> No
 def test_a_child_has_no_socket_of_any_family(family: socket.AddressFamily) -> None:
     """confined-threads-2: not even one to itself by address."""
     code = "import socket, sys\ntry: socket.socket(int(sys.argv[1]), 2)\nexcept OSError as e: print(e.errno)"
-    with domain_of(*SYSTEM) as domain:
-        assert ran(domain, code, str(int(family))) == str(errno.EAFNOSUPPORT)
+    with domain_of(*SYSTEM) as confined_thread:
+        assert ran(confined_thread, code, str(int(family))) == str(errno.EAFNOSUPPORT)
 
 
 @pytest.mark.skipif(landlock.abi() < 6, reason="Landlock that holds signals back (Linux 6.12)")
 def test_a_child_signals_nobody_outside() -> None:
     """confined-threads-2: not even to ask whether a process is there."""
     code = "import os, sys\ntry: os.kill(int(sys.argv[1]), 0)\nexcept OSError as e: print(e.errno)"
-    with domain_of(*SYSTEM) as domain:
-        assert ran(domain, code, str(os.getpid())) == str(errno.EPERM)
+    with domain_of(*SYSTEM) as confined_thread:
+        assert ran(confined_thread, code, str(os.getpid())) == str(errno.EPERM)
 
 
 def test_a_child_starts_nothing(tmp_path: Path) -> None:
@@ -129,17 +129,17 @@ def test_a_child_starts_nothing(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\necho ran\n")
     script.chmod(0o755)
-    with domain_of(*SYSTEM, (str(tmp_path), READ)) as domain:
-        assert ran(domain, code) == str(errno.EPERM)
+    with domain_of(*SYSTEM, (str(tmp_path), READ)) as confined_thread:
+        assert ran(confined_thread, code) == str(errno.EPERM)
         for program in ("/bin/sh", str(script), "/usr/bin/env"):
-            assert ran(domain, exec_, program) == str(errno.EACCES)
+            assert ran(confined_thread, exec_, program) == str(errno.EACCES)
 
 
 def test_a_child_may_have_threads() -> None:
     """confined-threads-3: they are no processes."""
     code = "import threading\nt = threading.Thread(target=print, args=('ran',)); t.start(); t.join()"
-    with domain_of(*SYSTEM) as domain:
-        assert ran(domain, code) == "ran"
+    with domain_of(*SYSTEM) as confined_thread:
+        assert ran(confined_thread, code) == "ran"
 
 
 def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
@@ -147,8 +147,8 @@ def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
     code = "print([l for l in open('/proc/self/status') if l[:6] in ('CapEff', 'CapPrm', 'NoNewP')])"
     own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapPrm"))
     kept = int(own.split()[1], 16) & 2
-    with domain_of(*SYSTEM) as domain:
-        said = ran(domain, code)
+    with domain_of(*SYSTEM) as confined_thread:
+        said = ran(confined_thread, code)
     assert said.count(f"{kept:016x}") == 2
     assert "NoNewPrivs:\\t1" in said
 
@@ -157,30 +157,30 @@ def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
     """confined-threads-5: by what the handles and paths mean now; a directory of the same name is another."""
     rules = ((str(tmp_path / "a"), READ),)
     (tmp_path / "a").mkdir()
-    with closing(ConfinedThreadPool()) as domains:
-        first = domains.of(rules)
+    with closing(ConfinedThreadPool()) as confined_threads:
+        first = confined_threads.get(rules)
         handle = os.open(tmp_path / "a", os.O_RDONLY)
-        assert domains.of(((handle, READ),)) is first
+        assert confined_threads.get(((handle, READ),)) is first
         os.close(handle)
-        assert domains.of(((str(tmp_path / "a"), RUN),)) is not first
+        assert confined_threads.get(((str(tmp_path / "a"), RUN),)) is not first
         (tmp_path / "a").rename(tmp_path / "b")
         (tmp_path / "a").mkdir()
-        assert domains.of(rules) is not first
+        assert confined_threads.get(rules) is not first
 
 
 def test_domains_end_with_their_owner_and_when_too_many_are_kept(tmp_path: Path) -> None:
     """confined-threads-5: no descriptor and no thread stays behind; one that is in use ends when it is let go."""
     before = descriptors()
     threads = _threads()
-    with closing(ConfinedThreadPool()) as domains:
-        assert domains.is_possible
-        held = domains.of(())
+    with closing(ConfinedThreadPool()) as confined_threads:
+        assert confined_threads.is_possible
+        held = confined_threads.get(())
         for number in range(POOL_SIZE + 1):
             (tmp_path / str(number)).mkdir()
-            assert domains.of(((str(tmp_path / str(number)), READ),)).run(lambda: True)
+            assert confined_threads.get(((str(tmp_path / str(number)), READ),)).run(lambda: True)
         assert held.run(lambda: "still there") == "still there"
         assert len(descriptors()) <= len(before)
-        last = domains.of(((str(tmp_path / "1"), READ),))
+        last = confined_threads.get(((str(tmp_path / "1"), READ),))
     held.close()
     with pytest.raises(CannotStart):
         last.run(lambda: None)
@@ -208,8 +208,8 @@ def test_a_program_starts_with_the_rules_made_for_it() -> None:
     executable = [str(where) for where, rights in rules if rights & landlock.EXECUTE]
     assert executable[0] == true
     assert len(executable) <= 2
-    with closing(ConfinedThreadPool()) as domains:
-        assert domains.of(rules).run(lambda: subprocess.run([true]).returncode) == 0
+    with closing(ConfinedThreadPool()) as confined_threads:
+        assert confined_threads.get(rules).run(lambda: subprocess.run([true]).returncode) == 0
 
 
 def test_without_landlock_nothing_is_pretended() -> None:

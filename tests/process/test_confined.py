@@ -32,7 +32,7 @@ class Held:
 
     async def run(self, *argv: str, readable: str = "") -> Completed:
         rules = ((readable, READ),) if readable else ()
-        order = Order(domain=self.confined.domain(argv[0], rules))
+        order = Order(confined_thread=self.confined.confined_thread(argv[0], rules))
         with open_directory(self.roots, ".") as directory:
             return await self.confined.run(argv, cwd=directory, order=order)
 
@@ -40,9 +40,9 @@ class Held:
 @asynccontextmanager
 async def held(root: Path, *, path: str | None = None) -> AsyncIterator[Held]:
     runner = Runner(Limits(), {"PATH": path or os.environ["PATH"]})
-    with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as domains:
+    with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as confined_threads:
         try:
-            yield Held(Confined(runner, domains), roots)
+            yield Held(Confined(runner, confined_threads), roots)
         finally:
             await runner.close()
 
@@ -76,7 +76,7 @@ async def test_a_program_that_can_not_start_in_a_domain_runs_without(
     """confined-threads-8: found out by a failure, once, and logged."""
     program = tmp_path / "bin" / "launcher"
     program.parent.mkdir()
-    # Machine code that starts something else: what env runs is not granted, so it can't do its work in a domain.
+    # Machine code that starts something else: env may not execute its argument when it is confined.
     env = shutil.which("env")
     assert env is not None
     shutil.copy(env, program)
@@ -100,7 +100,7 @@ async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) 
     """confined-threads-8: whoever can remove the working directory has no say in whether git is held."""
     (tmp_path / "here").mkdir()
     async with held(tmp_path / "here") as place:
-        order = Order(domain=place.confined.domain("cat", ()))
+        order = Order(confined_thread=place.confined.confined_thread("cat", ()))
         with open_directory(place.roots, ".") as directory:
             (tmp_path / "here").rmdir()
             with pytest.raises(CannotStart, match="gone"):
@@ -109,7 +109,7 @@ async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) 
 
 
 async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
-    """confined-threads-8: it says nothing about domains."""
+    """confined-threads-8: it says nothing about confined threads."""
     async with held(tmp_path) as place:
         with pytest.raises(CannotStart, match="not found"):
             await place.run("no-such-program")

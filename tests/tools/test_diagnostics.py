@@ -26,9 +26,9 @@ async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: 
     with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
         runner = Runner(limits, environment)
         try:
-            with closing(ConfinedThreadPool()) as domains:
+            with closing(ConfinedThreadPool()) as confined_threads:
                 return await Diagnostics(
-                    roots, runner, limits, domains=domains, network=Network("deny"), closed=CLOSED
+                    roots, runner, limits, confined_threads=confined_threads, network=Network("deny"), closed=CLOSED
                 ).get_diagnostics()
         finally:
             await runner.close()
@@ -81,9 +81,9 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
         (tmp_path / "root").rmdir()
         runner = Runner(limits, environment())
         try:
-            with closing(ConfinedThreadPool()) as domains:
+            with closing(ConfinedThreadPool()) as confined_threads:
                 report = await Diagnostics(
-                    roots, runner, limits, domains=domains, network=Network("deny"), closed=CLOSED
+                    roots, runner, limits, confined_threads=confined_threads, network=Network("deny"), closed=CLOSED
                 ).get_diagnostics()
         finally:
             await runner.close()

@@ -121,10 +121,10 @@ class Checkout:
     """The work tree; git runs in it."""
     rules: tuple[Rule, ...]
     """What git may touch, for the kernel."""
-    domain: ConfinedThread | None
+    confined_thread: ConfinedThread | None
     """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
     is_held: Callable[[], bool]
-    """Whether git runs in a domain at all, as far as is known by now."""
+    """Whether git runs in a confined thread at all, as far as is known by now."""
     environment: Mapping[str, str]
     """Where git finds everything, so that it looks for nothing."""
     git_path: str
@@ -139,8 +139,8 @@ class Checkout:
 
     @property
     def tier(self) -> str:
-        """How git was held, by the name that the tier of commands has; a domain is Landlock without a view."""
-        return "landlock" if self.domain is not None and self.is_held() else "none"
+        """The tier in which git ran; a confined thread is tier `landlock` (no namespaces)."""
+        return "landlock" if self.confined_thread is not None and self.is_held() else "none"
 
     def to_root(self, name: str) -> str:
         """The path, relative to the root, of a name in the work tree."""
@@ -190,7 +190,7 @@ class Checkouts:
             checkout = Checkout(
                 directory=directory,
                 rules=tuple(rules),
-                domain=None if policy.outer else self._confined.domain("git", rules),
+                confined_thread=None if policy.outer else self._confined.confined_thread("git", rules),
                 is_held=partial(self._confined.is_confined, "git"),
                 environment=environment,
                 git_path=own.path,

@@ -115,7 +115,7 @@ class Git:
             stdin=stdin,
             environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
             inherit=False,
-            domain=checkout.domain,
+            confined_thread=checkout.confined_thread,
             keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
         )
 
@@ -173,7 +173,7 @@ class Git:
             timeout_seconds=self._limits.git_seconds,
             environment={**self._programs, **self._homes, **kept, **checkout.environment},
             inherit=False,
-            domain=self._confined.domain("git", ANYWHERE),
+            confined_thread=self._confined.confined_thread("git", ANYWHERE),
             keep_bytes=self._limits.git_output_bytes,
         )
         argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)
@@ -198,7 +198,7 @@ class Git:
             stdin=_ASKED_STDIN,
             environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
             inherit=False,
-            domain=self._confined.domain("git", ANYWHERE),
+            confined_thread=self._confined.confined_thread("git", ANYWHERE),
             keep_bytes=self._limits.git_output_bytes,
         )
         included = [word for file in files for word in ("-c", f"include.path={file}")]

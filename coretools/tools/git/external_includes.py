@@ -53,10 +53,10 @@ async def settled(git: Git, confined: Confined, checkout: Checkout, threads: Cap
             "leads to a file outside the roots that is not known to be harmless (only credentials and the like are); "
             "take this key out, or make the directory of the file a root (read-only is enough)",
         )
-    enclose = partial(confined.domain, "git", (*checkout.rules, *outside(files)))
+    enclose = partial(confined.confined_thread, "git", (*checkout.rules, *outside(files)))
     return replace(
         checkout,
-        domain=await to_thread.run_sync(enclose, limiter=threads),
+        confined_thread=await to_thread.run_sync(enclose, limiter=threads),
         policy=replace(checkout.policy, overrides=(*checkout.policy.overrides, *overrides)),
     )
 

@@ -40,10 +40,10 @@ Branch = Annotated[str, Completes("branches")]
 class Repository:
     """Tools for the git repositories beneath the roots."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, domains: ConfinedThreadPool) -> None:
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
         self._roots = roots
         self._limits = limits
-        self._confined = Confined(runner, domains)
+        self._confined = Confined(runner, confined_threads)
         self._git = Git(runner, self._confined, limits)
         self._checkouts = Checkouts(roots, self._confined)
         self._threads = CapacityLimiter(limits.threads)

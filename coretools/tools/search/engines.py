@@ -156,8 +156,12 @@ class Ripgrep:
         path = self._roots.shown(query.top)
         try:
             with ExitStack() as stack:
-                directory, domain = await anyio.to_thread.run_sync(self._opened, path, stack, limiter=self._limiter)
-                names.completed = await self._confined.run(argv, cwd=directory, order=replace(order, domain=domain))
+                directory, confined_thread = await anyio.to_thread.run_sync(
+                    self._opened, path, stack, limiter=self._limiter
+                )
+                names.completed = await self._confined.run(
+                    argv, cwd=directory, order=replace(order, confined_thread=confined_thread)
+                )
         except CannotStart:
             pass  # it is not installed here: `completed` stays None
         except CoreError as error:
@@ -168,7 +172,7 @@ class Ripgrep:
     def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, ConfinedThread | None]:
         """The directory to search, and what the kernel lets ripgrep read: its root and no more."""
         directory = stack.enter_context(open_directory(self._roots, path))
-        return directory, self._confined.domain("rg", what_is_searched(directory))
+        return directory, self._confined.confined_thread("rg", what_is_searched(directory))
 
     def _rules(self, query: Query) -> IgnoreRules | None:
         return None if query.include_ignored else ignore_rules(self._roots, query.top)

@@ -93,7 +93,7 @@ class Search:
         runner: Runner,
         limits: Limits,
         *,
-        domains: ConfinedThreadPool,
+        confined_threads: ConfinedThreadPool,
         engines: tuple[Engine, ...] = (),
     ) -> None:
         """`engines` are tried in their order; by default ripgrep, then our own walk."""
@@ -101,7 +101,7 @@ class Search:
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
         self._engines: tuple[Engine, ...] = engines or (
-            Ripgrep(roots, Confined(runner, domains), limits=limits, limiter=self._limiter),
+            Ripgrep(roots, Confined(runner, confined_threads), limits=limits, limiter=self._limiter),
             Walking(roots, self._limiter),
         )
 

@@ -90,7 +90,7 @@ class Supplier(Protocol):
 
 def workplace_seen(role: str, assembly: Assembly) -> WorkplaceSeen:
     """A role's workplace as it stands now."""
-    protections = {**assembly.runner.protections, "git-confinement": _is_git_held(assembly.domains)}
+    protections = {**assembly.runner.protections, "git-confinement": _is_git_held(assembly.confined_threads)}
     return WorkplaceSeen(
         role=role,
         roots=tuple(_roots(assembly.roots)),
@@ -112,9 +112,9 @@ def _roots(roots: Iterable[Root]) -> Iterator[RootSeen]:
         yield RootSeen(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
 
 
-def _is_git_held(domains: ConfinedThreadPool) -> bool:
+def _is_git_held(confined_threads: ConfinedThreadPool) -> bool:
     try:
-        return domains.is_possible
+        return confined_threads.is_possible
     except CoreError:  # it can't be told now
         return False
 

@@ -54,10 +54,13 @@ Git = Callable[..., Awaitable[Completed]]
 
 @asynccontextmanager
 async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
-    """git with no option of ours, in the domain of a call, and nobody has looked at the repository."""
+    """git with no option of ours, in the confined thread of a call, and nobody has looked at the repository."""
     runner = Runner(Limits(grace_seconds=0.3), PLAIN)
-    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as domains:
-        confined = Confined(runner, domains)
+    with (
+        Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots,
+        closing(ConfinedThreadPool()) as confined_threads,
+    ):
+        confined = Confined(runner, confined_threads)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "work"))
             rules = to_read(roots, [directory.fd], (), stack)
@@ -66,12 +69,12 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
                 own = GitDirectory(handle, str(world.git_dir), ".git", roots.first)
                 entries = directory_access.kinds(handle)
                 rules += to_change(own, entries, own, entries, stack) if change else []
-            order = Order(domain=confined.domain("git", rules))
-            assert order.domain is not None
+            order = Order(confined_thread=confined.confined_thread("git", rules))
+            assert order.confined_thread is not None
 
             async def run(*words: str, stdin: bytes = b"", anywhere: bool = False) -> Completed:
-                domain = confined.domain("git", ANYWHERE) if anywhere else order.domain
-                held = replace(order, domain=domain, stdin=stdin)
+                confined_thread = confined.confined_thread("git", ANYWHERE) if anywhere else order.confined_thread
+                held = replace(order, confined_thread=confined_thread, stdin=stdin)
                 return await confined.run(("git", *words), cwd=directory, order=held)
 
             try:
@@ -172,8 +175,11 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
     (own_directory / "COMMIT_EDITMSG").symlink_to(world.git_dir / "config")
     before = (world.git_dir / "config").read_bytes()
     runner = Runner(Limits(), PLAIN)
-    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as domains:
-        confined = Confined(runner, domains)
+    with (
+        Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots,
+        closing(ConfinedThreadPool()) as confined_threads,
+    ):
+        confined = Confined(runner, confined_threads)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "linked"))
             common = _git_directory(world.git_dir, roots, stack)
@@ -182,7 +188,7 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
             rules += to_change(
                 own, directory_access.kinds(own.handle), common, directory_access.kinds(common.handle), stack
             )
-            order = Order(domain=confined.domain("git", rules))
+            order = Order(confined_thread=confined.confined_thread("git", rules))
             assert (await confined.run(("git", "add", "a.txt"), cwd=directory, order=order)).ok
             for name in ("config", "hooks/pre-commit"):
                 words = ("git", "config", "--file", str(world.git_dir / name), "core.fsmonitor", "x")

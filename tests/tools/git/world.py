@@ -136,14 +136,14 @@ class World:
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
         environment.update(self.environment)
         runner = Runner(limits, environment)
-        domains = ConfinedThreadPool()
+        confined_threads = ConfinedThreadPool()
         specs = (RootSpec(str(self.root), writable=writable), *roots)
         try:
             with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as held:
-                yield Repository(held, runner, limits, domains=domains)
+                yield Repository(held, runner, limits, confined_threads=confined_threads)
         finally:
             await runner.close()
-            domains.close()
+            confined_threads.close()
 
 
 @cache

@@ -35,24 +35,27 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
     runner = Runner(Limits(), child_environment(os.environ, passed=()))
     with (
         Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(())) as roots,
-        closing(ConfinedThreadPool()) as domains,
+        closing(ConfinedThreadPool()) as confined_threads,
     ):
-        confined = Confined(runner, domains)
+        confined = Confined(runner, confined_threads)
 
-        async def ran(*words: str, domain: ConfinedThread | None) -> Completed:
+        async def ran(*words: str, confined_thread: ConfinedThread | None) -> Completed:
             with open_directory(roots, ".") as directory:
-                return await confined.run(words, cwd=directory, order=Order(domain=domain))
+                return await confined.run(words, cwd=directory, order=Order(confined_thread=confined_thread))
 
         with anyio.fail_after(30):
             with open_directory(roots, ".") as directory:
-                domain = confined.domain("rg", what_is_searched(directory))
-            assert domain is not None
-            assert (await ran(*argv, domain=None)).stdout.text() == "./in.txt\n./link/canary.txt\n"
-            assert (await ran(*argv, domain=domain)).stdout.text() == "./in.txt\n"
-            assert "in.txt" in (await ran(*argv, "--pre", str(tmp_path / "root" / "pre"), domain=None)).stdout.text()
+                confined_thread = confined.confined_thread("rg", what_is_searched(directory))
+            assert confined_thread is not None
+            assert (await ran(*argv, confined_thread=None)).stdout.text() == "./in.txt\n./link/canary.txt\n"
+            assert (await ran(*argv, confined_thread=confined_thread)).stdout.text() == "./in.txt\n"
+            assert (
+                "in.txt"
+                in (await ran(*argv, "--pre", str(tmp_path / "root" / "pre"), confined_thread=None)).stdout.text()
+            )
             assert marker.exists()
             marker.unlink()
-            await ran(*argv, "--pre", str(tmp_path / "root" / "pre"), domain=domain)
+            await ran(*argv, "--pre", str(tmp_path / "root" / "pre"), confined_thread=confined_thread)
             assert not marker.exists()
             assert confined.is_confined("rg")
     await runner.close()

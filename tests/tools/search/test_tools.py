@@ -290,8 +290,8 @@ async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".gitignore")
     runner = Runner(LIMITS, child_environment(os.environ, passed=()))
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots, anyio.fail_after(30):
-        domains = ConfinedThreadPool()
-        search = Search(roots, runner, LIMITS, domains=domains)
+        confined_threads = ConfinedThreadPool()
+        search = Search(roots, runner, LIMITS, confined_threads=confined_threads)
         async with anyio.create_task_group() as group:
             group.start_soon(search.search_text, "x")
             while not runner.running:
@@ -299,7 +299,7 @@ async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
             group.cancel_scope.cancel()
         assert runner.running == 0
         await runner.close()
-        domains.close()
+        confined_threads.close()
 
 
 @needs_ripgrep

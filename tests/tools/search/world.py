@@ -49,14 +49,14 @@ async def searching(
     """The search tools on these roots, with one engine only if it is named."""
     runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
     with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
-        limiter, domains = CapacityLimiter(4), ConfinedThreadPool()
+        limiter, confined_threads = CapacityLimiter(4), ConfinedThreadPool()
         engines: dict[str, tuple[Engine, ...]] = {
             "": (),
             "walk": (Walking(roots, limiter),),
-            "ripgrep": (Ripgrep(roots, Confined(runner, domains), limits=limits, limiter=limiter),),
+            "ripgrep": (Ripgrep(roots, Confined(runner, confined_threads), limits=limits, limiter=limiter),),
         }
         try:
-            yield Search(roots, runner, limits, domains=domains, engines=engines[engine])
+            yield Search(roots, runner, limits, confined_threads=confined_threads, engines=engines[engine])
         finally:
             await runner.close()
-            domains.close()
+            confined_threads.close()
