@@ -1,7 +1,7 @@
 """git's own ways to start something: `-c`, aliases, `--exec-path`, `grep -O`, `rebase --exec`, `bisect run`, ...
 
-Pure. What a repository's configuration and hooks start is not seen here: tools leave those files alone (ADR 0045), what
-commands change of a configuration that starts something stays with them (ADR 0047), and what they make of that kind is
+Pure. What a repository's configuration and hooks start is not seen here: tools leave those files alone (ADR 0012), what
+commands change of a configuration that starts something stays with them (ADR 0012), and what they make of that kind is
 named by their results. Pagers and editors that git opens are `wrappers.SAFE_VARIABLES`'s part.
 """
 

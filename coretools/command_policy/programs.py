@@ -1,7 +1,7 @@
 """Names of programs, by what they start: nothing, or others in one of several ways.
 
 Pure. A program that no list names is code that can't be judged, so what is missing here costs a refusal and opens
-nothing (docs/adr/0048). The lists of programs that start others decide how their words are read; their names are as
+nothing (docs/adr/0013). The lists of programs that start others decide how their words are read; their names are as
 `subcommand.program_names` gives them: lower case, no directory, with and without a version at the end.
 """
 

@@ -1,7 +1,7 @@
 """The verdict on an argv: the strictest of all that it starts, by the operator's rules, and why.
 
 Pure. It decides what the operator wishes to see run; what a command can reach is decided by the kernel. See
-docs/adr/0011 for what a policy by argv can't do.
+docs/adr/0013 for what a policy by argv can't do.
 """
 
 import posixpath

@@ -2,7 +2,7 @@
 
 A thread gives up privileges, files (Landlock) and system calls (seccomp); its children inherit all of that, so no code
 has to run between fork and exec. A thread cannot undo this, so it does no other work. It is kept for the next child
-with the same rules: creating one takes 0.5 ms, waking one 0.06 ms (docs/adr/0010).
+with the same rules: creating one takes 0.5 ms, waking one 0.06 ms (docs/adr/0008).
 
 A child gets no parent-death signal: the kernel sends it when the *thread* that started the child ends, and a thread
 that drops out of the pool ends while its children may still run.
@@ -141,7 +141,7 @@ class _ProcessorAffinity:
     """Wakes a sleeping thread on the processor of the thread that then waits for it.
 
     That processor is idle and its caches are warm. The kernel alone would wake it on another one, where starting a
-    child takes 0.2 ms longer (docs/adr/0010). Once awake, the thread and its children may run anywhere again.
+    child takes 0.2 ms longer (docs/adr/0008). Once awake, the thread and its children may run anywhere again.
     """
 
     def __init__(self) -> None:

@@ -152,7 +152,7 @@ async def confirmed(call: Call, question: AskConfirmation) -> None:
         raise declined(question, "the answer was no")
 
 
-# Plain functions on the event loop, where that takes no waiting: one function, tried there first (ADR 0034).
+# Plain functions on the event loop, where that takes no waiting: one function, tried there first (ADR 0002).
 #
 # A function that is declared `nonblocking` calls `require_thread()` before it waits for anything. On the event loop
 # that ends the attempt, and the dispatcher calls the function again in a worker thread, where nothing happens.

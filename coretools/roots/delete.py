@@ -2,7 +2,7 @@
 
 A hidden file is covered in the view of each command, and the kernel lets nobody delete what is covered in his own view.
 Deleted from outside, it loses its cover a moment before it loses its name, which a command that waits for it can use
-(docs/adr/0037). So a hidden file is emptied before it is deleted.
+(docs/adr/0011). So a hidden file is emptied before it is deleted.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Globs on paths: the one translator and matcher for deny globs, globs of searches and ignore files. Pure.
 
 Matched component by component: no glob, not even one planted in a repository, takes longer than its own length times
-that of the path. (One regular expression for a whole path backtracks: `pathspec`, ADR 0057.)
+that of the path. (One regular expression for a whole path backtracks: `pathspec`, ADR 0005.)
 """
 
 import re

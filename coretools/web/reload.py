@@ -1,7 +1,7 @@
 """SIGHUP: the operator's files are read again and verified; then all of it is in force, or nothing is.
 
 What is opened for the new state stands beside the old one until everything was verified; the exchange itself waits for
-nothing. Calls under way go on under what they began with (docs/adr/0051).
+nothing. Calls under way go on under what they began with (docs/adr/0020).
 """
 
 import asyncio

@@ -234,7 +234,7 @@ def test_cancelling_a_call_ends_its_children_and_nothing_else(project: Path) -> 
 
 
 def test_a_deadline_keeps_what_was_written_and_leaves_no_process(project: Path) -> None:
-    """docs/adr/0005: a timeout is a result."""
+    """docs/adr/0007: a timeout is a result."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()

@@ -1,4 +1,4 @@
-"""`subprocess.Popen` and `run` for our own entry points: forked, where that is the same as started (ADR 0035).
+"""`subprocess.Popen` and `run` for our own entry points: forked, where that is the same as started (ADR 0025).
 
 What is started with more than our own settings changed in its environment, behind a program of others, or on a machine
 other than Linux is started the ordinary way; so is everything with `CORETOOLS_COLD_TESTS=1`.

@@ -2,7 +2,7 @@
 
 Python takes 1.5 s to import the SDK; a fork of a process that has it takes milliseconds. What is forked becomes a child
 of whoever started this process, not of this one (clone(2), CLONE_PARENT), so that it is waited for and signalled like
-any other child. ADR 0035 says what is the same about it and what is not.
+any other child. ADR 0025 says what is the same about it and what is not.
 """
 
 import ctypes

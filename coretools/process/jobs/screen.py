@@ -1,4 +1,4 @@
-"""What a terminal shows: the output of a program, drawn by a terminal emulator (pyte, docs/adr/0013).
+"""What a terminal shows: the output of a program, drawn by a terminal emulator (pyte, docs/adr/0018).
 
 Drawn when somebody looks and not as output comes: pyte takes about 300 KB a second, and a flood must not hold up the
 server. Blocking: for a worker thread.

@@ -2,7 +2,7 @@
 
 The SDK's own transport reads and writes in worker threads of a limiter that it shares with every tool, has no limit for
 a line, drops what it can't parse without an answer, and can't be ended by a signal while it waits for input. This one
-answers every bad line, keeps memory bounded, and needs no thread (docs/adr/0004). POSIX only.
+answers every bad line, keeps memory bounded, and needs no thread (docs/adr/0001). POSIX only.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """From what a test run printed to one report, whatever runners took part.
 
 Pure. The output is taken as it comes: a report file would need flags that only some runners have and that no command
-of the caller's own carries (ADR 0008).
+of the caller's own carries (ADR 0014).
 """
 
 import re

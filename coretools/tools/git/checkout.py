@@ -46,7 +46,7 @@ from coretools.tools.git.structure import (
 # file that is not in the rules, and to a program that it may not start.
 #
 # Landlock only ever allows, and what holds for a directory holds for all beneath. So the git directory itself, where
-# git makes its lock files, can be written by a change as a whole: `config` and `hooks` in it too (docs/adr/0010).
+# git makes its lock files, can be written by a change as a whole: `config` and `hooks` in it too (docs/adr/0008).
 
 
 ANYWHERE: tuple[Rule, ...] = (("/", READ),)

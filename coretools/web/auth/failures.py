@@ -1,6 +1,6 @@
 """How many wrong tokens came from an address within a minute, so that one who tries them out must wait.
 
-Only wrong tokens are counted and only they are made to wait (ADR 0050): a good one is verified first. A token counts
+Only wrong tokens are counted and only they are made to wait (ADR 0021): a good one is verified first. A token counts
 once, however often it comes. What is kept is bounded, in addresses and for each of them.
 """
 

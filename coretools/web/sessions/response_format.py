@@ -183,7 +183,7 @@ def _data_of(body: bytes) -> bytes | None:
 #
 # A stream has five tasks of the SDK's and costs as much as all the rest of a call. Whether one may be needed is known
 # from the declaration: a plain function that takes no `Call` can neither tell nor ask anything. The SDK decides it for
-# a whole server, by one public attribute of its transport and one of its manager; here each request decides (ADR 0024).
+# a whole server, by one public attribute of its transport and one of its manager; here each request decides (ADR 0019).
 
 
 MESSAGE_KEY = "coretools.message"

@@ -1,7 +1,7 @@
 """Sessions of the handshake era: counted for each principal, with events of their own, known to the other replicas.
 
 The SDK's manager has one cap for everybody and one event store for all. What it leaves out is added by overriding two
-of its methods (docs/adr/0024); a test fails when it has them no more.
+of its methods (docs/adr/0019); a test fails when it has them no more.
 """
 
 import logging

@@ -190,7 +190,7 @@ async def _check(client: Hand, number: int) -> None:
 
 
 def test_the_sdk_still_reads_what_is_set_for_each_request() -> None:
-    """http-2: where it decides the form of an answer, and in the task of the request (ADR 0024)."""
+    """http-2: where it decides the form of an answer, and in the task of the request (ADR 0019)."""
     transport: Any = StreamableHTTPServerTransport
     assert "if self.is_json_response_enabled:" in inspect.getsource(transport._handle_post_request)
     assert "self.json_response, self._lifespan_state" in inspect.getsource(StreamableHTTPSessionManager)

@@ -306,7 +306,7 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
 
 
 def test_the_sdk_still_has_what_is_overridden() -> None:
-    """http-6: and calls it as we expect (ADR 0024); one that does not would open sessions that nobody counts."""
+    """http-6: and calls it as we expect (ADR 0019); one that does not would open sessions that nobody counts."""
     manager: Any = StreamableHTTPSessionManager
     assert list(inspect.signature(manager._admit_session).parameters) == ["self", "requestor"]
     assert list(inspect.signature(manager._discard_session).parameters) == ["self", "session_id", "transport"]
