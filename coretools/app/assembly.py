@@ -29,14 +29,14 @@ from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
 from coretools.replica_ids import HERE, Handles
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.ci.tools import Ci
-from coretools.tools.closed import Closed
-from coretools.tools.commands.tools import Commands
+from coretools.tools.ci.tools import CiTools
+from coretools.tools.closed import TierRestrictions
+from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
-from coretools.tools.explanations import Explanations, HiddenFiles, Network
-from coretools.tools.filesystem.tools import Filesystem
-from coretools.tools.git.tools import Repository
-from coretools.tools.search.tools import Search
+from coretools.tools.explanations import Explanations, HiddenFileExplanations, NetworkPolicy
+from coretools.tools.filesystem.tools import FilesystemTools
+from coretools.tools.git.tools import GitTools
+from coretools.tools.search.tools import SearchTools
 
 if TYPE_CHECKING:
     from mcp.server.extension import Extension
@@ -63,8 +63,8 @@ class Assembly:
     dispatcher: Dispatcher
     confined_threads: ConfinedThreadPool
     tasks: Tasks
-    network: Network
-    closed: Closed
+    network: NetworkPolicy
+    closed: TierRestrictions
     handed_back: ExitStack
     """Closes what this assembly alone holds open."""
 
@@ -206,8 +206,8 @@ class _Opened:
             dispatcher=dispatcher,
             confined_threads=self.confined_threads,
             tasks=tasks,
-            network=Network(confinement.network),
-            closed=Closed.of(confinement, self.roots),
+            network=NetworkPolicy(confinement.network),
+            closed=TierRestrictions.of(confinement, self.roots),
             handed_back=self.handed_back,
         )
 
@@ -268,18 +268,18 @@ def registry_of(
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
-    registry.add_set("filesystem", Filesystem(roots, settings.limits))
-    registry.add_set("search", Search(roots, runner, settings.limits, confined_threads=confined_threads))
+    registry.add_set("filesystem", FilesystemTools(roots, settings.limits))
+    registry.add_set("search", SearchTools(roots, runner, settings.limits, confined_threads=confined_threads))
     registry.add_set(
-        "git", Repository(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)
+        "git", GitTools(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)
     )
-    network = Network(settings.policy.confinement.network)
-    closed = Closed.of(settings.policy.confinement, roots)
-    hidden = HiddenFiles(roots, runner.hidden)
+    network = NetworkPolicy(settings.policy.confinement.network)
+    closed = TierRestrictions.of(settings.policy.confinement, roots)
+    hidden = HiddenFileExplanations(roots, runner.hidden)
     explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
-    ci = Ci(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
+    ci = CiTools(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
-    commands = Commands(
+    commands = CommandTools(
         roots, runs, settings.limits, redactor=redactor, programs=runner.programs, explanations=explanations
     )
     registry.add_set("commands", commands)

@@ -12,7 +12,7 @@ from coretools.config.policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
-from coretools.tools.explanations import Ending, Explanation
+from coretools.tools.explanations import CommandOutcome, Explanation
 
 OPTION = (
     "where the server has a container to itself the operator opens it with --own-container (CORETOOLS_OWN_CONTAINER=1;"
@@ -20,14 +20,14 @@ OPTION = (
 )
 """How these places are opened, for people and models."""
 
-MOST_NAMED = 5
+MAX_LISTED = 5
 """Directories that are named; the rest is counted."""
 
 _DENIED = r"(?:Permission denied|EACCES|Errno 13)"
 _ON_THE_LINE = r"[^\n]{0,160}"
 
 
-def _beside(what: str) -> re.Pattern[str]:
+def _denial_near(what: str) -> re.Pattern[str]:
     """A refusal and what it is about, in either order on one line."""
     return re.compile(f"(?:{what}){_ON_THE_LINE}{_DENIED}|{_DENIED}{_ON_THE_LINE}(?:{what})", re.IGNORECASE)
 
@@ -37,9 +37,9 @@ _SOCKETS = re.compile(
 )
 _REFUSED = re.compile(_DENIED, re.IGNORECASE)
 _ABSOLUTE = re.compile(r"(?<![\w./-])/[^\s'\"`:,;\u2018\u2019]+")
-_UNIX_SOCKET = _beside(r"\.sock(?:et)?\b")
+_UNIX_SOCKET = _denial_near(r"\.sock(?:et)?\b")
 _SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
-_TEMPORARY = _beside(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
+_TEMPORARY = _denial_near(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
 _TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:open|fork)pty\b|create window failed")
 _SIGNALS = re.compile(
     r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
@@ -56,11 +56,11 @@ _SUBMODULES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class TierRestrictions:
     """What is closed in a tier, by the operator's policy."""
 
     policy: ConfinementPolicy
-    around: tuple[str, ...] = ()
+    read_only_parents: tuple[str, ...] = ()
     """Directories in which commands can create nothing, since a read-only root lies beneath them."""
 
     @classmethod
@@ -75,7 +75,9 @@ class Closed:
         parts = [] if self.policy.network == "allow" else ["UDP and IPv6"]
         parts += ["abstract and datagram Unix sockets", "Unix sockets outside the roots and $TMPDIR"]
         parts += (
-            [f"new entries directly in {_listed(self.around)} (a read-only root lies beneath)"] if self.around else []
+            [f"new entries directly in {_listed(self.read_only_parents)} (a read-only root lies beneath)"]
+            if self.read_only_parents
+            else []
         )
         if self.policy.own_container:
             return ", ".join(parts)
@@ -117,28 +119,29 @@ class Closed:
                 "a command can't signal processes of another run: stop_run ends a run",
                 tiers=("full", "landlock"),
             ),
-            self._around,
-            *_of_repositories(),
+            self._parents_explanation,
+            *_repository_explanations(),
         )
 
-    def _around(self, ending: Ending) -> str | None:
+    def _parents_explanation(self, ending: CommandOutcome) -> str | None:
         """For a command that may have tried to change the entries of a directory above a read-only root."""
-        if not self.around or ending.tier != "landlock" or not ending.may_have_failed:
+        if not self.read_only_parents or ending.tier != "landlock" or not ending.may_have_failed:
             return None
-        if not any(self._may_be_around(line) for line in ending.output.splitlines() if _REFUSED.search(line)):
+        if not any(self._may_be_in_parent(line) for line in ending.output.splitlines() if _REFUSED.search(line)):
             return None
+        parents = _listed(self.read_only_parents)
         return (
-            f"in tier landlock commands can't create, delete or rename entries directly in {_listed(self.around)},"
+            f"in tier landlock commands can't create, delete or rename entries directly in {parents},"
             " since a read-only root lies beneath: change what is there, work elsewhere, or use the file tools"
         )
 
-    def _may_be_around(self, line: str) -> bool:
+    def _may_be_in_parent(self, line: str) -> bool:
         """Whether a refusal is about an entry of such a directory, or names no absolute path."""
         paths = _ABSOLUTE.findall(line)
-        return not paths or any(path.rpartition("/")[0] in self.around for path in paths)
+        return not paths or any(path.rpartition("/")[0] in self.read_only_parents for path in paths)
 
 
-def _of_repositories() -> tuple[Explanation, ...]:
+def _repository_explanations() -> tuple[Explanation, ...]:
     """The causes in tier `full`; git ends some of these with exit code 0 (branch -u beneath a read-only root)."""
     causes = {
         _CONTROL_FILES: "commands can't replace .git/config and can't change .git/hooks of a repository, which decide"
@@ -150,14 +153,14 @@ def _of_repositories() -> tuple[Explanation, ...]:
 
 
 def _listed(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-    return ", ".join(map(printable, paths[:MOST_NAMED])) + more
+    more = f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else ""
+    return ", ".join(map(printable, paths[:MAX_LISTED])) + more
 
 
 def _explained(
     sign: re.Pattern[str], sentence: str, *, tiers: tuple[str, ...] = ("landlock",), failed_only: bool = True
 ) -> Explanation:
-    def explanation(ending: Ending) -> str | None:
+    def explanation(ending: CommandOutcome) -> str | None:
         is_met = ending.tier in tiers and (ending.may_have_failed or not failed_only) and sign.search(ending.output)
         return sentence if is_met else None
 

@@ -19,9 +19,9 @@ from coretools.process.fork_server.pool import Holding
 from coretools.process.runner import Order, Runner
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
-from coretools.tools.closed import Closed
+from coretools.tools.closed import TierRestrictions
 from coretools.tools.execution import plain
-from coretools.tools.explanations import MOST_NAMED, Network, named
+from coretools.tools.explanations import MAX_LISTED, NetworkPolicy, hidden_file_text
 
 PACKAGES = ("mcp", "pydantic", "anyio")
 """Installed packages whose version decides how the server behaves."""
@@ -112,8 +112,8 @@ class Diagnostics:
         limits: Limits,
         *,
         confined_threads: ConfinedThreadPool,
-        network: Network,
-        closed: Closed,
+        network: NetworkPolicy,
+        closed: TierRestrictions,
     ) -> None:
         self._network = network
         self._closed = closed
@@ -136,7 +136,7 @@ class Diagnostics:
             environment=sorted(self._runner.environment),
             closed=self._closed.state(holding.tier),
             missing_tiers=dict(holding.missing),
-            hidden=[named(self._roots, one) for one in holding.hidden[:MOST_NAMED]],
+            hidden=[hidden_file_text(self._roots, one) for one in holding.hidden[:MAX_LISTED]],
             hidden_count=len(holding.hidden),
             protections=self._protections(holding),
             polled=list(holding.polled),

@@ -19,17 +19,17 @@ from coretools.roots.root_set import Roots
 
 logger = logging.getLogger(__name__)
 
-LOOKED_AT = 64 * 1024
+EXAMINED_CHARACTERS = 64 * 1024
 """Characters at each end of an output that explanations look at."""
 
-MOST_NAMED = 5
+MAX_LISTED = 5
 """Paths that are named; the rest is counted."""
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class CommandOutcome:
     """How a command ended, or how it stands, and what it printed."""
 
     argv: tuple[str, ...]
@@ -38,7 +38,7 @@ class Ending:
     failed: bool
     """It ended otherwise than with exit code 0, or it still runs."""
     output: str
-    """Both streams, without terminal escapes; at most `LOOKED_AT` characters of each end."""
+    """Both streams, without terminal escapes; at most `EXAMINED_CHARACTERS` characters of each end."""
 
     @property
     def may_have_failed(self) -> bool:
@@ -46,7 +46,7 @@ class Ending:
         return self.failed or (bool(self.argv) and self.argv[0].rpartition("/")[2] in _SHELLS)
 
 
-Explanation = Callable[[Ending], str | None]
+Explanation = Callable[[CommandOutcome], str | None]
 """One sentence without a final stop, or None when it has nothing to say."""
 
 
@@ -58,8 +58,12 @@ class Explanations:
 
     def of(self, *, argv: Sequence[str], tier: str | None, failed: bool, output: str) -> tuple[str, ...]:
         """What is to be said beside the result of one command."""
-        shown = output if len(output) <= 2 * LOOKED_AT else f"{output[:LOOKED_AT]}\n{output[-LOOKED_AT:]}"
-        ending = Ending(argv=tuple(argv), tier=tier, failed=failed, output=shown)
+        shown = (
+            output
+            if len(output) <= 2 * EXAMINED_CHARACTERS
+            else f"{output[:EXAMINED_CHARACTERS]}\n{output[-EXAMINED_CHARACTERS:]}"
+        )
+        ending = CommandOutcome(argv=tuple(argv), tier=tier, failed=failed, output=shown)
         found = (explanation(ending) for explanation in self._explanations)
         said = tuple(sentence for sentence in found if sentence)
         for sentence in said:
@@ -78,8 +82,8 @@ def lines_of(notes: Sequence[str]) -> list[str]:
 
 def made_text(made: Sequence[str]) -> str:
     """What a command made or changed that git, an editor or an agent acts on: nothing can keep it from that."""
-    more = f" and {len(made) - MOST_NAMED} more" if len(made) > MOST_NAMED else ""
-    shown = ", ".join(one_line(printable(path)) for path in made[:MOST_NAMED])
+    more = f" and {len(made) - MAX_LISTED} more" if len(made) > MAX_LISTED else ""
+    shown = ", ".join(one_line(printable(path)) for path in made[:MAX_LISTED])
     return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"
 
 
@@ -94,7 +98,7 @@ def made_text(made: Sequence[str]) -> str:
 
 _LONGEST_SHOWN = 400
 
-_SIGN = re.compile(
+_DENIAL = re.compile(
     r"permission denied|permissionerror|\bEACCES\b|\bEPERM\b|\bEBUSY\b|device or resource busy|operation not permitted"
     r"|invalid cross-device link|\bEXDEV\b|access is denied|can(?:'t|not) open|unable to (?:index|read)",
     re.IGNORECASE,
@@ -114,7 +118,7 @@ _SILENT: Mapping[str, frozenset[str]] = MappingProxyType(
 """Files that programs read on their own, and of which they say nothing when they can't."""
 
 
-class HiddenFiles:
+class HiddenFileExplanations:
     """What is hidden from commands now."""
 
     def __init__(self, roots: Roots, hidden: Callable[[], Sequence[HiddenPath]]) -> None:
@@ -122,21 +126,21 @@ class HiddenFiles:
         self._roots = roots
         self._hidden = hidden
 
-    def explanation(self, ending: Ending) -> str | None:
+    def explanation(self, ending: CommandOutcome) -> str | None:
         """The hidden files that a command met, as far as its output or its program tells."""
         hidden = self._hidden() if ending.tier == "full" else ()
         silent = _SILENT.get(ending.argv[0].rpartition("/")[2], frozenset())
-        refusals = "\n".join(line for line in ending.output.splitlines() if _SIGN.search(line)) if hidden else ""
+        refusals = "\n".join(line for line in ending.output.splitlines() if _DENIAL.search(line)) if hidden else ""
         met = [one for one in hidden if _name(one) in silent or _is_in(_name(one), refusals)]
-        return f"hidden from commands: {self._listed(met)}{_way_out(met)}" if met else None
+        return f"hidden from commands: {self._listed(met)}{_what_works(met)}" if met else None
 
     def _listed(self, hidden: Sequence[HiddenPath]) -> str:
-        shown = [named(self._roots, one) for one in hidden[:MOST_NAMED]]
-        more = f" and {len(hidden) - MOST_NAMED} more" if len(hidden) > MOST_NAMED else ""
+        shown = [hidden_file_text(self._roots, one) for one in hidden[:MAX_LISTED]]
+        more = f" and {len(hidden) - MAX_LISTED} more" if len(hidden) > MAX_LISTED else ""
         return ", ".join(shown) + more
 
 
-def named(roots: Roots, one: HiddenPath) -> str:
+def hidden_file_text(roots: Roots, one: HiddenPath) -> str:
     """A hidden file by its path as tools take it, and why it is hidden."""
     # Not checked: a command can make paths that no tool takes, too long or in no encoding.
     place = roots.split(one.path)
@@ -155,7 +159,7 @@ def _is_in(name: str, output: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])(?!\.\w)", output) is not None
 
 
-def _way_out(hidden: Sequence[HiddenPath]) -> str:
+def _what_works(hidden: Sequence[HiddenPath]) -> str:
     return (
         "; a command can't read, rename or delete a hidden file, delete_directory deletes the directory it lies in; "
         f"the operator can open one with --deny '!{_name(hidden[0])}'"
@@ -164,8 +168,8 @@ def _way_out(hidden: Sequence[HiddenPath]) -> str:
 
 # Whether commands may use the network, in words: for the instructions, the diagnostics, the log and results.
 #
-# A denied network looks to programs like a broken resolver or an unreachable host. `Network.explanation` recognises
-# their messages and names the cause and the operator's option.
+# A denied network looks to programs like a broken resolver or an unreachable host. `NetworkPolicy.explanation`
+# recognises their messages and names the cause and the operator's option.
 
 
 OPTION = (
@@ -212,7 +216,7 @@ def is_network_failure(output: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkPolicy:
     """The operator's decision about the network of commands."""
 
     access: Access
@@ -238,7 +242,7 @@ class Network:
             "operator allows it (--network allow)."
         )
 
-    def explanation(self, ending: Ending) -> str | None:
+    def explanation(self, ending: CommandOutcome) -> str | None:
         """The cause, for a command that failed to resolve a name or to connect."""
         if not self.is_denied(ending.tier) or not ending.may_have_failed or not is_network_failure(ending.output):
             return None

@@ -31,7 +31,7 @@ from coretools.protocol.handshake import Handshake
 from coretools.protocol.server import Identity, build_server
 from coretools.roots.deny import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.filesystem.tools import FilesystemTools
 from tests.protocol.http_peer import listening
 from tests.protocol.peer import ENVELOPE, HANDSHAKE, peer
 
@@ -431,7 +431,7 @@ def files(tmp_path: Path) -> Registry:
     (tmp_path / "raw.bin").write_bytes(b"\0\1\2")
     registry = Registry()
     roots = Roots([RootSpec(str(tmp_path), writable=True)], deny=DenyRules([".env"]))
-    registry.add_set("filesystem", Filesystem(roots, Limits()))
+    registry.add_set("filesystem", FilesystemTools(roots, Limits()))
     return registry
 
 

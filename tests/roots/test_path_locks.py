@@ -18,7 +18,7 @@ from coretools.roots.path_locks import LOCKS
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import alone
 from coretools.tools.filesystem.edits import Edit
-from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.filesystem.tools import FilesystemTools
 
 SOON = 60
 """Seconds: far more than any of these calls takes on a busy machine."""
@@ -37,8 +37,8 @@ def roots(tmp_path: Path) -> Iterator[Roots]:
 
 
 @pytest.fixture
-def files(roots: Roots) -> Filesystem:
-    return Filesystem(roots, Limits())
+def files(roots: Roots) -> FilesystemTools:
+    return FilesystemTools(roots, Limits())
 
 
 def queued(count: int) -> None:
@@ -50,7 +50,7 @@ def queued(count: int) -> None:
 
 
 def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
-    roots: Roots, files: Filesystem, tmp_path: Path
+    roots: Roots, files: FilesystemTools, tmp_path: Path
 ) -> None:
     """roots-30: while one file is being changed, everything else in its directory and in other roots can be."""
     b = tmp_path / "b"
@@ -74,7 +74,7 @@ def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
 
 @pytest.mark.parametrize("name", ["f", "link", "up/../f", "F", "absolute"])
 def test_a_change_of_the_same_name_waits_whatever_it_is_called(
-    roots: Roots, files: Filesystem, tmp_path: Path, name: str
+    roots: Roots, files: FilesystemTools, tmp_path: Path, name: str
 ) -> None:
     """roots-30: through a link, absolutely, in another case, and from another server with the same root."""
     path = str(tmp_path / "a" / "f") if name == "absolute" else name
@@ -82,7 +82,7 @@ def test_a_change_of_the_same_name_waits_whatever_it_is_called(
         with alone(roots, "f"):
             waiting: list[Future[object]] = [
                 pool.submit(files.write_file, path, "two\n"),
-                pool.submit(Filesystem(others, Limits()).write_file, "a/f", "two\n"),
+                pool.submit(FilesystemTools(others, Limits()).write_file, "a/f", "two\n"),
             ]
             queued(3)
             assert (tmp_path / "a" / "f").read_text() == "one\n"
@@ -90,7 +90,7 @@ def test_a_change_of_the_same_name_waits_whatever_it_is_called(
     assert LOCKS.count() == 0
 
 
-def test_moves_in_opposite_directions_end(files: Filesystem, tmp_path: Path) -> None:
+def test_moves_in_opposite_directions_end(files: FilesystemTools, tmp_path: Path) -> None:
     """roots-30: both names are claimed at once, so nobody waits in a circle; what is in the files is not lost."""
     b = str(tmp_path / "b" / "f")
     (tmp_path / "b" / "f").unlink()
@@ -111,7 +111,7 @@ def test_moves_in_opposite_directions_end(files: Filesystem, tmp_path: Path) -> 
     assert LOCKS.count() == 0
 
 
-async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: Filesystem, tmp_path: Path) -> None:
+async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: FilesystemTools, tmp_path: Path) -> None:
     """roots-30: and leaves its place in the queue."""
     held, done = threading.Event(), threading.Event()
 

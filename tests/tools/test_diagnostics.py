@@ -13,12 +13,12 @@ from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.closed import Closed
+from coretools.tools.closed import TierRestrictions
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
-from coretools.tools.explanations import Network
+from coretools.tools.explanations import NetworkPolicy
 from tests.variables import variables
 
-CLOSED = Closed(ConfinementPolicy())
+CLOSED = TierRestrictions(ConfinementPolicy())
 
 
 async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: dict[str, str]) -> DiagnosticsReport:
@@ -28,7 +28,12 @@ async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: 
         try:
             with closing(ConfinedThreadPool()) as confined_threads:
                 return await Diagnostics(
-                    roots, runner, limits, confined_threads=confined_threads, network=Network("deny"), closed=CLOSED
+                    roots,
+                    runner,
+                    limits,
+                    confined_threads=confined_threads,
+                    network=NetworkPolicy("deny"),
+                    closed=CLOSED,
                 ).get_diagnostics()
         finally:
             await runner.close()
@@ -83,7 +88,12 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
         try:
             with closing(ConfinedThreadPool()) as confined_threads:
                 report = await Diagnostics(
-                    roots, runner, limits, confined_threads=confined_threads, network=Network("deny"), closed=CLOSED
+                    roots,
+                    runner,
+                    limits,
+                    confined_threads=confined_threads,
+                    network=NetworkPolicy("deny"),
+                    closed=CLOSED,
                 ).get_diagnostics()
         finally:
             await runner.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coretools.tools.explanations import Ending, Network
+from coretools.tools.explanations import CommandOutcome, NetworkPolicy
 from tests.docker_profile import under_profile
 from tests.protocol.peer import HANDSHAKE, Peer, peer
 
@@ -155,9 +155,9 @@ SENTENCES = {
 @pytest.mark.parametrize("output", SENTENCES.values(), ids=SENTENCES)
 def test_the_words_of_programs_that_are_not_here_are_known(output: str) -> None:
     """ci-19: read, not run."""
-    ending = Ending(argv=("x",), tier="full", failed=True, output=output)
-    assert Network("deny").explanation(ending) is not None
-    assert Network("allow").explanation(ending) is None
+    ending = CommandOutcome(argv=("x",), tier="full", failed=True, output=output)
+    assert NetworkPolicy("deny").explanation(ending) is not None
+    assert NetworkPolicy("allow").explanation(ending) is None
 
 
 def test_the_variables_of_commands_are_named_and_have_a_user(tmp_path: Path) -> None:

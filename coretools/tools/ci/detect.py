@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coretools.tools.ci.detect_python import STRONG, WEAK, detect_python, detect_weak
-from coretools.tools.ci.project import Action, Argv, Project, Steps, System, first_of, matching
+from coretools.tools.ci.project import Action, Argv, BuildSystem, Project, Steps, first_of, matching_names
 
 _DOTNET = ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")
 _GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
@@ -35,9 +35,9 @@ LOOKED_FOR = ", ".join((*STRONG, WEAK, *_OTHERS))
 """Every file that gives a build system away, for the sentence that says none was found."""
 
 
-def detect(project: Project, named: str = "") -> list[System]:
+def detect(project: Project, named: str = "") -> list[BuildSystem]:
     """The build systems of a project, in the order of precedence; only that of one file, where one is named."""
-    if matching([named], *_DOTNET):
+    if matching_names([named], *_DOTNET):
         return [_dotnet(named, (named,))]
     systems = [system for detector in _DETECTORS if (system := detector(project)) is not None]
     return [system for system in systems if system.name == system_of(named)] if named else systems
@@ -45,10 +45,10 @@ def detect(project: Project, named: str = "") -> list[System]:
 
 def system_of(name: str) -> str | None:
     """The build system that a file of this name belongs to."""
-    return next((system for system, patterns in _FILES.items() if matching([name], *patterns)), None)
+    return next((system for system, patterns in _FILES.items() if matching_names([name], *patterns)), None)
 
 
-def choose(systems: list[System], action: Action) -> System | None:
+def choose(systems: list[BuildSystem], action: Action) -> BuildSystem | None:
     """The first system that offers the action."""
     return next((system for system in systems if system.alternatives(action)), None)
 
@@ -80,7 +80,7 @@ _NO_TEST = "no test specified"
 _NODE_TESTS = ("*.test.js", "*.test.mjs", "*.test.cjs", "*-test.js", "*_test.js", "test.js", "test.mjs")
 
 
-def detect_node(project: Project) -> System | None:
+def detect_node(project: Project) -> BuildSystem | None:
     """package.json, its scripts, and the package manager whose lock file is there."""
     if "package.json" not in project.names:
         return None
@@ -91,9 +91,9 @@ def detect_node(project: Project) -> System | None:
     named = str(package.get("packageManager", "")).partition("@")[0]
     manager = named if named in _LOCKS.values() else _LOCKS.get(lock or "", "npm")
     is_locked = lock is not None and _LOCKS[lock] == manager
-    return System(
+    return BuildSystem(
         name="node",
-        because=lock or "package.json",
+        marker=lock or "package.json",
         restore=_one(manager, *(_FROZEN.get(manager, _INSTALL) if is_locked else _INSTALL)),
         build=_one(manager, "run", "build") if "build" in scripts else (),
         test=_node_test(project, manager, script=str(scripts.get("test", _NO_TEST))),
@@ -103,8 +103,8 @@ def detect_node(project: Project) -> System | None:
 def _node_test(project: Project, manager: str, *, script: str) -> tuple[Steps, ...]:
     if _NO_TEST not in script:
         return _one(manager, "run", "test")
-    own = matching(project.names, *_NODE_TESTS)
-    if own or matching(project.inside("test"), "*.js", "*.mjs", "*.cjs", "*.ts"):
+    own = matching_names(project.names, *_NODE_TESTS)
+    if own or matching_names(project.names_in("test"), "*.js", "*.mjs", "*.cjs", "*.ts"):
         return _one("bun", "test") if manager == "bun" else _one("node", "--test")
     return ()
 
@@ -117,13 +117,13 @@ def _json(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def detect_rust(project: Project) -> System | None:
+def detect_rust(project: Project) -> BuildSystem | None:
     """Cargo.toml."""
     if "Cargo.toml" not in project.names:
         return None
-    return System(
+    return BuildSystem(
         name="rust",
-        because="Cargo.toml",
+        marker="Cargo.toml",
         restore=_one("cargo", "fetch"),
         build=_one("cargo", "build"),
         # All test binaries run, or the report would end at the first that fails.
@@ -131,14 +131,14 @@ def detect_rust(project: Project) -> System | None:
     )
 
 
-def detect_go(project: Project) -> System | None:
+def detect_go(project: Project) -> BuildSystem | None:
     """go.mod or go.work."""
     marker = first_of(project.names, "go.mod", "go.work")
     if marker is None:
         return None
-    return System(
+    return BuildSystem(
         name="go",
-        because=marker,
+        marker=marker,
         # What is vendored needs no download; and `go mod download` would fetch it all the same.
         restore=_one("go", "list", "-mod=vendor", "./...")
         if "vendor" in project.names
@@ -148,18 +148,18 @@ def detect_go(project: Project) -> System | None:
     )
 
 
-def detect_dotnet(project: Project) -> System | None:
+def detect_dotnet(project: Project) -> BuildSystem | None:
     """A solution or, without one, a project file; named on the command line when there are several."""
-    found = next((names for pattern in _DOTNET if (names := matching(project.names, pattern))), None)
+    found = next((names for pattern in _DOTNET if (names := matching_names(project.names, pattern))), None)
     if found is None:
         return None
-    return _dotnet(found[0], (found[0],) if len(matching(project.names, *_DOTNET)) > 1 else ())
+    return _dotnet(found[0], (found[0],) if len(matching_names(project.names, *_DOTNET)) > 1 else ())
 
 
-def _dotnet(because: str, chosen: Argv) -> System:
-    return System(
+def _dotnet(marker: str, chosen: Argv) -> BuildSystem:
+    return BuildSystem(
         name="dotnet",
-        because=because,
+        marker=marker,
         restore=_one("dotnet", "restore", *chosen),
         build=_one("dotnet", "build", *chosen, "--nologo"),
         test=_one("dotnet", "test", *chosen, "--nologo"),
@@ -171,29 +171,29 @@ def _wrapped(project: Project, wrapper: str, program: str) -> list[Argv]:
     return [(f"./{wrapper}",), ("sh", wrapper)] if wrapper in project.names else [(program,)]
 
 
-def detect_maven(project: Project) -> System | None:
+def detect_maven(project: Project) -> BuildSystem | None:
     """pom.xml."""
     if "pom.xml" not in project.names:
         return None
     runs = [(*run, "-B", "-ntp") for run in _wrapped(project, "mvnw", "mvn")]
-    return System(
+    return BuildSystem(
         name="maven",
-        because="pom.xml",
+        marker="pom.xml",
         restore=tuple(((*run, "dependency:go-offline"),) for run in runs),
         build=tuple(((*run, "-DskipTests", "package"),) for run in runs),
         test=tuple(((*run, "--fail-at-end", "test"),) for run in runs),
     )
 
 
-def detect_gradle(project: Project) -> System | None:
+def detect_gradle(project: Project) -> BuildSystem | None:
     """build.gradle or settings.gradle, in either language. Without the daemon: nothing may outlive the call."""
     marker = first_of(project.names, *_GRADLE)
     if marker is None:
         return None
     runs = [(*run, "--no-daemon", "--console=plain") for run in _wrapped(project, "gradlew", "gradle")]
-    return System(
+    return BuildSystem(
         name="gradle",
-        because=marker,
+        marker=marker,
         restore=tuple(((*run, "dependencies"),) for run in runs),
         build=tuple(((*run, "assemble"),) for run in runs),
         test=tuple(((*run, "--continue", "test"),) for run in runs),
@@ -203,7 +203,7 @@ def detect_gradle(project: Project) -> System | None:
 _TARGETS = re.compile(r"^([A-Za-z0-9][^:=#\t\n]*):(?!=)", re.MULTILINE)
 
 
-def detect_make(project: Project) -> System | None:
+def detect_make(project: Project) -> BuildSystem | None:
     """A Makefile with targets that are named for one of the actions."""
     makefile = first_of(project.names, *_MAKEFILES)
     if makefile is None:
@@ -215,25 +215,25 @@ def detect_make(project: Project) -> System | None:
     )
     if restore is build is test is None:
         return None
-    return System(
+    return BuildSystem(
         name="make",
-        because=makefile,
+        marker=makefile,
         restore=_one("make", restore) if restore else (),
         build=_one("make", build) if build else (),
         test=_one("make", test) if test else (),
     )
 
 
-def detect_cmake(project: Project) -> System | None:
+def detect_cmake(project: Project) -> BuildSystem | None:
     """CMakeLists.txt: configure and build into build/, then ctest."""
     if "CMakeLists.txt" not in project.names:
         return None
     build: Steps = (("cmake", "-S", ".", "-B", "build"), ("cmake", "--build", "build"))
     test: Steps = (*build, ("ctest", "--test-dir", "build", "--output-on-failure"))
-    return System(name="cmake", because="CMakeLists.txt", build=(build,), test=(test,))
+    return BuildSystem(name="cmake", marker="CMakeLists.txt", build=(build,), test=(test,))
 
 
-_DETECTORS: tuple[Callable[[Project], System | None], ...] = (
+_DETECTORS: tuple[Callable[[Project], BuildSystem | None], ...] = (
     detect_python,
     detect_node,
     detect_rust,

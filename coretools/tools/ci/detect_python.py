@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coretools.errors import Unsupported
-from coretools.tools.ci.project import Argv, Project, Steps, System, matching
+from coretools.tools.ci.project import Argv, BuildSystem, Project, Steps, matching_names
 
 # What a Python project names as needed by its tests: extras, dependency groups, lists of packages. Pure.
 #
@@ -114,13 +114,13 @@ def _extras(project: Project, settings: dict[str, Any]) -> tuple[str, ...]:
 
 def _lists(project: Project) -> list[str]:
     """The main list and those for tests and development; all of them when none is called so."""
-    found = matching(project.names, WEAK)
+    found = matching_names(project.names, WEAK)
     chosen = [name for name in found if name == "requirements.txt" or "dev" in name or "test" in name]
     return chosen or found
 
 
 def _lists_in_folder(project: Project) -> list[str]:
-    names = matching(project.inside(_FOLDER), *(f"{name}.txt" for name in _NAMES))
+    names = matching_names(project.names_in(_FOLDER), *(f"{name}.txt" for name in _NAMES))
     return [f"{_FOLDER}/{name}" for name in names]
 
 
@@ -174,15 +174,15 @@ _MOST_TEST_FILES = 20
 """Test files that are looked at to tell pytest from unittest."""
 
 
-def detect_python(project: Project) -> System | None:
+def detect_python(project: Project) -> BuildSystem | None:
     """A project by one of its strong files."""
     marker = _strong(project)
     return _system(project, marker) if marker else None
 
 
-def detect_weak(project: Project) -> System | None:
+def detect_weak(project: Project) -> BuildSystem | None:
     """A project that has only lists of packages, or settings that may be a linter's. Asked last."""
-    found = matching(project.names, *_SIGNS, WEAK)
+    found = matching_names(project.names, *_SIGNS, WEAK)
     return _system(project, found[0]) if found and not _strong(project) else None
 
 
@@ -196,7 +196,7 @@ def _has_sign(project: Project, name: str) -> bool:
     return any(sign in text for sign in _SIGNS[name])
 
 
-def _system(project: Project, marker: str) -> System:
+def _system(project: Project, marker: str) -> BuildSystem:
     settings = _toml(project.read("pyproject.toml"))
     packaged = bool(settings.keys() & {"project", "build-system"}) or "setup.py" in project.names
     runs = _interpreters(project)
@@ -206,9 +206,9 @@ def _system(project: Project, marker: str) -> System:
     build = [*by_lock, *((((*run, *wheel),)) for run in runs)]
     dependencies = dependencies_of(project, settings)
     needs_pytest = test == _PYTEST_ARGUMENTS and _has_tests(project)
-    return System(
+    return BuildSystem(
         name="python",
-        because=marker,
+        marker=marker,
         restore=_restore(project, dependencies, packaged=packaged, needs_pytest=needs_pytest),
         refused=dependencies.refused,
         probe=_probe(settings, dependencies, packaged=packaged),
@@ -229,7 +229,7 @@ def _toml(text: str) -> dict[str, Any]:
 def _environment(project: Project) -> str | None:
     """The interpreter of the project's virtual environment. It is a link out of the project: only its name counts."""
     folders = (folder for folder in (".venv", "venv") if folder in project.names)
-    return next((f"{folder}/bin/python" for folder in folders if "python" in project.inside(f"{folder}/bin")), None)
+    return next((f"{folder}/bin/python" for folder in folders if "python" in project.names_in(f"{folder}/bin")), None)
 
 
 def _interpreters(project: Project) -> list[Argv]:
@@ -296,7 +296,7 @@ def _each(flag: str, values: Sequence[str]) -> Argv:
 
 
 def _has_tests(project: Project) -> bool:
-    return bool(_test_folders(project) or matching(project.names, "test*.py", "conftest.py", "*_test.py"))
+    return bool(_test_folders(project) or matching_names(project.names, "test*.py", "conftest.py", "*_test.py"))
 
 
 def _test_arguments(project: Project) -> Argv:
@@ -311,9 +311,9 @@ def _names_pytest(project: Project) -> bool:
     names = project.names
     if names & {"pytest.ini", ".pytest.ini", "conftest.py"}:
         return True
-    if any("conftest.py" in project.inside(folder) for folder in _test_folders(project)):
+    if any("conftest.py" in project.names_in(folder) for folder in _test_folders(project)):
         return True
-    places = ["pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "Pipfile", *matching(names, WEAK)]
+    places = ["pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "Pipfile", *matching_names(names, WEAK)]
     return any("pytest" in project.read(name) for name in places if name in names)
 
 
@@ -324,16 +324,16 @@ def _test_folders(project: Project) -> list[str]:
 def _is_unittest(project: Project) -> bool:
     """Whether the tests are written for unittest and would miss nothing under it."""
     folders = _test_folders(project)
-    files = [f"{folder}/{name}" for folder in folders for name in matching(project.inside(folder), "test*.py")]
-    texts = [project.read(path) for path in (matching(project.names, "test*.py") + files)[:_MOST_TEST_FILES]]
+    files = [f"{folder}/{name}" for folder in folders for name in matching_names(project.names_in(folder), "test*.py")]
+    texts = [project.read(path) for path in (matching_names(project.names, "test*.py") + files)[:_MOST_TEST_FILES]]
     return any("unittest" in text for text in texts) and not any(_PLAIN_TEST.search(text) for text in texts)
 
 
 def _unittest_arguments(project: Project) -> Argv:
     for folder in _test_folders(project):
-        inside = project.inside(folder)
-        if matching(inside, "test*.py"):
+        names_in = project.names_in(folder)
+        if matching_names(names_in, "test*.py"):
             # unittest takes a start directory that is no package only as its own top level.
-            top = ("-t", ".") if "__init__.py" in inside else ()
+            top = ("-t", ".") if "__init__.py" in names_in else ()
             return ("-m", "unittest", "discover", "-s", folder, *top)
     return ("-m", "unittest", "discover")

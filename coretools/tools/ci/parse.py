@@ -7,7 +7,7 @@ of the caller's own carries (ADR 0014).
 import re
 from collections.abc import Callable, Sequence
 
-from coretools.tools.ci.project import Project, matching
+from coretools.tools.ci.project import Project, matching_names
 from coretools.tools.ci.read_javascript import (
     read_ava,
     read_bun,
@@ -20,10 +20,10 @@ from coretools.tools.ci.read_javascript import (
 from coretools.tools.ci.read_managed import read_dotnet, read_gradle, read_maven
 from coretools.tools.ci.read_native import read_cargo, read_ctest, read_go, read_nextest
 from coretools.tools.ci.read_python import read_pytest, read_unittest
-from coretools.tools.ci.results import Report, split_lines
+from coretools.tools.ci.results import ParsedReport, split_lines
 from coretools.tools.execution import without_escapes
 
-Reader = Callable[[Sequence[str]], Report | None]
+Reader = Callable[[Sequence[str]], ParsedReport | None]
 
 _READERS: tuple[tuple[Reader, ...], ...] = (
     (read_unittest,),
@@ -43,7 +43,7 @@ _READERS: tuple[tuple[Reader, ...], ...] = (
 """Of each group the first that finds its counts speaks; the groups add up (`make test` may run several)."""
 
 
-def parse(output: str) -> Report | None:
+def parse(output: str) -> ParsedReport | None:
     """What the runners in this output counted, or None when none of them is known."""
     pytest_report, lines = read_pytest(split_lines(without_escapes(output).replace("\r\n", "\n")))
     reports = [] if pytest_report is None else [pytest_report]
@@ -72,7 +72,7 @@ _HEAD = 4_096
 """Characters in which the first element stands."""
 
 
-def gradle_results(project: Project) -> Report | None:
+def gradle_results(project: Project) -> ParsedReport | None:
     """What the result files of a project and its sub-projects add up to, or None when there are none."""
     reports = [_suite(project.read(path)[:_HEAD]) for path in _files(project)]
     return sum(reports[1:], start=reports[0]) if reports else None
@@ -83,16 +83,17 @@ def _files(project: Project) -> list[str]:
     found: list[str] = []
     for folder in folders:
         results = f"{folder}build/test-results"
-        for task in sorted(project.inside(results)):
+        for task in sorted(project.names_in(results)):
             found += [
-                f"{results}/{task}/{name}" for name in matching(project.inside(f"{results}/{task}"), "TEST-*.xml")
+                f"{results}/{task}/{name}"
+                for name in matching_names(project.names_in(f"{results}/{task}"), "TEST-*.xml")
             ]
     return found[:MOST_FILES]
 
 
-def _suite(head: str) -> Report:
+def _suite(head: str) -> ParsedReport:
     element = _SUITE.search(head)
     said = {name: int(number) for name, number in _COUNT.findall(element[1])} if element else {}
     skipped, failed, errors = said.get("skipped", 0), said.get("failures", 0), said.get("errors", 0)
     passed = max(0, said.get("tests", 0) - skipped - failed - errors)
-    return Report(passed=passed, failed=failed, skipped=skipped, errors=errors)
+    return ParsedReport(passed=passed, failed=failed, skipped=skipped, errors=errors)

@@ -24,17 +24,17 @@ class Project(Protocol):
         """The text of a file, or empty text when it is not there, is too large, or may not be read."""
         ...
 
-    def inside(self, path: str) -> frozenset[str]:
+    def names_in(self, path: str) -> frozenset[str]:
         """Names in a directory below, none when it is not there."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class BuildSystem:
     """One build system that a project has. An action that it does not offer has no alternatives."""
 
     name: str
-    because: str
+    marker: str
     """The file that gave it away."""
     restore: tuple[Steps, ...] = ()
     """Alternatives, best first: the next one is taken when the program of the first can't be started."""
@@ -50,7 +50,7 @@ class System:
         return {"restore": self.restore, "build": self.build, "test": self.test}[action]
 
 
-def matching(names: Iterable[str], *patterns: str) -> list[str]:
+def matching_names(names: Iterable[str], *patterns: str) -> list[str]:
     """The names that fit one of the glob patterns, sorted."""
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 

@@ -6,7 +6,7 @@ Each reader starts from the line of counts that only its runner prints, and does
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from coretools.tools.ci.results import Failure, Report, block, kept, message, place
+from coretools.tools.ci.results import Failure, ParsedReport, block, first_unique, message, place
 
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
 _NOT_OURS = ("node_modules", "node:")
@@ -20,14 +20,14 @@ _FRAME = re.compile(r"(?:> *)?(?:\d+ *)?\|(?: |$)")
 _NEVER_RAN = "Test suite failed to run"
 
 
-def read_jest(lines: Sequence[str]) -> Report | None:
+def read_jest(lines: Sequence[str]) -> ParsedReport | None:
     """Read jest, all runs summed."""
     report = _summed(lines, _JEST_COUNTS)
     if report is None:
         return None
-    failures = kept(_jest_failures(lines))
+    failures = first_unique(_jest_failures(lines))
     broken = sum(failure.name.startswith(_NEVER_RAN) for failure in failures)
-    return report + Report(errors=broken, failures=failures)
+    return report + ParsedReport(errors=broken, failures=failures)
 
 
 def _jest_failures(lines: Sequence[str]) -> Iterator[Failure]:
@@ -47,14 +47,14 @@ _VITEST_END = re.compile(r" FAIL  |⎯")
 _VITEST_PLACE = re.compile(r" \u276f (?:\S+ )?(\S+:\d+:\d+)$")
 
 
-def read_vitest(lines: Sequence[str]) -> Report | None:
+def read_vitest(lines: Sequence[str]) -> ParsedReport | None:
     """Read vitest, all runs summed."""
     report = _summed(lines, _VITEST_COUNTS)
     if report is None:
         return None
-    failures = kept(_vitest_failures(lines))
+    failures = first_unique(_vitest_failures(lines))
     broken = sum(failure.name == failure.file for failure in failures)
-    return report + Report(errors=broken, failures=failures)
+    return report + ParsedReport(errors=broken, failures=failures)
 
 
 def _vitest_failures(lines: Sequence[str]) -> Iterator[Failure]:
@@ -77,7 +77,7 @@ _MOCHA_OTHER = re.compile(r"  (\d+) (pending|failing)$")
 _MOCHA_TITLE = re.compile(r"  \d+\) (\S.*)$")
 
 
-def read_mocha(lines: Sequence[str]) -> Report | None:
+def read_mocha(lines: Sequence[str]) -> ParsedReport | None:
     """Read mocha and what prints like it (cypress), all runs summed."""
     said = {"passing": 0, "pending": 0, "failing": 0}
     seen = listing = False
@@ -93,7 +93,9 @@ def read_mocha(lines: Sequence[str]) -> Report | None:
             failures.append(_mocha_failure(found[1], _until(block(lines, position + 1), _MOCHA_TITLE)))
     if not seen:
         return None
-    return Report(passed=said["passing"], failed=said["failing"], skipped=said["pending"], failures=kept(failures))
+    return ParsedReport(
+        passed=said["passing"], failed=said["failing"], skipped=said["pending"], failures=first_unique(failures)
+    )
 
 
 def _mocha_failure(first: str, lines: Sequence[str]) -> Failure:
@@ -111,7 +113,7 @@ _SPEC_TITLE = re.compile(r"✖ (.*?)(?: \([\d.]+ms\))?$")
 _SUITE_ONLY = re.compile(r"'?\d+ subtests? failed'?$")
 
 
-def read_node_spec(lines: Sequence[str]) -> Report | None:
+def read_node_spec(lines: Sequence[str]) -> ParsedReport | None:
     """Read node's runner when it prints for people."""
     said: dict[str, int] = {}
     for line in lines:
@@ -119,11 +121,11 @@ def read_node_spec(lines: Sequence[str]) -> Report | None:
             said[found[1]] = said.get(found[1], 0) + int(found[2])
     if "tests" not in said:
         return None
-    return Report(
+    return ParsedReport(
         passed=said.get("pass", 0),
         failed=said.get("fail", 0) + said.get("cancelled", 0),
         skipped=said.get("skipped", 0) + said.get("todo", 0),
-        failures=kept(_spec_failures(lines)),
+        failures=first_unique(_spec_failures(lines)),
     )
 
 
@@ -142,7 +144,7 @@ _BUN_COUNT = re.compile(r" (\d+) (pass|fail|skip|todo|error)s?$")
 _BUN_FAIL = re.compile(r"(?:\(fail\)|✗) (.*?)(?: \[[\d.]+m?s\])?$")
 
 
-def read_bun(lines: Sequence[str]) -> Report | None:
+def read_bun(lines: Sequence[str]) -> ParsedReport | None:
     """Read bun's own runner. A file that could not be loaded is in its counts both as failed and as error."""
     if not any(_BUN_RAN.match(line) for line in lines):
         return None
@@ -158,19 +160,19 @@ def read_bun(lines: Sequence[str]) -> Report | None:
             failures.append(Failure(found[1], *(_own_place(before) or ("", 0)), message(_before_stack(before[error:]))))
             start = position + 1
     errors = said.get("error", 0)
-    return Report(
+    return ParsedReport(
         passed=said.get("pass", 0),
         failed=max(0, said.get("fail", 0) - errors),
         skipped=said.get("skip", 0) + said.get("todo", 0),
         errors=errors,
-        failures=kept(failures),
+        failures=first_unique(failures),
     )
 
 
 _WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped", "todo": "skipped", "pending": "skipped"}
 
 
-def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> Report | None:
+def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | None:
     """All lines of counts of one runner, in which a number stands before each word."""
     found = [match[1] for line in lines if (match := counts.match(line))]
     if not found:
@@ -180,7 +182,7 @@ def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> Report | None:
         for number, word in _COUNT.findall(text):
             if word in _WORDS:
                 said[_WORDS[word]] += int(number)
-    return Report(passed=said["passed"], failed=said["failed"], skipped=said["skipped"])
+    return ParsedReport(passed=said["passed"], failed=said["failed"], skipped=said["skipped"])
 
 
 def _until(lines: Sequence[str], end: re.Pattern[str]) -> Sequence[str]:
@@ -230,7 +232,7 @@ _SOURCE = re.compile(r" +\d+:(?: |$)")
 _STACK = re.compile(r"(?:\u203a|at) \S")
 
 
-def read_ava(lines: Sequence[str]) -> Report | None:
+def read_ava(lines: Sequence[str]) -> ParsedReport | None:
     """Read AVA, all runs summed."""
     if _END not in lines:
         return None
@@ -243,12 +245,12 @@ def read_ava(lines: Sequence[str]) -> Report | None:
     if not said and not broken:
         return None
     failed = said.get("test failed", 0) + said.get("hook failed", 0) + said.get("test remained", 0)
-    return Report(
+    return ParsedReport(
         passed=sum(bool(_PASSED.match(line)) for line in lines),
         failed=failed,
         skipped=said.get("known failure", 0) + said.get("test skipped", 0) + said.get("test todo", 0),
         errors=said.get("uncaught exception", 0) + said.get("unhandled rejection", 0) + len(broken),
-        failures=kept([*_ava_failures(lines), *broken]),
+        failures=first_unique([*_ava_failures(lines), *broken]),
     )
 
 
@@ -302,7 +304,7 @@ _ERROR = re.compile(r"(\s+)(?:error|message): (.*)$")
 _BLOCK_SCALAR = re.compile(r"[|>][+-]?$")
 
 
-def read_tap(lines: Sequence[str]) -> Report | None:
+def read_tap(lines: Sequence[str]) -> ParsedReport | None:
     """Every TAP stream in the output, summed. A line that looks like a test point without a plan proves nothing."""
     plans = [int(found[1]) for line in lines if (found := _PLAN.match(line))]
     if not plans and not any(line.startswith("TAP version") for line in lines):
@@ -310,11 +312,11 @@ def read_tap(lines: Sequence[str]) -> Report | None:
     points = [(position, found) for position, line in enumerate(lines) if (found := _POINT.match(line))]
     if not points and not any(plan == 0 for plan in plans):
         return None
-    failures = kept(_failures(lines, points))
+    failures = first_unique(_failures(lines, points))
     return _by_trailer(lines, failures) or _by_points(points, sum(plans), failures=failures)
 
 
-def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> Report | None:
+def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedReport | None:
     """Counts as node and tape say them: tests without the suites around them."""
     said: dict[str, int] = {}
     for line in lines:
@@ -324,7 +326,7 @@ def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> Report |
         return None
     if "todo" not in said and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
         return None  # AVA counts what is still to be written as failed
-    return Report(
+    return ParsedReport(
         passed=said["pass"],
         failed=said.get("fail", 0) + said.get("cancelled", 0),
         skipped=said.get("skipped", 0) + said.get("todo", 0),
@@ -332,13 +334,15 @@ def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> Report |
     )
 
 
-def _by_points(points: Sequence[tuple[int, re.Match[str]]], planned: int, *, failures: tuple[Failure, ...]) -> Report:
+def _by_points(
+    points: Sequence[tuple[int, re.Match[str]]], planned: int, *, failures: tuple[Failure, ...]
+) -> ParsedReport:
     """Counts of the outermost test points; what was planned and never came is an error."""
     outer = [found for _, found in points if not found[1]]
     directives = [bool(_DIRECTIVE.search(found[4] or "")) for found in outer]
     skipped = sum(directives)
     failed = sum(bool(found[2]) and not excused for found, excused in zip(outer, directives, strict=True))
-    return Report(
+    return ParsedReport(
         passed=len(outer) - skipped - failed,
         failed=failed,
         skipped=skipped,

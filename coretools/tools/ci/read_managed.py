@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from coretools.tools.ci.results import Failure, Report, block, kept, message
+from coretools.tools.ci.results import Failure, ParsedReport, block, first_unique, message
 
 _DOTNET_COUNTS = re.compile(
     r"(?:Passed|Failed|Skipped)! +- Failed: +(\d+), Passed: +(\d+), Skipped: +(\d+), Total: +\d+"
@@ -17,7 +17,7 @@ _DOTNET_ERROR = re.compile(r"\s+(\S.*)\((\d+)\): error TESTERROR:")
 _DOTNET_STACK = re.compile(r"\s+at .* in (\S.*):(?:line )?(\d+)$")
 
 
-def read_dotnet(lines: Sequence[str]) -> Report | None:
+def read_dotnet(lines: Sequence[str]) -> ParsedReport | None:
     """Read dotnet test: the classic console, the terminal logger and the testing platform."""
     counts = [found for line in lines if (found := _DOTNET_COUNTS.match(line))]
     counts = counts or [found for line in lines if (found := _DOTNET_SUMMARY.match(line))]
@@ -25,7 +25,7 @@ def read_dotnet(lines: Sequence[str]) -> Report | None:
     if not numbers:
         return None
     failed, passed, skipped = (sum(column) for column in zip(*numbers, strict=True))
-    return Report(passed=passed, failed=failed, skipped=skipped, failures=kept(_dotnet_failures(lines)))
+    return ParsedReport(passed=passed, failed=failed, skipped=skipped, failures=first_unique(_dotnet_failures(lines)))
 
 
 def _dotnet_runs(lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
@@ -67,15 +67,15 @@ _MAVEN_OLD = re.compile(r"([\w$\[\]]+)\(([\w$.]+)\): ?(.*)$")
 _JAVA_STACK = re.compile(r"\s+at (?:\S+/)?([\w$.]+)\.([\w$<>]+)\(([\w$]+\.(?:java|kt|groovy|scala)):(\d+)\)")
 
 
-def read_maven(lines: Sequence[str]) -> Report | None:
+def read_maven(lines: Sequence[str]) -> ParsedReport | None:
     """Read Maven Surefire and Failsafe, all modules summed."""
     counts = [found for line in lines if (found := _MAVEN_COUNTS.match(line))]
     if not counts:
         return None
     ran, failed, errors, skipped = (sum(int(found[column]) for found in counts) for column in range(1, 5))
     passed = max(0, ran - failed - errors - skipped)
-    failures = kept(_maven_failures(lines, _stacks(lines)))
-    return Report(passed=passed, failed=failed, errors=errors, skipped=skipped, failures=failures)
+    failures = first_unique(_maven_failures(lines, _stacks(lines)))
+    return ParsedReport(passed=passed, failed=failed, errors=errors, skipped=skipped, failures=failures)
 
 
 def _stacks(lines: Sequence[str]) -> Mapping[tuple[str, str], tuple[str, int]]:
@@ -113,17 +113,17 @@ _GRADLE_COUNTS = re.compile(r"(\d+) tests? completed(?:, (\d+) failed)?(?:, (\d+
 _GRADLE_SHORT = re.compile(r"\s+(\S.*) at ([\w$]+\.(?:java|kt|groovy|scala)):(\d+)$")
 
 
-def read_gradle(lines: Sequence[str]) -> Report | None:
+def read_gradle(lines: Sequence[str]) -> ParsedReport | None:
     """Read Gradle, all projects summed. It says counts only when something failed."""
     counts = [found for line in lines if (found := _GRADLE_COUNTS.match(line))]
     if not counts:
         return None
     ran, failed, skipped = (sum(int(found[column] or 0) for found in counts) for column in range(1, 4))
-    return Report(
+    return ParsedReport(
         passed=max(0, ran - failed - skipped),
         failed=failed,
         skipped=skipped,
-        failures=kept(_gradle_failures(lines)),
+        failures=first_unique(_gradle_failures(lines)),
     )
 
 

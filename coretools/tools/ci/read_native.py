@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from coretools.tools.ci.results import Failure, Report, block, kept, message, place
+from coretools.tools.ci.results import Failure, ParsedReport, block, first_unique, message, place
 
 _CARGO_RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _CARGO_FAILED = re.compile(r"test (\S.*) \.\.\. FAILED$")
@@ -18,18 +18,18 @@ _PANIC_OLD = re.compile(r"'(.*)', (\S+:\d+:\d+)$")
 _NOT_PANICKED = re.compile(r"note: test did not panic as expected(?: at (\S+:\d+:\d+))?")
 
 
-def read_cargo(lines: Sequence[str]) -> Report | None:
+def read_cargo(lines: Sequence[str]) -> ParsedReport | None:
     """Read cargo test: every binary and the documentation tests, summed. A binary that died counts as one error."""
     results = [found for line in lines if (found := _CARGO_RESULT.match(line))]
     died = [found for line in lines if (found := _CARGO_DIED.match(line))]
     if not results and not died:
         return None
-    return Report(
+    return ParsedReport(
         passed=sum(int(found[1]) for found in results),
         failed=sum(int(found[2]) for found in results),
         skipped=sum(int(found[3]) for found in results),
         errors=len(died),
-        failures=kept([*_cargo_failures(lines), *(Failure(found[1], message=found[2]) for found in died)]),
+        failures=first_unique([*_cargo_failures(lines), *(Failure(found[1], message=found[2]) for found in died)]),
     )
 
 
@@ -85,7 +85,7 @@ _NEXTEST_FAILED = re.compile(
 )
 
 
-def read_nextest(lines: Sequence[str]) -> Report | None:
+def read_nextest(lines: Sequence[str]) -> ParsedReport | None:
     """Read cargo nextest. The lines of libtest that it passes on are not counted again."""
     found = [match[1] for line in lines if (match := _NEXTEST_COUNTS.match(line))]
     if not found:
@@ -95,12 +95,12 @@ def read_nextest(lines: Sequence[str]) -> Report | None:
         for number, word in _NEXTEST_COUNT.findall(text):
             said[word] += int(number)
     panics = {match[1]: position for position, line in enumerate(lines) if (match := _PANIC.match(line))}
-    return Report(
+    return ParsedReport(
         passed=said["passed"],
         failed=said["failed"] + said["timed out"],
         skipped=said["skipped"],
         errors=said["exec failed"],
-        failures=kept(_nextest_failures(lines, panics)),
+        failures=first_unique(_nextest_failures(lines, panics)),
     )
 
 
@@ -122,7 +122,7 @@ _CTEST_SKIPPED = ("Skipped", "Not Run (Disabled)", "Disabled")
 _SOURCE_LINE = re.compile(r"(?:^|\s)([^\s:()]+\.(?:cc?|cpp|cxx|hh?|hpp|m|mm|f90|py|rs)):(\d+):")
 
 
-def read_ctest(lines: Sequence[str]) -> Report | None:
+def read_ctest(lines: Sequence[str]) -> ParsedReport | None:
     """Read ctest, all runs summed. The place comes from what the test printed, where the run showed it."""
     summaries = [found for line in lines if (found := _CTEST_SUMMARY.match(line))]
     if not summaries:
@@ -133,12 +133,12 @@ def read_ctest(lines: Sequence[str]) -> Report | None:
     failed = sum(int(found[1]) for found in summaries)
     # 'out of' counts the skipped but not the disabled.
     passed = sum(int(found[2]) for found in summaries) - failed - (skipped - disabled)
-    failures = kept(
+    failures = first_unique(
         _ctest_failure(name, status, lines=block(lines, position + 1))
         for position, name, status in results
         if status != "Passed" and status not in _CTEST_SKIPPED
     )
-    return Report(passed=max(0, passed), failed=failed, skipped=skipped, failures=failures)
+    return ParsedReport(passed=max(0, passed), failed=failed, skipped=skipped, failures=failures)
 
 
 def _ctest(line: str) -> re.Match[str] | None:
@@ -225,9 +225,9 @@ class _Tests:
         return [name for name, said in self.results.items() if said == result and name not in parents]
 
 
-def read_go(lines: Sequence[str]) -> Report | None:
+def read_go(lines: Sequence[str]) -> ParsedReport | None:
     """Read go test. Without -v a package that passed says no tests and counts as one."""
-    report: Report | None = None
+    report: ParsedReport | None = None
     tests, current = _Tests(), ""
     broken: dict[str, Failure] = {}
     building = ""
@@ -265,7 +265,7 @@ def _note(tests: _Tests, line: str, *, current: str) -> None:
         tests.said[current].append(line)
 
 
-def _package(tests: _Tests, line: re.Match[str], *, broken: dict[str, Failure]) -> Report:
+def _package(tests: _Tests, line: re.Match[str], *, broken: dict[str, Failure]) -> ParsedReport:
     verdict, package, rest = line[1].strip(), line[2], line[3] or ""
     passed, failed, skipped = (tests.leaves(result) for result in ("PASS", "FAIL", "SKIP"))
     failures = tuple(_failures(tests, failed, package=package))
@@ -274,8 +274,12 @@ def _package(tests: _Tests, line: re.Match[str], *, broken: dict[str, Failure]) 
         errors = 1
         failures = (broken.get(package, Failure(package, message=rest.strip("[]"))),)
     alone = verdict == "ok" and not tests.results and "[no tests to run]" not in rest
-    return Report(
-        passed=len(passed) + alone, failed=len(failed), skipped=len(skipped), errors=errors, failures=kept(failures)
+    return ParsedReport(
+        passed=len(passed) + alone,
+        failed=len(failed),
+        skipped=len(skipped),
+        errors=errors,
+        failures=first_unique(failures),
     )
 
 

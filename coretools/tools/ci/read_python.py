@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from coretools.tools.ci.results import MOST_FAILURES, Failure, Report, block, kept, message
+from coretools.tools.ci.results import MOST_FAILURES, Failure, ParsedReport, block, first_unique, message
 
 _HEADER = re.compile(r"=+ test session starts(?: \(.*\))? =+$")
 _SUMMARY = re.compile(r"(?:=+ )?(no tests ran|\d+ [a-z]+[a-z0-9, ]*) in [\d.]+(?:s| seconds)(?: \([\d:]+\))?(?: =+)?$")
@@ -35,13 +35,13 @@ class _Section:
         return (own or self.frames or [(file, 0)])[-1]
 
 
-def read_pytest(lines: Sequence[str]) -> tuple[Report | None, Sequence[str]]:
+def read_pytest(lines: Sequence[str]) -> tuple[ParsedReport | None, Sequence[str]]:
     """The sum of all sessions, and the lines that belong to none.
 
     A session printed inside another (a test that runs pytest) is no session of its own: headers and summaries pair up
     like brackets, and only the outermost count.
     """
-    report: Report | None = None
+    report: ParsedReport | None = None
     rest: list[str] = []
     depth, start = 0, 0
     for position, line in enumerate(lines):
@@ -68,7 +68,7 @@ def _is_summary(line: str) -> bool:
     return said == "no tests ran" or bool(_COUNT.search(said)) or "deselected" in said or "warning" in said
 
 
-def _session(lines: Sequence[str]) -> Report:
+def _session(lines: Sequence[str]) -> ParsedReport:
     counts = dict.fromkeys(("passed", "failed", "skipped", "error", "xfailed", "xpassed"), 0)
     for number, what in _COUNT.findall(lines[-1]):
         counts["error" if what == "errors" else what] += int(number)
@@ -77,12 +77,12 @@ def _session(lines: Sequence[str]) -> Report:
     failures = [_failure(name, said, sections=about) for name, said in _listed(lines)] or [
         _unlisted(one) for one in sections
     ]
-    return Report(
+    return ParsedReport(
         passed=counts["passed"] + counts["xpassed"],
         failed=counts["failed"],
         skipped=counts["skipped"] + counts["xfailed"],
         errors=counts["error"],
-        failures=kept(failures),
+        failures=first_unique(failures),
     )
 
 
@@ -188,7 +188,7 @@ _FIXTURES = ("setUpClass ", "tearDownClass ", "setUpModule ", "tearDownModule ")
 _UNIT_FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?$')
 
 
-def read_unittest(lines: Sequence[str]) -> Report | None:
+def read_unittest(lines: Sequence[str]) -> ParsedReport | None:
     """Read unittest and what prints like it (Django's runner, nose2, zope)."""
     ran: int | None = None
     said: Counter[str] = Counter()
@@ -206,8 +206,12 @@ def read_unittest(lines: Sequence[str]) -> Report | None:
     failed = said["failures"] + said["unexpected successes"]
     skipped = said["skipped"] + said["expected failures"]
     others = failed + skipped + said["errors"] - _beside_tests(failures)
-    return Report(
-        passed=max(0, ran - others), failed=failed, skipped=skipped, errors=said["errors"], failures=kept(failures)
+    return ParsedReport(
+        passed=max(0, ran - others),
+        failed=failed,
+        skipped=skipped,
+        errors=said["errors"],
+        failures=first_unique(failures),
     )
 
 

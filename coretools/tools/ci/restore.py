@@ -38,7 +38,7 @@ _FILES = (
 )
 """Manifests and lock files that an installation may write."""
 
-ALL = Entries(moved=_FOLDERS, copied=_FILES)
+ALL_ENTRIES = Entries(moved=_FOLDERS, copied=_FILES)
 """Everything that a restore may have kept, whatever it was."""
 
 

@@ -22,7 +22,7 @@ from coretools.tools.explanations import NONE, Explanations, lines_of, made_text
 MOST_FAILURES = 50
 """Failures kept; the counts go on. More than a model can use in one turn, and they would be cut by clients anyway."""
 
-MOST_LOOKED_AT = 1_000
+MOST_EXAMINED = 1_000
 """Failures that are looked at to find those; an output that repeats one without end costs no more than this."""
 
 MESSAGE_LENGTH = 300
@@ -50,7 +50,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ParsedReport:
     """What one or several test runners said of themselves."""
 
     passed: int = 0
@@ -70,21 +70,21 @@ class Report:
         """Everything counted."""
         return self.passed + self.failed + self.skipped + self.errors
 
-    def __add__(self, other: "Report") -> "Report":
+    def __add__(self, other: "ParsedReport") -> "ParsedReport":
         """Both runs as one."""
-        return Report(
+        return ParsedReport(
             passed=self.passed + other.passed,
             failed=self.failed + other.failed,
             skipped=self.skipped + other.skipped,
             errors=self.errors + other.errors,
-            failures=kept((*self.failures, *other.failures)),
+            failures=first_unique((*self.failures, *other.failures)),
         )
 
 
-def kept(failures: Iterable[Failure]) -> tuple[Failure, ...]:
+def first_unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     """The first failures, each once: several runners list theirs again at the end."""
     unique: dict[tuple[str, str], Failure] = {}
-    for failure in islice(failures, MOST_LOOKED_AT):
+    for failure in islice(failures, MOST_EXAMINED):
         unique.setdefault((failure.name, failure.file), failure)
         if len(unique) == MOST_FAILURES:
             break
@@ -138,7 +138,7 @@ SIGNAL_REASONS = {"SIGXFSZ": ": a file grew over the limit (file_bytes in the po
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ExecutionSummary:
     """How one command, or several in a row, ended. A failure is a result, never an error."""
 
     command: str
@@ -200,36 +200,36 @@ class Ended:
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
 
-class EndedResult(Result):
+class ExecutionResult(Result):
     """What every answer about a command that ran has in common."""
 
-    ended: Annotated[Ended, Field(exclude=True)]
+    summary: Annotated[ExecutionSummary, Field(exclude=True)]
 
     @property
     def failed(self) -> bool:
         """Whether the command failed."""
-        return self.ended.failed
+        return self.summary.failed
 
     def facts(self) -> dict[str, object]:
         """What a program may want beside the text."""
         facts: dict[str, object] = {
-            "exit_code": self.ended.exit_code,
-            "signal": self.ended.signal,
-            "timed_out": self.ended.timed_out,
-            "duration_seconds": self.ended.duration_seconds,
-            "peak_memory_bytes": self.ended.peak_memory_bytes,
-            "stragglers_stopped": self.ended.stragglers_stopped,
-            "tier": self.ended.tier,
+            "exit_code": self.summary.exit_code,
+            "signal": self.summary.signal,
+            "timed_out": self.summary.timed_out,
+            "duration_seconds": self.summary.duration_seconds,
+            "peak_memory_bytes": self.summary.peak_memory_bytes,
+            "stragglers_stopped": self.summary.stragglers_stopped,
+            "tier": self.summary.tier,
         }
-        facts |= {"made": list(self.ended.made)} if self.ended.made else {}
-        return facts | ({"notes": list(self.ended.notes)} if self.ended.notes else {})
+        facts |= {"made": list(self.summary.made)} if self.summary.made else {}
+        return facts | ({"notes": list(self.summary.notes)} if self.summary.notes else {})
 
     def remarks(self) -> list[str]:
         """Lines that stand between the first line and the output."""
-        return lines_of([*self.ended.notes, *([made_text(self.ended.made)] if self.ended.made else [])])
+        return lines_of([*self.summary.notes, *([made_text(self.summary.made)] if self.summary.made else [])])
 
 
-class StepsResult(EndedResult):
+class StepsResult(ExecutionResult):
     """What `ci_build` and `ci_restore` answer."""
 
     chosen: str
@@ -237,9 +237,9 @@ class StepsResult(EndedResult):
 
     def text(self) -> str:
         """Verdict and command; what was detected; the output, most of it only when something failed."""
-        shown = shortened(self.ended.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
-        head = f"{self.ended.verdict()} in {self.ended.duration_seconds:.1f} s ({self.ended.command})"
-        dropped = f"[{self.ended.dropped_bytes} bytes of output not kept]" if self.ended.dropped_bytes else ""
+        shown = shortened(self.summary.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
+        head = f"{self.summary.verdict()} in {self.summary.duration_seconds:.1f} s ({self.summary.command})"
+        dropped = f"[{self.summary.dropped_bytes} bytes of output not kept]" if self.summary.dropped_bytes else ""
         return "\n".join(part for part in (head, self.chosen, dropped, *self.remarks(), shown) if part)
 
 
@@ -270,7 +270,7 @@ class FailedTest(BaseModel):
         return ": ".join(part for part in (where, self.name, self.message) if part)
 
 
-class SuiteReport(EndedResult):
+class SuiteReport(ExecutionResult):
     """What `ci_test` answers. Without `counts` no test runner was recognised in the output."""
 
     model_config = _SHORT_SCHEMA
@@ -286,15 +286,15 @@ class SuiteReport(EndedResult):
     chosen: Annotated[str, Field(exclude=True)]
 
     @classmethod
-    def of(cls, ended: Ended, report: Report | None, *, chosen: str) -> Self:
+    def of(cls, summary: ExecutionSummary, report: ParsedReport | None, *, chosen: str) -> Self:
         """The report beside how the command ended. Its counts prove nothing against the exit code."""
         return cls(
-            ended=ended,
+            summary=summary,
             chosen=chosen,
-            command=ended.command,
-            exit_code=-1 if ended.exit_code is None else ended.exit_code,
-            timed_out=ended.timed_out,
-            seconds=ended.duration_seconds,
+            command=summary.command,
+            exit_code=-1 if summary.exit_code is None else summary.exit_code,
+            timed_out=summary.timed_out,
+            seconds=summary.duration_seconds,
             counts=_counts(report) if report else {},
             failures=[FailedTest.of(failure) for failure in report.failures] if report else [],
         )
@@ -303,18 +303,18 @@ class SuiteReport(EndedResult):
         """Counts, failures one per line, and the end of the output when something failed or nothing was read."""
         lines = [self._headline()]
         if self.failed:
-            lines[0] += f": {self.ended.verdict()}"
+            lines[0] += f": {self.summary.verdict()}"
         lines += [self.chosen] if self.chosen else []
         lines += self.remarks()
-        if self.ended.dropped_bytes:
-            lines.append(f"[{self.ended.dropped_bytes} bytes of output not kept; counts in them are missing]")
+        if self.summary.dropped_bytes:
+            lines.append(f"[{self.summary.dropped_bytes} bytes of output not kept; counts in them are missing]")
         lines += [failure.sentence() for failure in self.failures]
         unlisted = self.counts.get("failed", 0) + self.counts.get("errors", 0) - len(self.failures)
         if unlisted > 0 and self.failures:
             lines.append(f"[... {unlisted} more failures not listed ...]")
         if self.failed or not self.counts:
             most = SHOWN_WITH_REPORT if self.failures else SHOWN_IF_FAILED
-            lines += ["[output]", shortened(self.ended.output, most)]
+            lines += ["[output]", shortened(self.summary.output, most)]
         return "\n".join(lines)
 
     def _headline(self) -> str:
@@ -326,7 +326,7 @@ class SuiteReport(EndedResult):
         return f"{said}{errors} {seconds}"
 
 
-def _counts(report: Report) -> dict[str, int]:
+def _counts(report: ParsedReport) -> dict[str, int]:
     return {
         "passed": report.passed,
         "failed": report.failed,

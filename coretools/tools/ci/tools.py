@@ -30,11 +30,11 @@ from coretools.tools.ci.parse import gradle_results, parse
 from coretools.tools.ci.project import Action, Argv, Steps
 from coretools.tools.ci.read_native import go_text
 from coretools.tools.ci.read_native import shown as go_shown
-from coretools.tools.ci.restore import ALL, OFFLINE, entries_of, is_new_environment
+from coretools.tools.ci.restore import ALL_ENTRIES, OFFLINE, entries_of, is_new_environment
 from coretools.tools.ci.restore import ENVIRONMENT as RESTORE_ENVIRONMENT
-from coretools.tools.ci.results import Ended, Failure, StepsResult, SuiteReport
+from coretools.tools.ci.results import ExecutionSummary, Failure, StepsResult, SuiteReport
 from coretools.tools.execution import open_to_start, plain, printed, streams, timeout, without_escapes
-from coretools.tools.explanations import NONE, Explanations, Network
+from coretools.tools.explanations import NONE, Explanations, NetworkPolicy
 
 # A project seen through the roots: what detection reads of it, and where a file that a report names really lies.
 
@@ -58,7 +58,7 @@ class ProjectView:
     def __init__(self, roots: Roots, path: str) -> None:
         self._roots = roots
         self._path = path
-        self.names = self.inside(".")
+        self.names = self.names_in(".")
 
     def read(self, path: str) -> str:
         """The text of a file, or empty text."""
@@ -68,7 +68,7 @@ class ProjectView:
             return ""
         return content.data.decode("utf-8-sig", "replace")
 
-    def inside(self, path: str) -> frozenset[str]:
+    def names_in(self, path: str) -> frozenset[str]:
         """Names in a directory, none when it can't be listed."""
         try:
             listing = list_directory(self._roots, f"{self._path}/{path}", limit=_MOST_NAMES)
@@ -76,7 +76,7 @@ class ProjectView:
             return frozenset()
         return frozenset(entry.name for entry in listing.entries)
 
-    def located(self, failure: Failure) -> Failure:
+    def resolved(self, failure: Failure) -> Failure:
         """The failure with its file as the other tools take it, where the file is there; else as it was printed."""
         for candidate in self._candidates(failure.file) if failure.file else ():
             try:
@@ -106,7 +106,7 @@ Timeout = Annotated[int | None, Field(ge=1)]
 Value = TypeVar("Value")
 
 
-class _Plan(NamedTuple):
+class _ActionPlan(NamedTuple):
     """What to run."""
 
     chosen: str
@@ -116,7 +116,7 @@ class _Plan(NamedTuple):
     probe: Argv = ()
 
 
-class Ci:
+class CiTools:
     """Tools that start the project's own programs."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Ci:
         *,
         redactor: Redactor | None = None,
         explanations: Explanations = NONE,
-        network: Network | None = None,
+        network: NetworkPolicy | None = None,
     ) -> None:
         """`network` says whether a restore is to do without one."""
         self._roots = roots
@@ -194,7 +194,7 @@ class Ci:
         """
         directory, named = await self._in_thread(partial(self._opened, path))
         with directory:
-            await self._in_thread(partial(Undo.recovered, self._roots, directory, ALL))
+            await self._in_thread(partial(Undo.recovered, self._roots, directory, ALL_ENTRIES))
             yield directory, named
 
     def _opened(self, path: str) -> tuple[Directory, str]:
@@ -206,17 +206,17 @@ class Ci:
                 raise
             return open_to_start(self._roots, above or slash or "."), name
 
-    async def _plan(self, action: Action, directory: Directory, named: str, *, command: str) -> _Plan:
+    async def _plan(self, action: Action, directory: Directory, named: str, *, command: str) -> _ActionPlan:
         """What to run.
 
         Raises:
             Unsupported: nothing was detected that can do this.
         """
         if command:
-            return _Plan("", [(tuple(split(command)),)])
+            return _ActionPlan("", [(tuple(split(command)),)])
         return await self._in_thread(partial(self._detected, action, directory, named))
 
-    def _detected(self, action: Action, directory: Directory, named: str) -> _Plan:
+    def _detected(self, action: Action, directory: Directory, named: str) -> _ActionPlan:
         systems = detect(ProjectView(self._roots, directory.path), named)
         if not systems:
             raise Unsupported(
@@ -224,14 +224,14 @@ class Ci:
                 " Name the directory that holds one as `project`, or give `command`"
             )
         system = choose(systems, action)
-        found = ", ".join(f"{one.name} ({one.because})" for one in systems)
+        found = ", ".join(f"{one.name} ({one.marker})" for one in systems)
         if system is None:
             raise Unsupported(f"{directory.shown}: found {found}, which names no way to {action}; give `command`")
         if action == "restore" and system.refused:
             raise Unsupported(f"{directory.shown}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
         said = f"[detected {found}{taken}; `command` overrides]"
-        return _Plan(said, system.alternatives(action), system.probe if action == "restore" else ())
+        return _ActionPlan(said, system.alternatives(action), system.probe if action == "restore" else ())
 
     def _order(self, timeout_seconds: int | None) -> Order:
         seconds = timeout(timeout_seconds, self._limits.build_seconds, self._limits)
@@ -253,13 +253,13 @@ class Ci:
         for steps in alternatives:
             try:
                 is_probed = probe and self._is_offline and is_new_environment(steps[0])
-                refused = await self._without(probe, directory, order) if is_probed else []
+                refused = await self._probe_failure(probe, directory, order) if is_probed else []
                 return refused or await self._run_all(steps, directory, order=order)
             except CannotStart as error:
                 failure = error
         raise failure
 
-    async def _without(self, probe: Argv, directory: Directory, order: Order) -> Sequence[Completed]:
+    async def _probe_failure(self, probe: Argv, directory: Directory, order: Order) -> Sequence[Completed]:
         """The run of a probe that failed for want of the network; nothing where it did not, or for another reason."""
         run = await self._runner.run(probe, cwd=directory, order=order)
         output = f"{run.stdout.text()}\n{run.stderr.text()}"
@@ -289,15 +289,15 @@ class Ci:
         if report is None and runs[-1].ok and _is_gradle(runs[-1]):
             report = gradle_results(view)
         if report is not None:
-            report = replace(report, failures=tuple(view.located(failure) for failure in report.failures))
+            report = replace(report, failures=tuple(view.resolved(failure) for failure in report.failures))
         output = streams(plain(said if events is stdout else go_shown(said)), plain(stderr))
-        return SuiteReport.of(Ended.of(runs, output, self._explanations), report, chosen=chosen)
+        return SuiteReport.of(ExecutionSummary.of(runs, output, self._explanations), report, chosen=chosen)
 
     def _steps_result(self, runs: Sequence[Completed], chosen: str) -> StepsResult:
         """Runs in a worker thread."""
         printed_by = (streams(printed(run.stdout, self._redactor), printed(run.stderr, self._redactor)) for run in runs)
         output = "\n".join(filter(None, printed_by))
-        return StepsResult(ended=Ended.of(runs, output, self._explanations), chosen=chosen)
+        return StepsResult(summary=ExecutionSummary.of(runs, output, self._explanations), chosen=chosen)
 
     def _kept(self, excerpt: Excerpt) -> str:
         return excerpt.text() if self._redactor is None else without_escapes(whole_lines(excerpt).text())

@@ -8,7 +8,7 @@ from coretools.process.jobs.job_table import Run
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
 from coretools.tools.execution import plain, printed, streams, visible, without_escapes
-from coretools.tools.explanations import LOOKED_AT, Explanations, lines_of, made_text
+from coretools.tools.explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
 
 ARGV_CHARACTERS = 80
 """Shown of a command line in a list."""
@@ -34,7 +34,7 @@ def state_of(run: Run) -> str:
     return f"timed out and was stopped: {said}" if done.timed_out else said
 
 
-def _standing(run: Run) -> list[str]:
+def _headline(run: Run) -> list[str]:
     """State, seconds, and who was left, for a headline."""
     parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
     if run.completed is not None and run.completed.stragglers_stopped:
@@ -63,7 +63,7 @@ def facts_of(run: Run) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutputPart:
     """A part of an output, ready to be read."""
 
     text: str
@@ -90,14 +90,14 @@ class RunReport(Result):
 
     @classmethod
     def of(
-        cls, run: Run, *, said: str = "", shown: Shown | None = None, kind: str = "", notes: tuple[str, ...] = ()
+        cls, run: Run, *, said: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
     ) -> "RunReport":
         """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
-        shown = shown or Shown("")
+        shown = shown or OutputPart("")
         run.told = max(run.told, shown.stop)
         failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
         return cls(
-            headline=", ".join(part for part in (*_standing(run), said) if part),
+            headline=", ".join(part for part in (*_headline(run), said) if part),
             output=shown.text,
             note=shown.note,
             run=facts_of(run) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),
@@ -122,9 +122,9 @@ class RunReport(Result):
 def notes_of(run: Run, explanations: Explanations) -> tuple[str, ...]:
     """What explains the failure of a run that has ended, or what a run that goes on has met."""
     output = run.output
-    head = output.read(output.first, LOOKED_AT)
+    head = output.read(output.first, EXAMINED_CHARACTERS)
     stop = output.first + len(head)
-    tail = output.read(max(stop, output.end - LOOKED_AT), LOOKED_AT)
+    tail = output.read(max(stop, output.end - EXAMINED_CHARACTERS), EXAMINED_CHARACTERS)
     text = without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
     is_well = run.completed is not None and run.completed.ok
     tier = run.tier if run.completed is None else run.completed.tier
@@ -154,18 +154,18 @@ def line_of(run: Run) -> str:
     return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"
 
 
-def both_streams(run: Run, redactor: Redactor | None = None) -> Shown:
+def both_streams(run: Run, redactor: Redactor | None = None) -> OutputPart:
     """What was kept of a run that ended within its call: standard output, and standard error by name."""
     done = run.completed
     if done is None:
-        return Shown("")
+        return OutputPart("")
     text = streams(printed(done.stdout, redactor), printed(done.stderr, redactor))
     if not done.stdout.dropped_bytes + done.stderr.dropped_bytes:
-        return Shown(text)
-    return Shown(text, _noted([_way_to(run, run.output.first)]), is_cut=True)
+        return OutputPart(text)
+    return OutputPart(text, _bracketed([_how_to_read(run, run.output.first)]), is_cut=True)
 
 
-def news_of(run: Run, most: int) -> Shown:
+def new_output(run: Run, most: int) -> OutputPart:
     """What no call was told yet: head and tail of it when that is more than `most` bytes."""
     output = run.output
     start = max(run.told, output.first)
@@ -181,11 +181,11 @@ def news_of(run: Run, most: int) -> Shown:
     if start > 0 and start == output.first:
         notes.append(f"{output.first} bytes before this are gone")
     if excerpt.dropped_bytes:
-        notes.append(_way_to(run, start))
-    return Shown(text.rstrip("\n"), _noted(notes), excerpt.dropped_bytes > 0, output.end)
+        notes.append(_how_to_read(run, start))
+    return OutputPart(text.rstrip("\n"), _bracketed(notes), excerpt.dropped_bytes > 0, output.end)
 
 
-def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -> Shown:
+def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -> OutputPart:
     """At most `most` bytes, or so many lines, from an offset on."""
     output = run.output
     start = max(offset, output.first)
@@ -198,17 +198,17 @@ def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -
         notes.append(f"{output.first} bytes before this are gone")
     if stop < output.end:
         notes.append(f"goes on at offset={stop}")
-    return Shown(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _noted(notes), stop=stop)
+    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _bracketed(notes), stop=stop)
 
 
-def last_lines(run: Run, lines: int, most: int) -> Shown:
+def last_lines(run: Run, lines: int, most: int) -> OutputPart:
     """The last lines, as far as `most` bytes reach."""
     output = run.output
     data = output.read(output.end - most, most)
     data = b"".join(data.splitlines(keepends=True)[-lines:])
     start = output.end - len(data)
-    note = _noted([f"bytes {start} to {output.end}"])
-    return Shown(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), note, stop=output.end)
+    note = _bracketed([f"bytes {start} to {output.end}"])
+    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), note, stop=output.end)
 
 
 def _shown(run: Run, text: str) -> str:
@@ -216,10 +216,10 @@ def _shown(run: Run, text: str) -> str:
     return visible(text) if run.terminal else plain(text)
 
 
-def _way_to(run: Run, offset: int) -> str:
+def _how_to_read(run: Run, offset: int) -> str:
     what = f"the last {run.output.kept_bytes} bytes" if run.output.first else "all"
     return f"{what}: read_run run={run.id} offset={offset}, or {resource_of(run)}"
 
 
-def _noted(notes: list[str]) -> str:
+def _bracketed(notes: list[str]) -> str:
     return f"[{'; '.join(notes)}]" if notes else ""

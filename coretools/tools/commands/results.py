@@ -1,9 +1,9 @@
 """What `run_command` answers about a command that has ended."""
 
-from coretools.tools.ci.results import EndedResult
+from coretools.tools.ci.results import ExecutionResult
 
 
-class CommandResult(EndedResult):
+class CommandResult(ExecutionResult):
     """How a command ended, and what it printed."""
 
     run: str = ""
@@ -17,14 +17,14 @@ class CommandResult(EndedResult):
 
     def text(self) -> str:
         """Output; before it, unless the exit code is 0, how the command ended; behind it, what was cut."""
-        lines = [f"[{self.ended.verdict()}]"] if self.failed else []
-        if not self.failed and not self.ended.output:
+        lines = [f"[{self.summary.verdict()}]"] if self.failed else []
+        if not self.failed and not self.summary.output:
             lines.append("[exit code 0, no output]")
-        if self.ended.stragglers_stopped:
-            lines.append(f"[{self.ended.stragglers_stopped} left-over processes stopped]")
+        if self.summary.stragglers_stopped:
+            lines.append(f"[{self.summary.stragglers_stopped} left-over processes stopped]")
         lines += self.remarks()
-        if self.ended.output:
-            lines.append(self.ended.output)
+        if self.summary.output:
+            lines.append(self.summary.output)
         if self.note:
             lines.append(self.note)
         return "\n".join(lines)

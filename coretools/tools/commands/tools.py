@@ -26,20 +26,20 @@ from coretools.redaction.redactor import Redactor
 from coretools.roots.read import Directory
 from coretools.roots.root_set import Roots
 from coretools.shell_words import split, words
-from coretools.tools.ci.results import Ended
+from coretools.tools.ci.results import ExecutionSummary
 from coretools.tools.commands.report import (
+    OutputPart,
     RunList,
     RunReport,
-    Shown,
     both_streams,
     from_offset,
     last_lines,
     line_of,
-    news_of,
+    new_output,
     notes_of,
 )
 from coretools.tools.commands.results import CommandResult
-from coretools.tools.commands.wait import Matcher, PortWatch, Pulse, Until, wait
+from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressReporter, WaitConditions, wait
 from coretools.tools.execution import open_to_start, plain, timeout
 from coretools.tools.explanations import NONE, Explanations
 
@@ -63,7 +63,7 @@ async def approved(
     if programs is None or decision is None or decision.verdict != "ask":
         return False
     try:
-        await confirmed(call, question(decision, directory, stdin))
+        await confirmed(call, confirmation_question(decision, directory, stdin))
     except AnswerNeeded as error:
         raise programs.refusal(decision, error.hint) from error
     except CapabilityMissing as error:
@@ -71,7 +71,7 @@ async def approved(
     return True
 
 
-def question(decision: Decision, directory: str, stdin: str | None) -> AskConfirmation:
+def confirmation_question(decision: Decision, directory: str, stdin: str | None) -> AskConfirmation:
     """Shows everything that will be started, and why it is asked: no word is left out.
 
     Raises:
@@ -107,10 +107,10 @@ Seconds = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 Lines = Annotated[int | None, Field(ge=1)]
 
 
-_NOBODY = SilentCall()
+_NO_CALL = SilentCall()
 
 
-class _Started(NamedTuple):
+class _PreparedCommand(NamedTuple):
     """What a command is started with."""
 
     argv: list[str]
@@ -118,7 +118,7 @@ class _Started(NamedTuple):
     order: Order
 
 
-class Commands:
+class CommandTools:
     """Tools that run what the caller names."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Commands:
         stdin: str | None = None,
         wait_seconds: Seconds = None,
         terminal: str = "",
-        call: Call = _NOBODY,
+        call: Call = _NO_CALL,
     ) -> CommandResult | RunReport:
         """Run one program: quotes as in sh (or a list of words), but no pipes, redirects, &&, $VAR or *.
 
@@ -172,10 +172,10 @@ class Commands:
             environment=TERMINAL_ENVIRONMENT if size else {},
         )
         opened = await anyio.to_thread.run_sync(partial(open_to_start, self._roots, directory), limiter=self._limiter)
-        started = _Started(argv, opened, order)
+        started = _PreparedCommand(argv, opened, order)
         if wants_run:
-            return await self._begin(started, waited, call)
-        return await self._carry(started, call)
+            return await self._start_job(started, waited, call)
+        return await self._run_to_end(started, call)
 
     @tool(Effect.READ, profiles=("dev",))
     async def wait_run(
@@ -186,7 +186,7 @@ class Commands:
         pattern: str = "",
         port: Annotated[int | None, Field(ge=1, le=65535)] = None,
         quiet_seconds: Seconds = None,
-        call: Call = _NOBODY,
+        call: Call = _NO_CALL,
     ) -> RunReport:
         """Wait until a run ends, prints what the regular expression matches, listens on a port, or is quiet.
 
@@ -194,10 +194,10 @@ class Commands:
         """
         found = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
-        matcher = Matcher(pattern, found, self._limiter) if pattern else None
+        matcher = OutputMatcher(pattern, found, self._limiter) if pattern else None
         watch = None if port is None else PortWatch(found, port, self._limiter)
-        until = Until(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
-        came = await wait(found, until, Pulse(found, call, total=seconds))
+        until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
+        came = await wait(found, until, ProgressReporter(found, call, total=seconds))
         self._runs.touch(found)
         said = {
             "exit": "",
@@ -218,7 +218,7 @@ class Commands:
         *,
         head: Lines = None,
         tail: Lines = None,
-        call: Call = _NOBODY,
+        call: Call = _NO_CALL,
     ) -> RunReport:
         """What a run printed: what is new (a terminal's screen), from byte `offset`, or `head` or `tail` lines."""
         found = self._runs.get(run, call.principal)
@@ -234,7 +234,7 @@ class Commands:
         return self._report(found, shown=shown)
 
     @tool(Effect.CHANGE, open_world=True)
-    async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NOBODY) -> RunReport:
+    async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NO_CALL) -> RunReport:
         r"""Give input to a run (\u0003: Ctrl-C); `end` closes it."""
         found = self._runs.get(run, call.principal)
         feed = found.feed
@@ -255,7 +255,7 @@ class Commands:
         return RunReport.of(found, said=f"{len(data)} bytes given" + (", end of input" if end else ""))
 
     @tool(Effect.CHANGE, idempotent=True)
-    async def stop_run(self, run: str, *, call: Call = _NOBODY) -> RunReport:
+    async def stop_run(self, run: str, *, call: Call = _NO_CALL) -> RunReport:
         """End a run and everything it started."""
         found = self._runs.get(run, call.principal)
         found.stop("stop_run was called")
@@ -263,11 +263,11 @@ class Commands:
         return self._report(found, shown=await self._news(found))
 
     @tool(Effect.READ, profiles=("dev",))
-    async def list_runs(self, *, call: Call = _NOBODY) -> RunList:
+    async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
         """Your runs."""
         return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
 
-    async def _begin(self, started: _Started, waited: float, call: Call) -> CommandResult | RunReport:
+    async def _start_job(self, started: _PreparedCommand, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait a while for its end."""
         run = await self._runs.start(
             started.argv,
@@ -277,7 +277,7 @@ class Commands:
             session=call.session,
         )
         try:
-            came = await wait(run, Until(seconds=waited), Pulse(run, call, total=waited))
+            came = await wait(run, WaitConditions(seconds=waited), ProgressReporter(run, call, total=waited))
         except anyio.get_cancelled_exc_class():
             run.stop("its call was cancelled")  # nobody knows its name
             raise
@@ -287,18 +287,18 @@ class Commands:
         said = "it goes on: wait_run, read_run, stop_run"
         return self._report(run, said=said, shown=await self._news(run), kind=came)
 
-    async def _carry(self, started: _Started, call: Call) -> CommandResult:
+    async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
         """Run to the end within the call."""
         run = self._runs.foreground(started.argv, order=started.order, principal=call.principal)
         async with anyio.create_task_group() as group:
-            group.start_soon(Pulse(run, call, total=started.order.timeout_seconds).keep_telling)
+            group.start_soon(ProgressReporter(run, call, total=started.order.timeout_seconds).report_forever)
             await self._runs.carry(run, cwd=started.directory, order=started.order)
             group.cancel_scope.cancel()
         return self._result(
             run, await self._screen(run) if run.screen is not None else both_streams(run, self._redactor)
         )
 
-    def _result(self, run: Run, shown: Shown) -> CommandResult:
+    def _result(self, run: Run, shown: OutputPart) -> CommandResult:
         """The answer for a command that has ended. Only what was cut of its output leaves a run to come back to.
 
         Raises:
@@ -307,28 +307,28 @@ class Commands:
         done = run.completed
         if run.error is not None or done is None:
             raise run.error or Conflict(f"{run.id}: the server ends")
-        ended = Ended.of([done], shown.text, self._explanations)
+        summary = ExecutionSummary.of([done], shown.text, self._explanations)
         if not shown.is_cut:
             self._runs.forget(run)
-            return CommandResult(ended=ended)
+            return CommandResult(summary=summary)
         self._runs.keep(run)
-        return CommandResult(ended=ended, run=run.id, note=shown.note)
+        return CommandResult(summary=summary, run=run.id, note=shown.note)
 
-    def _report(self, run: Run, *, shown: Shown, said: str = "", kind: str = "") -> RunReport:
+    def _report(self, run: Run, *, shown: OutputPart, said: str = "", kind: str = "") -> RunReport:
         """A run with what it printed, and what explains its failure."""
         return RunReport.of(run, said=said, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
 
-    async def _news(self, run: Run) -> Shown:
-        return await self._screen(run) if run.screen is not None else news_of(run, self._limits.output_bytes)
+    async def _news(self, run: Run) -> OutputPart:
+        return await self._screen(run) if run.screen is not None else new_output(run, self._limits.output_bytes)
 
-    async def _screen(self, run: Run) -> Shown:
+    async def _screen(self, run: Run) -> OutputPart:
         """What stands on the terminal of a run."""
         if run.screen is None:
-            return Shown("")
+            return OutputPart("")
         end = run.output.end
         data = run.output.read(end - BEHIND_BYTES, BEHIND_BYTES)
         text = await anyio.to_thread.run_sync(run.screen.draw, data, end, limiter=self._limiter)
-        return Shown(plain(text), stop=end)
+        return OutputPart(plain(text), stop=end)
 
 
 def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> Feed | None:

@@ -35,7 +35,7 @@ _RETURN = "\u240d"
 """A carriage return, made visible."""
 
 
-class Matcher:
+class OutputMatcher:
     """One pattern, looked for in one run from its mark on. Remembers how far it looked."""
 
     def __init__(self, pattern: str, run: Run, limiter: CapacityLimiter) -> None:
@@ -64,7 +64,7 @@ class Matcher:
         start = max(self._at, output.first)
         data = output.read(start, PIECE_BYTES)
         self._seen = start + len(data)
-        length = await anyio.to_thread.run_sync(partial(self._look, data), limiter=self._limiter)
+        length = await anyio.to_thread.run_sync(partial(self._search, data), limiter=self._limiter)
         if length >= 0:
             self._run.mark = start + length
             return True
@@ -72,7 +72,7 @@ class Matcher:
         self._at = start + max(whole, len(data) - LINE_BYTES)
         return False
 
-    def _look(self, data: bytes) -> int:
+    def _search(self, data: bytes) -> int:
         """How many bytes stand before the end of the first line that matches; -1 for none."""
         text = plain(data.decode("utf-8", "replace"))
         try:
@@ -102,10 +102,10 @@ def _shown(line: str) -> str:
     return covered.rstrip()
 
 
-Came = Literal["exit", "pattern", "port", "quiet", "time"]
+WaitOutcome = Literal["exit", "pattern", "port", "quiet", "time"]
 """What came first."""
 
-PULSE_SECONDS = 1.0
+PROGRESS_SECONDS = 1.0
 """Between two notes of progress."""
 
 PORT_SECONDS = 0.1
@@ -119,7 +119,7 @@ class PortWatch:
     """Looks whether a run listens on a port, not more often than every `PORT_SECONDS`, in a worker thread."""
 
     def __init__(self, run: Run, port: int, limiter: CapacityLimiter) -> None:
-        self._look = partial(is_listening, run.marker, port)
+        self._probe = partial(is_listening, run.marker, port)
         self._limiter = limiter
         self._next = 0.0
 
@@ -127,23 +127,23 @@ class PortWatch:
         """Whether it does, as far as it is time to look again."""
         if anyio.current_time() < self._next:
             return False
-        found = await anyio.to_thread.run_sync(self._look, limiter=self._limiter)
+        found = await anyio.to_thread.run_sync(self._probe, limiter=self._limiter)
         self._next = anyio.current_time() + PORT_SECONDS
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Until:
+class WaitConditions:
     """What a wait ends with, beside the end of the run."""
 
     seconds: float
     quiet_seconds: float | None = None
     """Silence, counted from the start of the wait at the earliest."""
-    matcher: Matcher | None = None
+    matcher: OutputMatcher | None = None
     port: PortWatch | None = None
 
 
-class Pulse:
+class ProgressReporter:
     """Tells a caller how a run goes: the seconds of the wait, bytes, last line. Once a second at most."""
 
     def __init__(
@@ -154,27 +154,27 @@ class Pulse:
         self._total = total
         self._clock = clock
         self._began = clock()
-        self.next = self._began + PULSE_SECONDS
+        self.next = self._began + PROGRESS_SECONDS
         """When there is something to tell again."""
 
-    async def tell(self) -> None:
+    async def report(self) -> None:
         """Tell, unless it is too early for that."""
         now = self._clock()
         if now < self.next:
             return
-        self.next = now + PULSE_SECONDS
+        self.next = now + PROGRESS_SECONDS
         said = f"{self._run.seconds:.0f} s, {self._run.output.end} bytes"
         line = last_line(self._run)
         await self._call.progress(now - self._began, self._total, f"{said}: {line}" if line else said)
 
-    async def keep_telling(self) -> None:
+    async def report_forever(self) -> None:
         """Tell until cancelled."""
         while True:
             await anyio.sleep(max(0.0, self.next - self._clock()))
-            await self.tell()
+            await self.report()
 
 
-async def wait(run: Run, until: Until, pulse: Pulse) -> Came:
+async def wait(run: Run, until: WaitConditions, pulse: ProgressReporter) -> WaitOutcome:
     """Wait for the first of what `until` names.
 
     Raises:
@@ -186,20 +186,20 @@ async def wait(run: Run, until: Until, pulse: Pulse) -> Came:
         while True:
             # Taken before anything is looked at: what comes meanwhile is not missed.
             news = run.news
-            came, moment = await _look(run, until, began)
+            came, moment = await _check(run, until, began)
             if came is not None:
                 return came
             with anyio.move_on_after(max(0.0, min(moment, pulse.next) - anyio.current_time())):
                 await news.wait()
-            await pulse.tell()
+            await pulse.report()
     finally:
         run.calls -= 1
 
 
-async def _look(run: Run, until: Until, began: float) -> tuple[Came | None, float]:
+async def _check(run: Run, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
     """What has come, or when to look again at the latest."""
     was_alive = run.is_alive
-    met = await _met(until, was_alive=was_alive)
+    met = await _condition_met(until, was_alive=was_alive)
     if met is not None:
         return met, 0.0
     now = anyio.current_time()
@@ -217,7 +217,7 @@ async def _look(run: Run, until: Until, began: float) -> tuple[Came | None, floa
     return ("time", 0.0) if now >= deadline else (None, moment)
 
 
-async def _met(until: Until, *, was_alive: bool) -> Came | None:
+async def _condition_met(until: WaitConditions, *, was_alive: bool) -> WaitOutcome | None:
     """What of it the program has done by now."""
     if until.matcher is not None and await until.matcher.has_matched():
         return "pattern"

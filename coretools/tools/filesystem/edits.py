@@ -38,7 +38,7 @@ SHOWN_CHARACTERS = 160
 _WORD = re.compile(r"\w+")
 
 
-def closest(text: str, old: str) -> str:
+def closest_lines(text: str, old: str) -> str:
     """A clause for the refusal: the closest lines with their numbers, as they are. Empty when nothing is like it."""
     wanted = [line.strip() for line in old.removesuffix("\n").split("\n", OLD_LINES)[:OLD_LINES]]
     start = _by_lines(text, wanted)
@@ -137,7 +137,7 @@ class Edit(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TextChange:
     """`text[start:end]` becomes `new`."""
 
     start: int
@@ -156,7 +156,7 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedText:
     """The text after all edits, how many matches were replaced, and where."""
 
     text: str
@@ -164,7 +164,7 @@ class Edited:
     hunks: tuple[Hunk, ...]
 
 
-def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters: int) -> Edited:
+def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters: int) -> EditedText:
     """Apply `edits` in their order; each sees what those before it left.
 
     Raises:
@@ -183,10 +183,10 @@ def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters
         text = _spliced(text, changes)
         hunks = _composed(hunks, changes)
         replaced += len(changes)
-    return Edited(text, replaced, hunks)
+    return EditedText(text, replaced, hunks)
 
 
-def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[Change]:
+def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[TextChange]:
     _check_meaning(edit, label)
     spans = _spans(text, edit.old, every=edit.all)
     if not spans and "\r\n" in edit.old:
@@ -194,14 +194,14 @@ def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[Ch
         edit = edit.model_copy(update={"old": edit.old.replace("\r\n", "\n"), "new": edit.new.replace("\r\n", "\n")})
         spans = _spans(text, edit.old, every=edit.all)
     if not spans:
-        raise EditRefused(f"{label}: old matches nothing{closest(text, edit.old)}")
+        raise EditRefused(f"{label}: old matches nothing{closest_lines(text, edit.old)}")
     if len(spans) > 1 and not edit.all:
         raise _ambiguous(text, spans, label)
     if len(spans) > MATCHES_MOST:
         raise TooLarge(f"{label}: old matches more than {MATCHES_MOST} times; edit in smaller steps")
     if len(text) + len(spans) * len(edit.new) > most_characters:
         raise TooLarge(f"{label}: the result could pass {most_characters} characters; edit in smaller steps")
-    return [Change(start, end, _replacement(text, start, end, edit)) for start, end in spans]
+    return [TextChange(start, end, _replacement(text, start, end, edit)) for start, end in spans]
 
 
 def _check_meaning(edit: Edit, label: str) -> None:
@@ -304,7 +304,7 @@ def _ending_at(text: str, position: int) -> str:
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 
-def _spliced(text: str, changes: list[Change]) -> str:
+def _spliced(text: str, changes: list[TextChange]) -> str:
     pieces: list[str] = []
     position = 0
     for change in changes:
@@ -314,7 +314,7 @@ def _spliced(text: str, changes: list[Change]) -> str:
     return "".join(pieces)
 
 
-def _composed(hunks: tuple[Hunk, ...], changes: list[Change]) -> tuple[Hunk, ...]:
+def _composed(hunks: tuple[Hunk, ...], changes: list[TextChange]) -> tuple[Hunk, ...]:
     """The hunks from the first text to the one after `changes`, which speak of the text after `hunks`."""
     # Both kinds as intervals of the text between, with what each does to the length on its side.
     earlier = ((hunk.b0, hunk.b1, (hunk.a1 - hunk.a0) - (hunk.b1 - hunk.b0), 0) for hunk in hunks)

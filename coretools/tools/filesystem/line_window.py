@@ -37,7 +37,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class LineRange:
     """What a caller asks for; `None` is not asked for. Lines count from 1."""
 
     offset: int | None = None
@@ -78,7 +78,7 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
-def window(text: str, lines: Lines, *, shown: str, budget_bytes: int) -> Window:
+def window(text: str, lines: LineRange, *, shown: str, budget_bytes: int) -> Window:
     """The lines asked for, at most `budget_bytes` of UTF-8.
 
     Raises:

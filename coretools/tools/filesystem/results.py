@@ -39,7 +39,7 @@ class FileText(Result):
         return {"encoding": self.encoding, "newline": self.newline, **counted, "bytes": self.size}
 
 
-class FileEdit(Result):
+class EditResult(Result):
     """An edit that was made, or would be."""
 
     path: str
@@ -59,22 +59,22 @@ class FileEdit(Result):
         return {"replaced": self.replaced, "dry_run": self.dry_run}
 
 
-class Done(Result):
+class ChangeResult(Result):
     """A change that was made, in one sentence."""
 
-    said: str
+    message: str
     details: dict[str, Any] = Field(default_factory=dict)
 
     def text(self) -> str:
         """The sentence."""
-        return self.said
+        return self.message
 
     def facts(self) -> dict[str, object]:
         """What a program may want of it."""
         return self.details
 
 
-class Listed(Result):
+class ListingResult(Result):
     """Entries of a directory, sorted by name."""
 
     path: str
@@ -82,7 +82,7 @@ class Listed(Result):
     total: int
 
     @classmethod
-    def of(cls, listing: Listing) -> "Listed":
+    def of(cls, listing: Listing) -> "ListingResult":
         """From what the sandbox saw."""
         return cls(path=listing.shown, entries=[_line(entry) for entry in listing.entries], total=listing.total)
 

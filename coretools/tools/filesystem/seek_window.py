@@ -11,7 +11,7 @@ from typing import Protocol
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidArguments, TooLarge
-from coretools.tools.filesystem.line_window import Lines, Window
+from coretools.tools.filesystem.line_window import LineRange, Window
 
 BLOCK_BYTES = 64 * 1024
 """Read at once while looking for a few lines."""
@@ -25,7 +25,7 @@ MOST_COUNTED_BYTES = 1024 * 1024 * 1024
 _CURSOR = re.compile(r"([0-9]{1,18})@([0-9]{1,18})", re.ASCII)
 
 
-class Source(Protocol):
+class SeekableFile(Protocol):
     """A file whose bytes can be read anywhere."""
 
     @property
@@ -67,14 +67,14 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CountedWindow:
     """A window, and how many lines the file has, if that is known."""
 
     window: Window
     lines: int | None = None
 
 
-def seek_window(source: Source, lines: Lines, *, first_byte: int, budget_bytes: int) -> Seen:
+def seek_window(source: SeekableFile, lines: LineRange, *, first_byte: int, budget_bytes: int) -> CountedWindow:
     """The lines asked for, at most `budget_bytes` of them. `first_byte` is where the text begins, after its mark.
 
     Raises:
@@ -82,7 +82,7 @@ def seek_window(source: Source, lines: Lines, *, first_byte: int, budget_bytes: 
         InvalidArguments: `offset` or `cursor` lies behind the end, or no line begins at the cursor.
         TooLarge: the line of the offset lies too far behind. Conflict: the file shrinks while it is read.
     """
-    file = _File(source, first_byte)
+    file = _FileWindow(source, first_byte)
     if lines.tail is not None:
         return file.last(lines.tail, budget_bytes)
     if lines.cursor is not None:
@@ -94,26 +94,26 @@ def seek_window(source: Source, lines: Lines, *, first_byte: int, budget_bytes: 
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _FileWindow:
     """One reading of a file. All offsets are of the file, in bytes."""
 
-    source: Source
+    source: SeekableFile
     first: int
 
-    def lines_from(self, start: Cursor, limit: int | None, budget: int) -> Seen:
+    def lines_from(self, start: Cursor, limit: int | None, budget: int) -> CountedWindow:
         data, is_end = self._forward(start.position, limit, budget)
         if data and not data.endswith(b"\n") and not is_end:
             return self._part(start, data)
         last = start.line + data.count(b"\n") - data.endswith(b"\n")
         total = last if is_end else None
         if start.position == self.first and is_end:
-            return Seen(Window(data.decode()), total if data else 0)
+            return CountedWindow(Window(data.decode()), total if data else 0)
         where = f"line {start.line}" if last <= start.line else f"lines {start.line} to {last}"
         stop = start.position + len(data)
         more = f" of {last}" if is_end else f", to byte {stop} of {self.source.size}; offset={last + 1}@{stop} reads on"
-        return Seen(Window(data.decode(), note=where + more, first=start.line), total)
+        return CountedWindow(Window(data.decode(), note=where + more, first=start.line), total)
 
-    def _part(self, start: Cursor, data: bytes) -> Seen:
+    def _part(self, start: Cursor, data: bytes) -> CountedWindow:
         """Of one line that alone is over the budget. The rest of it can be read, or passed over."""
         stop = start.position + len(data)
         said = f"part of line {start.line}, to byte {stop} of {self.source.size}; offset={start.line}@{stop} reads on"
@@ -123,9 +123,9 @@ class _File:
             said += f", offset={start.line + 1}@{stop + end} after {end} bytes that are left of it"
         elif len(block) == COUNT_BYTES:
             said += f", offset={start.line + 1} after it"
-        return Seen(Window(data.decode(), note=said, first=start.line))
+        return CountedWindow(Window(data.decode(), note=said, first=start.line))
 
-    def last(self, count: int, budget: int) -> Seen:
+    def last(self, count: int, budget: int) -> CountedWindow:
         data, start = self._backward(count, budget)
         is_cut = False
         if start > self.first and self._byte(start - 1) != b"\n":
@@ -134,12 +134,12 @@ class _File:
             is_cut = not whole
             data = data[whole or _first_character(data) :]
         if start == self.first and not is_cut and len(data) == self.source.size - self.first:
-            return Seen(Window(data.decode()), _count(data))
+            return CountedWindow(Window(data.decode()), _count(data))
         shown = _count(data)
         where = "end of the last line" if is_cut else "last line" if shown == 1 else f"last {shown} lines"
-        return Seen(Window(data.decode(), note=f"{where}, of {self.source.size} bytes"))
+        return CountedWindow(Window(data.decode(), note=f"{where}, of {self.source.size} bytes"))
 
-    def ends(self, budget: int) -> Seen:
+    def ends(self, budget: int) -> CountedWindow:
         """The start of the file and its end, or all of it."""
         if self.source.size - self.first <= budget:
             return self.lines_from(Cursor(1, self.first), None, budget)
@@ -151,7 +151,7 @@ class _File:
         stop = self.first + len(head)
         following = 1 + head.count(b"\n")
         gap = f"... {start - stop} bytes left out, from line {following}; offset={following}@{stop} reads on ..."
-        return Seen(Window(head.decode(), gap, tail.decode()))
+        return CountedWindow(Window(head.decode(), gap, tail.decode()))
 
     def line(self, number: int) -> Cursor:
         """Where a line begins, by counting newlines from the start."""

@@ -32,8 +32,8 @@ from coretools.roots.text import binary, decode, newline_of, utf8_by_start
 from coretools.roots.write import alone, create_directory, delete_file, move, write_bytes
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
-from coretools.tools.filesystem.line_window import Lines, count_lines, window
-from coretools.tools.filesystem.results import Done, FileEdit, FileText, Listed
+from coretools.tools.filesystem.line_window import LineRange, count_lines, window
+from coretools.tools.filesystem.results import ChangeResult, EditResult, FileText, ListingResult
 from coretools.tools.filesystem.seek_window import Cursor, seek_window
 
 WHOLE_BYTES = 256 * 1024
@@ -60,7 +60,7 @@ LineCount = Annotated[int | None, Field(ge=1)]
 AnyPath = Annotated[str, Completes("paths")]
 
 
-class Filesystem:
+class FilesystemTools:
     """Tools that read and change files beneath the roots."""
 
     def __init__(self, roots: Roots, limits: Limits, *, large_reads: threading.Semaphore | None = None) -> None:
@@ -117,7 +117,7 @@ class Filesystem:
                 data = file.read(self._limits.file_bytes)
             return self._text(data, file.shown, lines)
 
-    def _in_memory(self, path: str, lines: Lines) -> FileText:
+    def _in_memory(self, path: str, lines: LineRange) -> FileText:
         """The same of a small file that the kernel has in memory.
 
         Raises:
@@ -128,7 +128,7 @@ class Filesystem:
             raise WouldBlock
         return self._text(content.data, content.shown, lines)
 
-    def _sought(self, file: OpenFile, lines: Lines) -> FileText | None:
+    def _sought(self, file: OpenFile, lines: LineRange) -> FileText | None:
         """The lines, without the rest of the file; None where all of it must be read to tell its encoding."""
         start = file.read_at(0, START_BYTES)
         found = utf8_by_start(start, file.shown, size=file.size)
@@ -150,7 +150,7 @@ class Filesystem:
             size=file.size,
         )
 
-    def _text(self, data: bytes, shown: str, lines: Lines) -> FileText:
+    def _text(self, data: bytes, shown: str, lines: LineRange) -> FileText:
         if lines.cursor is not None:
             lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
         text = decode(data, shown)
@@ -164,7 +164,7 @@ class Filesystem:
         )
 
     @tool(Effect.CHANGE, idempotent=True)
-    def write_file(self, path: AnyPath, content: str, *, create_parents: bool = False) -> Done:
+    def write_file(self, path: AnyPath, content: str, *, create_parents: bool = False) -> ChangeResult:
         """Create or replace a text file, as UTF-8."""
         try:
             data = content.encode()
@@ -174,8 +174,8 @@ class Filesystem:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
         written = write_bytes(self._roots, path, data, parents=create_parents)
         did = "created" if written.created else "replaced"
-        said = f"{did} {written.shown}, {written.size} bytes{note(self._roots, path)}"
-        return Done(said=said, details={"created": written.created})
+        message = f"{did} {written.shown}, {written.size} bytes{note(self._roots, path)}"
+        return ChangeResult(message=message, details={"created": written.created})
 
     @tool(Effect.CHANGE)
     def edit_file(
@@ -184,7 +184,7 @@ class Filesystem:
         edits: Annotated[list[Edit], Field(min_length=1)],
         *,
         dry_run: bool = False,
-    ) -> FileEdit:
+    ) -> EditResult:
         """Replace exact text, all edits or none. Each `old` must match once, unless `all` is set."""
         with nullcontext() if dry_run else alone(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
@@ -196,37 +196,37 @@ class Filesystem:
                 data = text.encode(edited.text)
                 write_bytes(self._roots, path, data, expected=content.version)
         diff = unified_diff(text.text, edited.text, edited.hunks, shown=content.shown) if changed else ""
-        return FileEdit(path=content.shown, replaced=edited.replaced, dry_run=dry_run, diff=diff)
+        return EditResult(path=content.shown, replaced=edited.replaced, dry_run=dry_run, diff=diff)
 
     @tool(Effect.READ)
-    def list_directory(self, path: AnyPath = ".") -> Listed:
+    def list_directory(self, path: AnyPath = ".") -> ListingResult:
         """List a directory: directories end with /, links with @, files have a size."""
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
-        return Listed.of(listing)
+        return ListingResult.of(listing)
 
     @tool(Effect.CHANGE)
-    def delete_file(self, path: AnyPath) -> Done:
+    def delete_file(self, path: AnyPath) -> ChangeResult:
         """Delete a file or a link."""
-        return Done(said=f"deleted {delete_file(self._roots, path)}")
+        return ChangeResult(message=f"deleted {delete_file(self._roots, path)}")
 
     @asked_as("delete_file")
     @tool(Effect.CHANGE)
-    def delete_directory(self, path: AnyPath) -> Done:
+    def delete_directory(self, path: AnyPath) -> ChangeResult:
         """Delete a directory with all in it, also files that are hidden from commands and repositories."""
         deleted = delete_directory(self._roots, path)
         hidden = [printable(name) for name in deleted.hidden]
-        said = f"deleted {deleted.shown}, {deleted.entries} entries in it"
+        message = f"deleted {deleted.shown}, {deleted.entries} entries in it"
         if hidden:
             more = f" and {len(hidden) - _SHOWN_HIDDEN} more" if len(hidden) > _SHOWN_HIDDEN else ""
-            said += f"; of them closed: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
-        return Done(said=said, details={"entries": deleted.entries, "hidden": len(hidden)})
+            message += f"; of them closed: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
+        return ChangeResult(message=message, details={"entries": deleted.entries, "hidden": len(hidden)})
 
     @tool(Effect.ADD, idempotent=True)
-    def create_directory(self, path: AnyPath) -> Done:
+    def create_directory(self, path: AnyPath) -> ChangeResult:
         """Create a directory and its parents."""
         created = create_directory(self._roots, path)
-        said = f"created {path}{note(self._roots, path)}" if created else f"{path} was there already"
-        return Done(said=said, details={"created": created})
+        message = f"created {path}{note(self._roots, path)}" if created else f"{path} was there already"
+        return ChangeResult(message=message, details={"created": created})
 
     @tool(Effect.READ, structured=False)
     def file_exists(self, path: AnyPath) -> str:
@@ -239,20 +239,20 @@ class Filesystem:
         return "true" if exists(self._roots, path) == "directory" else "false"
 
     @tool(Effect.CHANGE)
-    def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> Done:
+    def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> ChangeResult:
         """Move or rename. Replaces only with `overwrite`."""
         old, new = move(self._roots, source, destination, overwrite=overwrite)
-        return Done(said=f"moved {old} to {new}{note(self._roots, destination)}")
+        return ChangeResult(message=f"moved {old} to {new}{note(self._roots, destination)}")
 
 
 def _lines(
     offset: int | str | None, *, limit: int | None, head: int | None, tail: int | None, line_numbers: bool
-) -> Lines:
+) -> LineRange:
     """What a caller asks for; refused where it contradicts itself."""
     if isinstance(offset, str) and _NUMBER.fullmatch(offset):  # written as text, as on a command line
         offset = int(offset)
     line, cursor = (None, offset) if isinstance(offset, str) else (offset, None)
-    lines = Lines(offset=line, limit=limit, head=head, tail=tail, cursor=cursor, line_numbers=line_numbers)
+    lines = LineRange(offset=line, limit=limit, head=head, tail=tail, cursor=cursor, line_numbers=line_numbers)
     lines.check()
     return lines
 

@@ -28,16 +28,16 @@ from coretools.process.confined import Confined
 from coretools.roots import directory_access
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
-from coretools.tools.git.configuration import Configurations
-from coretools.tools.git.policy import Policy
+from coretools.tools.git.configuration import GitConfigurations
+from coretools.tools.git.policy import GitPolicy
 from coretools.tools.git.structure import (
     GitDirectory,
     examine,
     examine_references,
     examine_shared,
-    followed,
+    open_target,
     read_pointer,
-    refused,
+    unusable,
 )
 
 # What git may touch in one checkout, as rules for the kernel: said by the handles that were looked at, not by paths.
@@ -59,7 +59,9 @@ _TREES = ("objects", "refs", "logs", "reftable")
 """Directories of a git directory in which a commit makes what it needs."""
 
 
-def to_read(roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack) -> list[Rule]:
+def read_rules(
+    roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack
+) -> list[Rule]:
     """Rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
     rules: list[Rule] = [(handle, READ) for handle in handles]
     for path, name in included:
@@ -69,25 +71,25 @@ def to_read(roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, 
     return rules
 
 
-def to_change(
+def write_rules(
     own: GitDirectory, entries: Mapping[str, str], common: GitDirectory, shared: Mapping[str, str], stack: ExitStack
 ) -> list[Rule]:
     """Rules for what git_add and git_commit write: never the work tree, and of the common directory its trees only."""
-    rules: list[Rule] = [(own.handle, _on_top(entries, has_logs="logs" in entries))]
-    rules += _on_trees(own, entries, stack)
+    rules: list[Rule] = [(own.handle, _directory_rights(entries, has_logs="logs" in entries))]
+    rules += _tree_rules(own, entries, stack)
     if common is not own:
-        rules += _on_trees(common, shared, stack)
+        rules += _tree_rules(common, shared, stack)
         if "logs" not in shared:
-            rules.append((common.handle, _on_top(shared, has_logs=False)))
+            rules.append((common.handle, _directory_rights(shared, has_logs=False)))
     return rules
 
 
-def outside(files: Iterable[str]) -> list[Rule]:
+def file_rules(files: Iterable[str]) -> list[Rule]:
     """Rules for configuration outside the roots that was found to be harmless."""
     return [(file, READ_FILE) for file in files]
 
 
-def _on_top(entries: Mapping[str, str], *, has_logs: bool) -> int:
+def _directory_rights(entries: Mapping[str, str], *, has_logs: bool) -> int:
     """What a change needs of the git directory itself: lock files, and a directory where one has to come or go."""
     rights = _FILES
     rights |= 0 if has_logs else MAKE_DIRECTORY
@@ -95,14 +97,14 @@ def _on_top(entries: Mapping[str, str], *, has_logs: bool) -> int:
     return rights
 
 
-def _on_trees(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
+def _tree_rules(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
     names = [name for name in _TREES if entries.get(name) == "directory"]
     return [(stack.enter_context(directory_access.opened(directory.handle, name)), _TREE) for name in names]
 
 
 GIT = ".git"
 
-_UNDER_WAY = {
+_IN_PROGRESS = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
     "MERGE_HEAD": "merge",
@@ -123,7 +125,7 @@ class Checkout:
     """What git may touch, for the kernel."""
     confined_thread: ConfinedThread | None
     """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
-    is_held: Callable[[], bool]
+    is_confined: Callable[[], bool]
     """Whether git runs in a confined thread at all, as far as is known by now."""
     environment: Mapping[str, str]
     """Where git finds everything, so that it looks for nothing."""
@@ -131,16 +133,16 @@ class Checkout:
     """Absolute path of the git directory."""
     common_path: str
     """Absolute path of what all work trees of the repository share."""
-    policy: Policy
+    policy: GitPolicy
     hooks: tuple[str, ...]
     """Hooks that are installed, and don't run here. Only looked for before a change."""
-    under_way: str
+    in_progress: str
     """What waits to be finished: "merge", "rebase", ...; empty mostly."""
 
     @property
     def tier(self) -> str:
         """The tier in which git ran; a confined thread is tier `landlock` (no namespaces)."""
-        return "landlock" if self.confined_thread is not None and self.is_held() else "none"
+        return "landlock" if self.confined_thread is not None and self.is_confined() else "none"
 
     def to_root(self, name: str) -> str:
         """The path, relative to the root, of a name in the work tree."""
@@ -154,7 +156,7 @@ class Checkouts:
     def __init__(self, roots: Roots, confined: Confined) -> None:
         self._roots = roots
         self._confined = confined
-        self._configurations = Configurations(roots)
+        self._configurations = GitConfigurations(roots)
 
     @contextmanager
     def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
@@ -173,7 +175,7 @@ class Checkouts:
             common = own
             if "commondir" in entries:
                 pointer = read_pointer(own.handle, "commondir", own.shown)
-                common = stack.enter_context(followed(self._roots, f"{own.shown}/commondir", pointer, own.path))
+                common = stack.enter_context(open_target(self._roots, f"{own.shown}/commondir", pointer, own.path))
                 environment["GIT_COMMON_DIR"] = common.path
                 shared = examine(common)
             borrowed = examine_shared(self._roots, common, shared, stack)
@@ -184,20 +186,20 @@ class Checkouts:
                     examine_references(common, shared)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
-            rules = to_read(self._roots, handles, policy.included, stack)
+            rules = read_rules(self._roots, handles, policy.included, stack)
             if change:
-                rules += to_change(own, entries, common, shared, stack)
+                rules += write_rules(own, entries, common, shared, stack)
             checkout = Checkout(
                 directory=directory,
                 rules=tuple(rules),
-                confined_thread=None if policy.outer else self._confined.confined_thread("git", rules),
-                is_held=partial(self._confined.is_confined, "git"),
+                confined_thread=None if policy.external_includes else self._confined.confined_thread("git", rules),
+                is_confined=partial(self._confined.is_confined, "git"),
                 environment=environment,
                 git_path=own.path,
                 common_path=common.path,
                 policy=policy,
                 hooks=_hooks(common, shared) if change else (),
-                under_way=next((word for name, word in _UNDER_WAY.items() if name in entries), ""),
+                in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
             )
             yield checkout
 
@@ -230,12 +232,12 @@ class Checkouts:
             # Relative to the handle that git runs in: a work tree that is renamed meanwhile is still the one looked at.
             return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
         if kind != "file":
-            raise refused(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
+            raise unusable(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
         pointer = read_pointer(directory.fd, ".git", directory.shown)
         if not pointer.startswith("gitdir: "):
-            raise refused(shown, "is a file that names no git directory")
+            raise unusable(shown, "is a file that names no git directory")
         target = pointer.removeprefix("gitdir: ")
-        own = stack.enter_context(followed(self._roots, shown, target, directory.path))
+        own = stack.enter_context(open_target(self._roots, shown, target, directory.path))
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
 
 

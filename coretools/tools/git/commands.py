@@ -16,8 +16,8 @@ from coretools.excerpt import Excerpt
 from coretools.process.confined import Confined
 from coretools.process.runner import Completed, Order, Runner
 from coretools.tools.git.checkout import ANYWHERE, Checkout
-from coretools.tools.git.policy import FIXED
-from coretools.tools.git.porcelain import line
+from coretools.tools.git.policy import FIXED_SETTINGS
+from coretools.tools.git.porcelain import single_line
 
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
@@ -46,12 +46,15 @@ ENVIRONMENT: Mapping[str, str] = MappingProxyType(
 """All that git sees, beside PATH and where the repository is. Nothing of the server's own gets in: a GIT_DIR or a
 GIT_EXTERNAL_DIFF that the server was started with would be obeyed."""
 
-OPTIONS: tuple[str, ...] = ("--no-pager", *(word for key, value in FIXED.items() for word in ("-c", f"{key}={value}")))
+OPTIONS: tuple[str, ...] = (
+    "--no-pager",
+    *(word for key, value in FIXED_SETTINGS.items() for word in ("-c", f"{key}={value}")),
+)
 
 HOMES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 """Where the operator's own configuration lies. The last three only where the operator passes them on by name."""
 
-_OF_A_READER = ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
+_CONFIG_ENVIRONMENT = ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
 
 REVISION_BYTES = 1_000
 """Longest revision that is taken."""
@@ -59,10 +62,10 @@ REVISION_BYTES = 1_000
 MESSAGE_CHARACTERS = 500
 """Most of git's own words in an error."""
 
-_ASKED_STDIN = b"[coretools]\nstdin\n"
+_KEYS_STDIN = b"[coretools]\nstdin\n"
 """Standard input where names are asked for: a path that leads there shows by a key that closes the repository."""
 
-_NOT_SHOWN = Excerpt(b"it failed; its words may quote configuration outside the roots and are not shown", b"", 0)
+_WITHHELD = Excerpt(b"it failed; its words may quote configuration outside the roots and are not shown", b"", 0)
 
 _COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
 """What git says of a commit: its name, its type and its size."""
@@ -97,9 +100,9 @@ class Git:
         Raises:
             GitRefused: it took too long. CannotStart: no git in PATH.
         """
-        order = self._order(checkout, stdin=stdin, keep_bytes=keep_bytes)
+        order = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
-        return self._ended(await self._confined.run(argv, cwd=checkout.directory, order=order), checkout, words[0])
+        return self._finished(await self._confined.run(argv, cwd=checkout.directory, order=order), checkout, words[0])
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """What a command of git printed, whole.
@@ -107,9 +110,9 @@ class Git:
         Raises:
             GitRefused: it failed; says git's own reason. TooLarge: it printed more than the limit.
         """
-        return self.whole(await self.run(checkout, *words, stdin=stdin), words[0])
+        return self.complete_output(await self.run(checkout, *words, stdin=stdin), words[0])
 
-    def _order(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
+    def _options(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
         return Order(
             timeout_seconds=self._limits.git_seconds,
             stdin=stdin,
@@ -119,18 +122,18 @@ class Git:
             keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
         )
 
-    def _ended(self, completed: Completed, checkout: Checkout, command: str) -> Completed:
+    def _finished(self, completed: Completed, checkout: Checkout, command: str) -> Completed:
         if completed.timed_out:
             raise GitRefused(f"git {command} took longer than {self._limits.git_seconds:g} s and was stopped")
-        return _without_outer_words(completed, checkout)
+        return _withhold_stderr(completed, checkout)
 
-    def whole(self, completed: Completed, command: str) -> bytes:
+    def complete_output(self, completed: Completed, command: str) -> bytes:
         """What a run printed.
 
         Raises:
             What `output` raises.
         """
-        checked(completed, command)
+        require_success(completed, command)
         if completed.stdout.dropped_bytes:
             most = self._limits.git_output_bytes
             raise TooLarge(f"git {command} printed more than {most} bytes; ask for less (name paths)", limit=most)
@@ -168,7 +171,7 @@ class Git:
         Raises:
             GitRefused: git can't read its configuration.
         """
-        kept = {name: ENVIRONMENT[name] for name in _OF_A_READER}
+        kept = {name: ENVIRONMENT[name] for name in _CONFIG_ENVIRONMENT}
         order = Order(
             timeout_seconds=self._limits.git_seconds,
             environment={**self._programs, **self._homes, **kept, **checkout.environment},
@@ -180,11 +183,11 @@ class Git:
         completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
         if completed.exit_code == 1:  # git-config(1): no key matches
             return {}
-        output = checked(_without_outer_words(completed, checkout), "config").stdout
+        output = require_success(_withhold_stderr(completed, checkout), "config").stdout
         pairs = (record.partition(b"\n") for record in (output.head + output.tail).split(b"\0") if record)
         return {_text(key): _text(value) for key, _, value in pairs}
 
-    async def names(self, checkout: Checkout, files: Sequence[str], *, timeout_seconds: float) -> list[str]:
+    async def key_names(self, checkout: Checkout, files: Sequence[str], *, timeout_seconds: float) -> list[str]:
         """Names of the keys in configuration files outside the roots, and in what these include. No value is asked for.
 
         `git config` acts on nothing that it reads. It runs in no repository here, so that it reads these files alone;
@@ -195,7 +198,7 @@ class Git:
         """
         order = Order(
             timeout_seconds=min(timeout_seconds, self._limits.git_seconds),
-            stdin=_ASKED_STDIN,
+            stdin=_KEYS_STDIN,
             environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
             inherit=False,
             confined_thread=self._confined.confined_thread("git", ANYWHERE),
@@ -214,7 +217,7 @@ class Git:
         return [_text(name) for origin, name in pairs if origin != b"command line:"]
 
 
-def checked(completed: Completed, command: str) -> Completed:
+def require_success(completed: Completed, command: str) -> Completed:
     """The run, if git was content.
 
     Raises:
@@ -222,14 +225,14 @@ def checked(completed: Completed, command: str) -> Completed:
     """
     if completed.ok:
         return completed
-    said = line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
+    said = single_line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
     ending = completed.signal or f"exit code {completed.exit_code}"
     raise GitRefused(f"git {command}: {said or ending}", exit_code=completed.exit_code)
 
 
-def _without_outer_words(completed: Completed, checkout: Checkout) -> Completed:
+def _withhold_stderr(completed: Completed, checkout: Checkout) -> Completed:
     """The run without git's own words, where they could quote a value of a file outside the roots."""
-    return replace(completed, stderr=_NOT_SHOWN) if checkout.policy.outer else completed
+    return replace(completed, stderr=_WITHHELD) if checkout.policy.external_includes else completed
 
 
 def check_revision(revision: str) -> None:

@@ -8,18 +8,18 @@ from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import exists
 from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.commands import Git, checked
-from coretools.tools.git.paths import hidden, is_beneath, path_of, prefix, refuse_hidden, told
-from coretools.tools.git.porcelain import Entry, line, quoted, read_records, read_status
-from coretools.tools.git.results import GitText, answer, hidden_line, listed
+from coretools.tools.git.commands import Git, require_success
+from coretools.tools.git.paths import display_paths, hidden_reason, is_beneath, path_of, prefix, refuse_hidden
+from coretools.tools.git.porcelain import StatusEntry, quoted, read_records, read_status, single_line
+from coretools.tools.git.results import TextResult, answer, hidden_line, listed
 
 MESSAGE_BYTES = 1024 * 1024
 """Longest message that is taken."""
 
-_LOOK = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=all")
+_STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=all")
 _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace", "--file=-")
 _FULL_NAME = ("-c", "core.abbrev=no")
-_SAID = re.compile(
+_COMMIT_OUTPUT = re.compile(
     r"\[(?P<where>detached HEAD|\S+)(?: \(root-commit\))? (?P<commit>[0-9a-f]{40}|[0-9a-f]{64})\] (?P<summary>.*)\n"
 )
 _CHANGES = re.compile(r"^ (\d+ files? changed.*)$", re.MULTILINE)
@@ -29,7 +29,7 @@ _ROLES = ("author", "committer")
 _PARTS = ("name", "email")
 
 
-async def commit(git: Git, checkout: Checkout, message: str) -> GitText:
+async def commit(git: Git, checkout: Checkout, message: str) -> TextResult:
     """Commit what is staged.
 
     Raises:
@@ -40,31 +40,31 @@ async def commit(git: Git, checkout: Checkout, message: str) -> GitText:
     words = (*_FULL_NAME, *await _identity(git, checkout))
     completed = await git.run(checkout, *_COMMIT, options=words, stdin=message.encode())
     if not completed.ok:
-        await _refuse(git, checkout)
-    made = _made(checked(completed, "commit").stdout.text())
-    where = line(made.branch) if made.branch else "detached HEAD"
-    lines = [f"committed {made.commit[:10]} on {where}: {line(made.summary)}", made.changes]
+        await _explain_failure(git, checkout)
+    made = _parse_commit(require_success(completed, "commit").stdout.text())
+    where = single_line(made.branch) if made.branch else "detached HEAD"
+    lines = [f"committed {made.commit[:10]} on {where}: {single_line(made.summary)}", made.changes]
     details = {"commit": made.commit, "branch": made.branch}
     return answer(checkout, lines, details=details, hooks=True)
 
 
-async def _refuse(git: Git, checkout: Checkout) -> None:
+async def _explain_failure(git: Git, checkout: Checkout) -> None:
     """Say what to do, where that is the reason why there is no commit.
 
     Raises:
         GitRefused: nothing is staged, or conflicts are left.
     """
-    entries = read_status(await git.output(checkout, *_LOOK)).entries
-    conflicts = told(checkout, [entry.path for entry in entries if entry.in_conflict])
+    entries = read_status(await git.output(checkout, *_STATUS)).entries
+    conflicts = display_paths(checkout, [entry.path for entry in entries if entry.in_conflict])
     if conflicts:
         raise GitRefused(f"conflicts are not resolved: {listed(conflicts)}; edit the files, then git_add them")
     # A merge may take our side in everything; anything else without a change is an accident.
-    if not any(entry.staged for entry in entries) and checkout.under_way != "merge":
+    if not any(entry.staged for entry in entries) and checkout.in_progress != "merge":
         raise GitRefused("nothing is staged; git_add the paths first")
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _CreatedCommit:
     """A commit, as git tells it."""
 
     branch: str
@@ -74,18 +74,18 @@ class _Made:
     changes: str
 
 
-def _made(said: str) -> _Made:
+def _parse_commit(said: str) -> _CreatedCommit:
     """What git says of a commit that it made.
 
     Raises:
         GitRefused: in words that are not known.
     """
-    found = _SAID.match(said)
+    found = _COMMIT_OUTPUT.match(said)
     if found is None:
         raise GitRefused("git commit: made a commit, and says so in words that are not known; see git_log")
     changes = _CHANGES.search(said, found.end())
     branch = "" if found["where"] == "detached HEAD" else found["where"]
-    return _Made(branch, found["commit"], found["summary"], changes[1] if changes else "")
+    return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
 
 
 async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
     Asked in the repository and not once for all, because many people include another address by directory
     (`includeIf "gitdir:~/work/"`), and the wrong one in a commit can't be taken back.
     """
-    roles = [role for role in _ROLES if not _is_named(git, role)]
+    roles = [role for role in _ROLES if not _has_identity(git, role)]
     if not roles:
         return ()  # git takes the environment's before any configuration
     settings = await git.settings(checkout, _IDENTITY)
@@ -110,7 +110,7 @@ async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
     return tuple(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
 
 
-def _is_named(git: Git, role: str) -> bool:
+def _has_identity(git: Git, role: str) -> bool:
     """Whether the environment says who that is."""
     return all(git.identity.get(f"GIT_{role}_{part}".upper()) for part in _PARTS)
 
@@ -118,26 +118,26 @@ def _is_named(git: Git, role: str) -> bool:
 # Stage exact names: what is changed is listed first, what may not be staged is taken out, the rest goes in by name.
 
 
-_LIST = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
+_CHANGED = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
 
 _FILTERS = r"^filter\..*\.(clean|process)$"
 
-LINES_TOLD = 50
+MAX_LISTED_LINES = 50
 """Staged names that are listed; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorted:
+class _StagingPlan:
     """Changed paths by what becomes of them."""
 
-    staged: list[Entry]
+    staged: list[StatusEntry]
     denied: dict[bytes, str]
     """Hidden files, with the reasons: staged, they would be in git for everybody."""
     nested: list[bytes]
     """Repositories of their own. Staged, each would be a link to a commit that nobody else has."""
 
 
-async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) -> GitText:
+async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) -> TextResult:
     """Stage everything that is changed at or beneath the names.
 
     Raises:
@@ -145,9 +145,9 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
         stored wrongly, since the filter that should convert it is not run.
     """
     refuse_hidden(roots, checkout, names)
-    entries = read_status(await git.output(checkout, *_LIST, "--", *names)).entries
+    entries = read_status(await git.output(checkout, *_CHANGED, "--", *names)).entries
     _require_something(roots, checkout, names, entries)
-    found = _sorted(roots, checkout, entries)
+    found = _staging_plan(roots, checkout, entries)
     if found.staged:
         await _refuse_filtered(git, checkout, [entry.path for entry in found.staged])
         stdin = b"".join(entry.path + b"\0" for entry in found.staged)
@@ -157,12 +157,12 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
     return answer(checkout, _lines(checkout, found), details=details)
 
 
-def _sorted(roots: Roots, checkout: Checkout, entries: Sequence[Entry]) -> _Sorted:
-    found = _Sorted([], {}, [])
+def _staging_plan(roots: Roots, checkout: Checkout, entries: Sequence[StatusEntry]) -> _StagingPlan:
+    found = _StagingPlan([], {}, [])
     for entry in entries:
         if not entry.unstaged:
             continue
-        reason = hidden(roots, checkout, entry.path)
+        reason = hidden_reason(roots, checkout, entry.path)
         if reason:
             found.denied[entry.path] = reason
         elif entry.path.endswith(b"/"):  # how git lists another repository in the work tree
@@ -172,20 +172,20 @@ def _sorted(roots: Roots, checkout: Checkout, entries: Sequence[Entry]) -> _Sort
     return found
 
 
-def _lines(checkout: Checkout, found: _Sorted) -> list[str]:
+def _lines(checkout: Checkout, found: _StagingPlan) -> list[str]:
     staged = found.staged
     lines = [f"staged {len(staged)}" if staged else "nothing to stage: unchanged, ignored or staged already"]
-    lines += [f"{_letter(entry)} {quoted(path_of(checkout, entry.path))}" for entry in staged[:LINES_TOLD]]
-    if len(staged) > LINES_TOLD:
-        lines.append(f"[{len(staged) - LINES_TOLD} more]")
+    lines += [f"{_letter(entry)} {quoted(path_of(checkout, entry.path))}" for entry in staged[:MAX_LISTED_LINES]]
+    if len(staged) > MAX_LISTED_LINES:
+        lines.append(f"[{len(staged) - MAX_LISTED_LINES} more]")
     if found.denied:
         lines.append(hidden_line(checkout, "left out", found.denied))
     if found.nested:
-        lines.append(f"[left out, repositories of their own: {listed(told(checkout, found.nested))}]")
+        lines.append(f"[left out, repositories of their own: {listed(display_paths(checkout, found.nested))}]")
     return lines
 
 
-def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[Entry]) -> None:
+def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[StatusEntry]) -> None:
     """Refuse a name where nothing is: neither in the work tree nor in git's list."""
     for name in names:
         if name == "." or any(is_beneath(entry.path, name) for entry in entries):
@@ -209,14 +209,14 @@ async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes])
     filtered = [name for name, driver in wanted.items() if driver in known]
     if filtered:
         drivers = ", ".join(sorted({wanted[name] for name in filtered}))
-        files = listed(told(checkout, filtered))
+        files = listed(display_paths(checkout, filtered))
         raise GitRefused(
             f"{files}: the filter {drivers} converts what is staged here, and filters are not run; "
             "nothing was staged; stage these with git itself"
         )
 
 
-def _letter(entry: Entry) -> str:
+def _letter(entry: StatusEntry) -> str:
     if entry.in_conflict:
         return "resolved"
     return "A" if entry.letters == "??" else entry.letters[1]

@@ -16,8 +16,8 @@ from coretools.roots.git_config import Setting, parse
 from coretools.roots.read import open_directory
 from coretools.roots.resolve import locate
 from coretools.roots.root_set import Roots
-from coretools.tools.git.policy import Policy, policy_of
-from coretools.tools.git.structure import GitDirectory, refused
+from coretools.tools.git.policy import GitPolicy, git_policy
+from coretools.tools.git.structure import GitDirectory, unusable
 
 FILE_BYTES = 1024 * 1024
 """Longest configuration file that is taken; ordinary ones have a few hundred bytes."""
@@ -33,7 +33,7 @@ CONFIG, CONFIG_WORKTREE = ("config", "config.worktree")
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _ConfigFile:
     """Where a configuration file was looked for, and what was there."""
 
     directory: str
@@ -43,16 +43,16 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ConfigRead:
     """One look at a repository's configuration."""
 
     handles: dict[str, int]
     """Directories that are open already, by path."""
     entries: frozenset[str]
     """Those of them whose last name is no link, so that `..` means the directory before it."""
-    files: list[_File] = field(default_factory=list)
+    files: list[_ConfigFile] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
-    outer: dict[str, str] = field(default_factory=dict)
+    external_includes: dict[str, str] = field(default_factory=dict)
     """Files outside the roots, each once, and what includes them, in words."""
     began_ns: int = field(default_factory=time_ns)
 
@@ -62,22 +62,22 @@ class _Reading:
         return all(file.version is None or file.version.is_settled(self.began_ns) for file in self.files)
 
 
-class Configurations:
+class GitConfigurations:
     """Policies of repositories, by the path of their git directory."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self._lock = Lock()
-        self._known: dict[str, tuple[tuple[_File, ...], Policy]] = {}
+        self._known: dict[str, tuple[tuple[_ConfigFile, ...], GitPolicy]] = {}
 
-    def policy(self, own: GitDirectory, common: GitDirectory) -> Policy:
+    def policy(self, own: GitDirectory, common: GitDirectory) -> GitPolicy:
         """What follows from `config` of the common directory and `config.worktree` of the work tree's own.
 
         Raises:
             GitRefused: a file that git could not parse either, or an include that leads out by a link or by `..`.
         """
         directories = {common.path: common, own.path: own}
-        reading = _Reading(
+        reading = _ConfigRead(
             handles={path: directory.handle for path, directory in directories.items()},
             entries=frozenset(path for path, directory in directories.items() if directory.is_entry),
         )
@@ -87,25 +87,25 @@ class Configurations:
         self._read(reading, common.path, CONFIG, f"{common.shown}/config", depth=INCLUDE_DEPTH)
         for path, directory in directories.items():
             self._read(reading, path, CONFIG_WORKTREE, f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
-        policy = policy_of(reading.settings, f"{common.shown}/config")
+        policy = git_policy(reading.settings, f"{common.shown}/config")
         policy = replace(
             policy,
             included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
-            outer=tuple(reading.outer),
-            outer_shown=next(iter(reading.outer.values()), ""),
+            external_includes=tuple(reading.external_includes),
+            included_by=next(iter(reading.external_includes.values()), ""),
         )
         if reading.is_settled:
             self._remember(own.path, reading.files, policy)
         return policy
 
-    def _remember(self, path: str, files: list[_File], policy: Policy) -> None:
+    def _remember(self, path: str, files: list[_ConfigFile], policy: GitPolicy) -> None:
         with self._lock:
             self._known.pop(path, None)
             self._known[path] = (tuple(files), policy)
             while len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
 
-    def _is_unchanged(self, file: _File, reading: _Reading) -> bool:
+    def _is_unchanged(self, file: _ConfigFile, reading: _ConfigRead) -> bool:
         try:
             with self._directory(reading, file.directory) as handle:
                 return directory_access.version(handle, file.name) == file.version
@@ -115,14 +115,14 @@ class Configurations:
             return False
 
     @contextmanager
-    def _directory(self, reading: _Reading, path: str) -> Iterator[int]:
+    def _directory(self, reading: _ConfigRead, path: str) -> Iterator[int]:
         if path in reading.handles:
             yield reading.handles[path]
             return
         with open_directory(self._roots, path) as directory:
             yield directory.fd
 
-    def _read(self, reading: _Reading, directory: str, name: str, shown: str, *, depth: int) -> None:
+    def _read(self, reading: _ConfigRead, directory: str, name: str, shown: str, *, depth: int) -> None:
         version = None
         data = b""
         try:
@@ -133,27 +133,27 @@ class Configurations:
         except NotFound:
             version = None
         except CoreError as error:
-            raise refused(shown, f"can't be read ({error})") from error
-        reading.files.append(_File(directory, name, version))
+            raise unusable(shown, f"can't be read ({error})") from error
+        reading.files.append(_ConfigFile(directory, name, version))
         for setting in parse(data, shown):
             reading.settings.append(setting)
             if setting.variable == "path" and setting.section in ("include", "includeif") and setting.value:
                 self._include(reading, directory, setting, shown, depth=depth - 1)
 
-    def _include(self, reading: _Reading, directory: str, setting: Setting, shown: str, *, depth: int) -> None:
+    def _include(self, reading: _ConfigRead, directory: str, setting: Setting, shown: str, *, depth: int) -> None:
         """Read an included file too, whatever its condition: more is switched off then than had to be."""
         target = setting.value or ""
         if depth < 0:
-            raise refused(shown, "includes files that include files, too many times over")
+            raise unusable(shown, "includes files that include files, too many times over")
         if target.startswith(("~", "%(prefix)")):
-            raise refused(shown, f"sets {setting.key} to a path in a home directory, which is not read")
+            raise unusable(shown, f"sets {setting.key} to a path in a home directory, which is not read")
         # `..` behind a link is one directory as text and another to the kernel: taken only where no link can be.
         plain = target.removeprefix("../") if directory in reading.entries else target
         if ".." in plain.split("/") or not plain.rpartition("/")[2]:
-            raise refused(shown, f"sets {setting.key} to a path that is not followed here")
+            raise unusable(shown, f"sets {setting.key} to a path that is not followed here")
         by = f"{shown} ({setting.key})"
         if target.startswith("/") and self._roots.split(target) is None:
-            reading.outer.setdefault(target, by)
+            reading.external_includes.setdefault(target, by)
             return
         path = target if target.startswith("/") else f"{directory}/{target}"
         self._require_open(path, by)
@@ -165,6 +165,6 @@ class Configurations:
         try:
             locate(self._roots, path, follow=False).close()
         except DeniedPath as error:
-            raise refused(shown, f"leads to a file that is closed ({error})") from error
+            raise unusable(shown, f"leads to a file that is closed ({error})") from error
         except CoreError:
             return  # what can't be had for another reason is told by who reads it

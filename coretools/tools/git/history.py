@@ -14,10 +14,10 @@ from coretools.excerpt import Excerpt
 from coretools.process.runner import Completed
 from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.commands import Git, checked
-from coretools.tools.git.paths import hidden, path_of, prefix, refuse_hidden, refuse_unknown
-from coretools.tools.git.porcelain import quoted, read_names, read_raw, read_records, shown
-from coretools.tools.git.results import GitText, answer, hidden_line, log_lines
+from coretools.tools.git.commands import Git, require_success
+from coretools.tools.git.paths import hidden_reason, path_of, prefix, refuse_hidden, refuse_unknown
+from coretools.tools.git.porcelain import as_text, quoted, read_names, read_raw, read_records
+from coretools.tools.git.results import TextResult, answer, hidden_line, log_lines
 
 ARGUMENT_BYTES = 1024 * 1024
 """Most bytes of names on one command line; Linux takes 2 MiB of words and environment together (execve(2))."""
@@ -28,16 +28,16 @@ _SUMMARY = ("--numstat", "-z", "--no-renames")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DiffOptions:
     """How a difference is told."""
 
     is_summary: bool
     most_bytes: int
 
 
-async def difference(
-    roots: Roots, git: Git, checkout: Checkout, *, what: Sequence[str], names: Sequence[str], shape: Shape
-) -> GitText:
+async def diff(
+    roots: Roots, git: Git, checkout: Checkout, *, what: Sequence[str], names: Sequence[str], shape: DiffOptions
+) -> TextResult:
     """The patch, its head and tail where it is long, or a summary by file.
 
     `what` holds `--cached` and resolved revisions only; `names` limit it, and none of them may be hidden.
@@ -47,9 +47,9 @@ async def difference(
     """
     refuse_hidden(roots, checkout, names)
     if shape.is_summary:
-        changed, patch = await _summed(git, checkout, what, names)
+        changed, patch = await _names_and_summary(git, checkout, what, names)
     else:
-        changed, patch = await _compared(git, checkout, what, names, most_bytes=shape.most_bytes)
+        changed, patch = await _names_and_patch(git, checkout, what, names, most_bytes=shape.most_bytes)
     if not changed:
         trees = [word for word in what if not word.startswith("-")]
         await refuse_unknown(roots, git, checkout, names, trees=trees)
@@ -64,12 +64,12 @@ async def difference(
         patch = await _patch(git, checkout, *what, "--", *names, most_bytes=shape.most_bytes)
     if patch.dropped_bytes:
         remarks.append("[for the rest name paths, or ask for stat to see which files there are]")
-    shown = patch.text().rstrip("\n")
+    body = patch.text().rstrip("\n")
     details = {"files": len(changed), "dropped_bytes": patch.dropped_bytes}
-    return answer(checkout, [shown, *remarks] if shown else remarks, details=details)
+    return answer(checkout, [body, *remarks] if body else remarks, details=details)
 
 
-async def _compared(
+async def _names_and_patch(
     git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str], *, most_bytes: int
 ) -> tuple[list[bytes], Excerpt | None]:
     """The names of what is changed, and the patch where it came with them: short, and without conflicts."""
@@ -83,10 +83,10 @@ async def _compared(
 
 async def _patch(git: Git, checkout: Checkout, *words: str, most_bytes: int) -> Excerpt:
     shape = (*_SAFE, *_PATCH, *_prefixes(checkout))
-    return checked(await git.run(checkout, "diff", *shape, *words, keep_bytes=most_bytes), "diff").stdout
+    return require_success(await git.run(checkout, "diff", *shape, *words, keep_bytes=most_bytes), "diff").stdout
 
 
-async def _summed(
+async def _names_and_summary(
     git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str]
 ) -> tuple[list[bytes], Excerpt | None]:
     """The names of what is changed, and a summary of it."""
@@ -116,7 +116,7 @@ def _summary(checkout: Checkout, output: bytes) -> list[str]:
 
 def _denied(roots: Roots, checkout: Checkout, changed: Sequence[bytes]) -> dict[bytes, str]:
     """Hidden names, and names that stand for hidden ones: `a` as a path also means all of `a/`. With the reasons."""
-    reasons = {name: reason for name in changed if (reason := hidden(roots, checkout, name))}
+    reasons = {name: reason for name in changed if (reason := hidden_reason(roots, checkout, name))}
     above = {name[:at]: name for name in reasons for at in range(len(name)) if name[at : at + 1] == b"/"}
     return {name: reasons.get(name) or reasons[above[name]] for name in changed if name in reasons or name in above}
 
@@ -131,7 +131,7 @@ def _remaining(changed: Sequence[bytes], denied: Mapping[bytes, str]) -> list[st
 
 
 HEADS = "refs/heads/"
-_MISLEADING = f"{HEADS}HEAD"
+_BRANCH_CALLED_HEAD = f"{HEADS}HEAD"
 
 _LOG = (
     *("log", "--format=tformat:%h%x00%aI%x00%an%x00%D%x00%s", "-z", "--abbrev=10", "--no-show-signature"),
@@ -141,7 +141,7 @@ _LOG = (
 
 async def log(
     roots: Roots, git: Git, checkout: Checkout, *, revision: str, names: Sequence[str], limit: int
-) -> GitText:
+) -> TextResult:
     """At most `limit` commits of a revision or range, of HEAD where it is empty, that touch one of the names.
 
     Raises:
@@ -150,9 +150,9 @@ async def log(
     commits, words = await _resolved(git, checkout, revision) if revision else (["HEAD"], "HEAD")
     completed = await git.run(checkout, *_LOG, f"--max-count={limit + 1}", words, "--", *names)
     # Which of git's errors means that there is no commit yet, it says in words only.
-    if not completed.ok and not revision and not await born(git, checkout):
+    if not completed.ok and not revision and not await head_commit(git, checkout):
         return answer(checkout, ["no commits yet"], details={"commits": 0})
-    records = read_records(git.whole(completed, "log"), 5)
+    records = read_records(git.complete_output(completed, "log"), 5)
     if not records:
         await refuse_unknown(roots, git, checkout, names, trees=commits)
     lines = log_lines(records[:limit]) or [f"no commits {'touch this path' if names else 'in this range'}"]
@@ -161,7 +161,7 @@ async def log(
     return answer(checkout, lines, details={"commits": min(len(records), limit)})
 
 
-async def born(git: Git, checkout: Checkout) -> str:
+async def head_commit(git: Git, checkout: Checkout) -> str:
     """HEAD's commit, empty before the first one."""
     completed = await git.run(checkout, "show-ref", "--verify", "--hash", "HEAD")
     return completed.stdout.text().strip() if completed.ok else ""
@@ -178,19 +178,19 @@ async def head(git: Git, checkout: Checkout) -> tuple[str, str]:
         commit, name, *_ = *_lines(completed), ""
         if name == "HEAD":
             return "", commit
-        if name.startswith(HEADS) and name != _MISLEADING:
+        if name.startswith(HEADS) and name != _BRANCH_CALLED_HEAD:
             return name.removeprefix(HEADS), commit
     # No commit yet, or another reference is called HEAD, which git leaves out here or takes for it.
     completed = await git.run(checkout, "symbolic-ref", "--quiet", "HEAD")
     branch = _lines(completed)[0] if completed.ok else ""
-    commit = await born(git, checkout)
+    commit = await head_commit(git, checkout)
     if not branch and not commit:
         raise GitRefused("HEAD points to nothing that git can read")
     return branch.removeprefix(HEADS), commit
 
 
 def _lines(completed: Completed) -> list[str]:
-    return shown(completed.stdout.head + completed.stdout.tail).removesuffix("\n").split("\n")
+    return as_text(completed.stdout.head + completed.stdout.tail).removesuffix("\n").split("\n")
 
 
 async def _resolved(git: Git, checkout: Checkout, revision: str) -> tuple[list[str], str]:

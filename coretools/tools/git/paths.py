@@ -15,13 +15,13 @@ from coretools.tools.git.commands import Git
 from coretools.tools.git.porcelain import quoted, read_names
 
 
-def names_in(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[str]:
+def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[str]:
     """Git's names, relative to the work tree, of paths as a caller writes them.
 
     Raises:
         InvalidPath: no path, or one with `..`. OutsideRoot: a path that is not in the work tree.
     """
-    return [_name_in(roots, checkout, path) for path in paths]
+    return [_git_name(roots, checkout, path) for path in paths]
 
 
 def prefix(checkout: Checkout) -> str:
@@ -35,12 +35,12 @@ def path_of(checkout: Checkout, name: bytes) -> bytes:
     return prefix(checkout).encode("utf-8", "surrogateescape") + name
 
 
-def told(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
+def display_paths(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
     """Paths of names of git, for a line of text."""
     return [quoted(path_of(checkout, name)) for name in names]
 
 
-def hidden(roots: Roots, checkout: Checkout, name: bytes) -> str:
+def hidden_reason(roots: Roots, checkout: Checkout, name: bytes) -> str:
     """Why a name in the work tree is hidden, by a deny glob or by what the file holds now; "" when it is not."""
     relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
     return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"))
@@ -53,7 +53,7 @@ def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> Non
         DeniedPath.
     """
     for name in names:
-        reason = hidden(roots, checkout, name.encode()) if name != "." else ""
+        reason = hidden_reason(roots, checkout, name.encode()) if name != "." else ""
         if reason:
             raise hidden_error(f"{prefix(checkout)}{name}", reason)
 
@@ -84,7 +84,7 @@ def is_beneath(found: bytes, name: str) -> bool:
     return found == wanted or found.startswith(wanted + b"/")
 
 
-def _name_in(roots: Roots, checkout: Checkout, path: str) -> str:
+def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
     check_path(path)
     if ".." in path.split("/"):
         raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")

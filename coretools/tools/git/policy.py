@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from coretools.errors import GitRefused
 from coretools.roots.git_config import Setting
 
-FIXED: Mapping[str, str] = {
+FIXED_SETTINGS: Mapping[str, str] = {
     # Programs that git would start.
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -62,7 +62,7 @@ FIXED: Mapping[str, str] = {
 }
 """Passed on every call."""
 
-FREE: Mapping[str, str] = {
+NEUTRAL_VALUES: Mapping[str, str] = {
     # filter.*
     "clean": "",
     "smudge": "",
@@ -86,36 +86,36 @@ FREE: Mapping[str, str] = {
 """By the last part of the key, whatever the section: a section that a later git invents is covered when it keeps to
 git's own words for "run this"."""
 
-_LOUD = frozenset({"core.fsmonitor", "core.hookspath", "core.editor", "sequence.editor", "core.pager"}) | frozenset(
+_REPORTED = frozenset({"core.fsmonitor", "core.hookspath", "core.editor", "sequence.editor", "core.pager"}) | frozenset(
     {"core.sshcommand", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.worktree"}
     | {"diff.external", "interactive.difffilter", "commit.gpgsign", "tag.gpgsign", "log.showsignature"}
     | {"core.attributesfile", "commit.template", "mailmap.file", "blame.ignorerevsfile", "diff.orderfile"}
 )
 """Fixed keys that are worth a word when a repository sets them: it wanted a program run or a file read."""
 
-_QUIET = frozenset({"required", "update", "proxy"})
+_HARMLESS = frozenset({"required", "update", "proxy"})
 """Free keys that start nothing by themselves."""
 
-UNREAD = frozenset(
+UNUSED_SECTIONS = frozenset(
     {"http", "credential", "url", "protocol", "ssh", "safe", "lfs"}  # other machines, and who may use what here
     | {"fetch", "pull", "push", "transfer", "clone", "sendemail", "imap", "init", "alias"}  # other commands
 )
 """Sections that no command of ours takes anything from, wherever they stand."""
 
-KEYS_TOLD = 50
+MAX_LISTED_KEYS = 50
 """Most settings of a repository that an answer names as not used."""
 
 KEY_CHARACTERS = 120
 """Most of the name of one."""
 
-OVERRIDES = 1_000
+MAX_OVERRIDES = 1_000
 """Most keys of files outside the roots that are overridden; each is two words of every command."""
 
-_FIXED_NAMES = frozenset(key.lower() for key in FIXED) | {"core.worktree"}
+_FIXED_NAMES = frozenset(key.lower() for key in FIXED_SETTINGS) | {"core.worktree"}
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class GitPolicy:
     """What follows from one repository's configuration."""
 
     overrides: tuple[str, ...] = ()
@@ -124,14 +124,14 @@ class Policy:
     """Keys that wanted a program run or a file read and don't get it, sorted."""
     included: tuple[tuple[str, str], ...] = ()
     """Files beneath the roots that are included, as directory and name; those of the git directories left out."""
-    outer: tuple[str, ...] = ()
+    external_includes: tuple[str, ...] = ()
     """Files outside the roots that are included, absolute. git may run only when `repository_outer` has settled them,
     and its words may quote them."""
-    outer_shown: str = ""
+    included_by: str = ""
     """What includes the first of them, in words."""
 
 
-def policy_of(settings: Iterable[Setting], shown: str) -> Policy:
+def git_policy(settings: Iterable[Setting], shown: str) -> GitPolicy:
     """What to override for a repository with these settings, and what to tell about it.
 
     Raises:
@@ -145,13 +145,13 @@ def policy_of(settings: Iterable[Setting], shown: str) -> Policy:
         override = _override(setting)
         if override is not None:
             overrides[_exact(override[0], shown)] = override[1]
-        if _is_told(setting):
+        if _is_reported(setting):
             not_used.add(setting.key)
     words = tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
-    return Policy(words, tuple(_told(key) for key in sorted(not_used)[:KEYS_TOLD]))
+    return GitPolicy(words, tuple(_shortened(key) for key in sorted(not_used)[:MAX_LISTED_KEYS]))
 
 
-def outer_overrides(names: Iterable[str]) -> tuple[str, ...] | None:
+def external_overrides(names: Iterable[str]) -> tuple[str, ...] | None:
     """`-c` words after which keys of these names, whatever their values, mean nothing to the commands we run.
 
     None when there are no such words: one name says something else to git, or leads further, or can't be said exactly.
@@ -159,11 +159,11 @@ def outer_overrides(names: Iterable[str]) -> tuple[str, ...] | None:
     overrides: dict[str, str] = {}
     for setting in (Setting(name, None) for name in names):
         override = None if setting.section == "alias" else _override(setting)
-        if not (_is_unread(setting) if override is None else _is_exact(override[0])):
+        if not (_is_unused(setting) if override is None else _is_exact(override[0])):
             return None
         if override is not None:
             overrides[override[0]] = override[1]
-    if len(overrides) > OVERRIDES:
+    if len(overrides) > MAX_OVERRIDES:
         return None
     return tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
 
@@ -173,29 +173,29 @@ def _override(setting: Setting) -> tuple[str, str] | None:
     if setting.section == "hook":
         # Hooks out of the configuration: git 2.54 and later.
         return setting.key.rpartition(".")[0] + ".enabled", "false"
-    return (setting.key, FREE[setting.variable]) if setting.variable in FREE else None
+    return (setting.key, NEUTRAL_VALUES[setting.variable]) if setting.variable in NEUTRAL_VALUES else None
 
 
-def _told(key: str) -> str:
+def _shortened(key: str) -> str:
     """A key as an answer names it: what a repository calls its sections must not fill the answer."""
     return key if len(key) <= KEY_CHARACTERS else f"{key[:KEY_CHARACTERS]}..."
 
 
-def _is_unread(setting: Setting) -> bool:
+def _is_unused(setting: Setting) -> bool:
     """Whether no command of ours takes anything from this key, or only after a fixed word of ours for it."""
     if "." not in setting.key:  # git 2.39 takes a key before any section, in a file that need not be configuration
         return False
-    return setting.section in UNREAD or setting.key in _FIXED_NAMES
+    return setting.section in UNUSED_SECTIONS or setting.key in _FIXED_NAMES
 
 
-def _is_told(setting: Setting) -> bool:
+def _is_reported(setting: Setting) -> bool:
     """Whether a repository that sets this wanted a program run or a file read."""
     value = (setting.value or "true").lower()
-    if setting.key in _LOUD:
+    if setting.key in _REPORTED:
         return value not in ("false", "no", "off", "0")
-    if setting.variable in _QUIET:
+    if setting.variable in _HARMLESS:
         return value.startswith("!")
-    return setting.section == "hook" or setting.variable in FREE
+    return setting.section == "hook" or setting.variable in NEUTRAL_VALUES
 
 
 def _exact(key: str, shown: str) -> str:

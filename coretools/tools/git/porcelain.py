@@ -40,7 +40,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./+@=,-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StatusEntry:
     """One path that is not as the last commit has it."""
 
     path: bytes
@@ -66,7 +66,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class GitStatus:
     """The answer of `git status --porcelain=v2 --branch -z`."""
 
     branch: str
@@ -76,7 +76,7 @@ class Status:
     upstream: str
     ahead: int
     behind: int
-    entries: tuple[Entry, ...]
+    entries: tuple[StatusEntry, ...]
 
     @property
     def where(self) -> str:
@@ -86,24 +86,24 @@ class Status:
         return f"branch {self.branch}" if self.head else f"branch {self.branch} (no commits yet)"
 
 
-def read_status(output: bytes) -> Status:
+def read_status(output: bytes) -> GitStatus:
     """Read the whole answer.
 
     Raises:
         GitRefused: git speaks a format that we don't know.
     """
     headers: dict[str, str] = {}
-    entries: list[Entry] = []
+    entries: list[StatusEntry] = []
     records = iter(output.split(b"\0"))
     for record in records:
         if record.startswith(b"# "):
             name, _, value = record[2:].partition(b" ")
-            headers[name.decode("ascii", "replace")] = shown(value)
+            headers[name.decode("ascii", "replace")] = as_text(value)
         elif record:
             entries.append(_entry(record, records))
     branch, head = headers.get("branch.head", ""), headers.get("branch.oid", "")
     ahead, _, behind = headers.get("branch.ab", "+0 -0").partition(" ")
-    return Status(
+    return GitStatus(
         branch="" if branch == "(detached)" else branch,
         head="" if head == "(initial)" else head,
         upstream=headers.get("branch.upstream", ""),
@@ -113,19 +113,19 @@ def read_status(output: bytes) -> Status:
     )
 
 
-def _entry(record: bytes, following: Iterator[bytes]) -> Entry:
+def _entry(record: bytes, following: Iterator[bytes]) -> StatusEntry:
     kind = record[:2]
     try:
         if kind in (b"? ", b"! "):
-            return Entry(record[2:], 2 * chr(kind[0]))
+            return StatusEntry(record[2:], 2 * chr(kind[0]))
         fields = {b"1 ": 8, b"2 ": 9, b"u ": 10}[kind]
         parts = record.split(b" ", fields)
         letters = parts[1].decode("ascii")
-        entry = Entry(parts[fields], letters, next(following) if kind == b"2 " else None)
+        entry = StatusEntry(parts[fields], letters, next(following) if kind == b"2 " else None)
     except (KeyError, IndexError, StopIteration, UnicodeDecodeError) as error:
-        raise GitRefused(f"git status printed something unknown: {shown(record)[:80]}") from error
+        raise GitRefused(f"git status printed something unknown: {as_text(record)[:80]}") from error
     if not entry.in_conflict and (len(letters) != 2 or not STATES.keys() >= set(letters)):
-        raise GitRefused(f"git status printed unknown states: {shown(record)[:80]}")
+        raise GitRefused(f"git status printed unknown states: {as_text(record)[:80]}")
     return entry
 
 
@@ -163,7 +163,7 @@ def read_names(output: bytes) -> list[bytes]:
     return [name for name in output.split(b"\0") if name]
 
 
-def shown(name: bytes) -> str:
+def as_text(name: bytes) -> str:
     """Bytes of git as text for a program: what is no UTF-8 comes as backslash, x and two hex digits."""
     return name.decode("utf-8", "backslashreplace")
 
@@ -178,7 +178,7 @@ def quoted(name: bytes) -> str:
     return text if is_plain else f'"{escaped}"'
 
 
-def line(text: str) -> str:
+def single_line(text: str) -> str:
     """Text without the characters that would end or repaint a line."""
     if text.isprintable():
         return text

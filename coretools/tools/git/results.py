@@ -7,13 +7,13 @@ from pydantic import PrivateAttr
 from coretools.operations.content import Result
 from coretools.tools.git.checkout import Checkout
 from coretools.tools.git.paths import path_of
-from coretools.tools.git.porcelain import Entry, Status, line, quoted, shown
+from coretools.tools.git.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 
-NAMES_TOLD = 10
+MAX_LISTED = 10
 """Settings, hooks or files that are named in a remark; the rest is counted."""
 
 
-class GitStatus(Result):
+class StatusResult(Result):
     """Branch and changes of a work tree."""
 
     branch: str
@@ -29,7 +29,7 @@ class GitStatus(Result):
     _tier: str = PrivateAttr("none")
 
     @classmethod
-    def of(cls, status: Status, checkout: Checkout, *, most: int) -> "GitStatus":
+    def of(cls, status: GitStatus, checkout: Checkout, *, most: int) -> "StatusResult":
         """A status with at most `most` entries."""
         kept = status.entries[:most]
         result = cls(
@@ -61,7 +61,7 @@ class GitStatus(Result):
         return {"tier": self._tier}
 
 
-class GitText(Result):
+class TextResult(Result):
     """What a git tool says, as text."""
 
     body: str
@@ -76,11 +76,13 @@ class GitText(Result):
         return self.details
 
 
-def answer(checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: bool = False) -> GitText:
+def answer(
+    checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: bool = False
+) -> TextResult:
     """An answer with what the repository wanted and did not get."""
     not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
     facts = {**details, **not_used, "tier": checkout.tier}
-    return GitText(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details=facts)
+    return TextResult(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details=facts)
 
 
 def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
@@ -88,7 +90,7 @@ def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
     said = []
     if checkout.policy.not_used:
         said.append(f"[settings of this repository that are not used: {listed(checkout.policy.not_used)}]")
-    if checkout.policy.outer:
+    if checkout.policy.external_includes:
         said.append("[configuration outside the roots that is included: looked at for names of keys, not used]")
     if hooks and checkout.hooks:
         said.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
@@ -97,22 +99,24 @@ def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Names in one line, the first few of them."""
-    told = ", ".join(line(name) for name in names[:NAMES_TOLD])
-    return told if len(names) <= NAMES_TOLD else f"{told} and {len(names) - NAMES_TOLD} more"
+    told = ", ".join(single_line(name) for name in names[:MAX_LISTED])
+    return told if len(names) <= MAX_LISTED else f"{told} and {len(names) - MAX_LISTED} more"
 
 
 def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
     """A line that names hidden files and why they are."""
-    shown = [f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in reasons.items()]
-    return f"[{what}, hidden: {listed(shown)}]"
+    files = [f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in reasons.items()]
+    return f"[{what}, hidden: {listed(files)}]"
 
 
 def log_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
     """Commits in a line each: id, date, author, summary, references."""
     lines = []
     for commit, date, author, names, summary in records:
-        references = f" ({shown(names)})" if names else ""
-        lines.append(line(f"{shown(commit)} {shown(date)} {shown(author)}: {shown(summary)}{references}"))
+        references = f" ({as_text(names)})" if names else ""
+        lines.append(
+            single_line(f"{as_text(commit)} {as_text(date)} {as_text(author)}: {as_text(summary)}{references}")
+        )
     return lines
 
 
@@ -120,24 +124,28 @@ def branch_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
     """Branches in a line each; `*` marks the current one."""
     lines = []
     for mark, name, commit, upstream, track, date, summary in records:
-        following = f" [{shown(upstream)}{': ' + shown(track) if track else ''}]" if upstream else ""
-        lines.append(line(f"{shown(mark)} {shown(name)} {shown(commit)} {shown(date)}{following} {shown(summary)}"))
+        following = f" [{as_text(upstream)}{': ' + as_text(track) if track else ''}]" if upstream else ""
+        lines.append(
+            single_line(
+                f"{as_text(mark)} {as_text(name)} {as_text(commit)} {as_text(date)}{following} {as_text(summary)}"
+            )
+        )
     return lines
 
 
-def _where(status: Status, checkout: Checkout) -> str:
+def _where(status: GitStatus, checkout: Checkout) -> str:
     following = ""
     if status.upstream:
         following = f", upstream {status.upstream}, ahead {status.ahead}, behind {status.behind}"
-    waiting = f", {checkout.under_way} in progress" if checkout.under_way else ""
-    return line(f"{status.where}{following}{waiting}")
+    waiting = f", {checkout.in_progress} in progress" if checkout.in_progress else ""
+    return single_line(f"{status.where}{following}{waiting}")
 
 
-def _fields(entry: Entry, checkout: Checkout) -> dict[str, str]:
-    fields = {"path": shown(path_of(checkout, entry.path)), "staged": entry.staged, "unstaged": entry.unstaged}
-    return fields if entry.origin is None else {**fields, "from": shown(path_of(checkout, entry.origin))}
+def _fields(entry: StatusEntry, checkout: Checkout) -> dict[str, str]:
+    fields = {"path": as_text(path_of(checkout, entry.path)), "staged": entry.staged, "unstaged": entry.unstaged}
+    return fields if entry.origin is None else {**fields, "from": as_text(path_of(checkout, entry.origin))}
 
 
-def _short(entry: Entry, checkout: Checkout) -> str:
+def _short(entry: StatusEntry, checkout: Checkout) -> str:
     source = "" if entry.origin is None else f"{quoted(path_of(checkout, entry.origin))} -> "
     return f"{entry.letters.replace('.', ' ')} {source}{quoted(path_of(checkout, entry.path))}"

@@ -19,10 +19,10 @@ POINTER_BYTES = 8 * 1024
 ALTERNATES_DEPTH = 5
 """How far object stores may borrow from each other: git's own limit."""
 
-STORES = 32
+MAX_STORES = 32
 """Most object stores that one repository borrows from, each as often as it is named."""
 
-REFERENCES = 200_000
+MAX_REFERENCES = 200_000
 """Most entries of `refs` and `logs` that are looked at before a change."""
 
 _HARMLESS_LINKS = frozenset({"hooks"})
@@ -43,7 +43,7 @@ class GitDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stores:
+class _ObjectStores:
     """Object stores that one look came past; the stack closes their handles."""
 
     roots: Roots
@@ -52,12 +52,12 @@ class _Stores:
 
 
 @contextmanager
-def followed(roots: Roots, pointer: str, target: str, start: str) -> Iterator[GitDirectory]:
+def open_target(roots: Roots, pointer: str, target: str, start: str) -> Iterator[GitDirectory]:
     """The directory that the file `pointer` names, which must lie beneath a root; `start` is what it is relative to."""
     try:
         directory = open_directory(roots, target if target.startswith("/") else f"{start}/{target}")
     except CoreError as error:
-        raise refused(pointer, f"names a directory that is not used ({error})") from error
+        raise unusable(pointer, f"names a directory that is not used ({error})") from error
     # Opened once more: the sandbox's handle need not be one that can be listed.
     with directory, directory_access.opened(directory.fd, ".") as handle:
         yield GitDirectory(handle, directory.path, directory.shown, directory.place.root)
@@ -69,9 +69,9 @@ def read_pointer(handle: int, name: str, shown: str) -> str:
         data = directory_access.read(handle, name, limit_bytes=POINTER_BYTES)
         text = data.decode("utf-8").rstrip("\r\n")
     except (CoreError, UnicodeDecodeError) as error:
-        raise refused(f"{shown}/{name}", f"can't be read ({error})") from error
+        raise unusable(f"{shown}/{name}", f"can't be read ({error})") from error
     if not text or not text.isprintable():
-        raise refused(f"{shown}/{name}", "holds no path")
+        raise unusable(f"{shown}/{name}", "holds no path")
     return text
 
 
@@ -84,7 +84,7 @@ def examine(directory: GitDirectory) -> dict[str, str]:
     entries = directory_access.kinds(directory.handle)
     _refuse_links({name: kind for name, kind in entries.items() if name not in _HARMLESS_LINKS}, directory.shown)
     if entries.get("HEAD") != "file":
-        raise refused(directory.shown, "holds no HEAD, so it is no git directory")
+        raise unusable(directory.shown, "holds no HEAD, so it is no git directory")
     if "info" in entries:
         _refuse_links(directory_access.odd(directory.handle, "info"), f"{directory.shown}/info")
     return entries
@@ -98,9 +98,9 @@ def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str
     """
     for name in ("objects", "refs"):
         if entries.get(name) != "directory":
-            raise refused(f"{directory.shown}/{name}", "is missing, so this is no git directory")
+            raise unusable(f"{directory.shown}/{name}", "is missing, so this is no git directory")
     objects = GitDirectory(directory.handle, f"{directory.path}/objects", f"{directory.shown}/objects", directory.root)
-    stores = _Stores(roots, stack)
+    stores = _ObjectStores(roots, stack)
     _examine_objects(stores, objects, "objects", ALTERNATES_DEPTH)
     return stores.borrowed
 
@@ -112,16 +112,18 @@ def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None
         if entries.get(name) == "directory":
             for _ in _examined_tree(directory.handle, name, directory.shown):
                 count += 1
-                if count > REFERENCES:
-                    raise TooLarge(f"{directory.shown}: more than {REFERENCES} loose references; run `git pack-refs`")
+                if count > MAX_REFERENCES:
+                    raise TooLarge(
+                        f"{directory.shown}: more than {MAX_REFERENCES} loose references; run `git pack-refs`"
+                    )
 
 
-def refused(shown: str, what: str) -> GitRefused:
+def unusable(shown: str, what: str) -> GitRefused:
     """The error for a repository that is left alone."""
     return GitRefused(f"{shown} {what}; git is not run in this repository", found=shown)
 
 
-def _examine_objects(stores: _Stores, objects: GitDirectory, name: str, depth: int) -> None:
+def _examine_objects(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
     """Look at the store `name` of a handle. A name of several parts is used only after each was seen to be no link."""
     handle = objects.handle
     _refuse_links(directory_access.odd(handle, name), objects.shown)
@@ -131,23 +133,23 @@ def _examine_objects(stores: _Stores, objects: GitDirectory, name: str, depth: i
         _examine_alternates(stores, objects, f"{name}/info/alternates", depth)
 
 
-def _examine_alternates(stores: _Stores, objects: GitDirectory, name: str, depth: int) -> None:
+def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
     pointer = f"{objects.shown}/info/alternates"
     if depth == 0:
-        raise refused(pointer, "borrows from a store that borrows, too many times over")
+        raise unusable(pointer, "borrows from a store that borrows, too many times over")
     try:
         lines = directory_access.read(objects.handle, name, limit_bytes=POINTER_BYTES).decode("utf-8").split("\n")
     except (CoreError, UnicodeDecodeError) as error:
-        raise refused(pointer, f"can't be read ({error})") from error
+        raise unusable(pointer, f"can't be read ({error})") from error
     for line in lines:
         if not line or line.startswith("#"):
             continue
         # Only paths that mean the same to every git: older versions take out `..` as text, newer ones follow links.
         if not line.startswith("/") or {".", ".."} & set(line.split("/")) or not line.isprintable():
-            raise refused(pointer, "names a store by a path that is not absolute and plain")
-        if len(stores.borrowed) == STORES:
-            raise refused(pointer, f"borrows from more than {STORES} stores")
-        borrowed = stores.stack.enter_context(followed(stores.roots, pointer, line, objects.path))
+            raise unusable(pointer, "names a store by a path that is not absolute and plain")
+        if len(stores.borrowed) == MAX_STORES:
+            raise unusable(pointer, f"borrows from more than {MAX_STORES} stores")
+        borrowed = stores.stack.enter_context(open_target(stores.roots, pointer, line, objects.path))
         stores.borrowed.append(borrowed.handle)
         _examine_objects(stores, borrowed, ".", depth - 1)
 
@@ -166,4 +168,4 @@ def _refuse_links(entries: Mapping[str, str] | None, shown: str) -> None:
     # A socket is what git's own file system monitor leaves there; nothing opens it as a file.
     for name, kind in (entries or {}).items():
         if kind not in ("file", "directory", "socket"):
-            raise refused(f"{shown}/{name}", "is a link" if kind == "link" else "is neither a file nor a directory")
+            raise unusable(f"{shown}/{name}", "is a link" if kind == "link" else "is neither a file nor a directory")

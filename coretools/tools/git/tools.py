@@ -22,22 +22,22 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import Checkout, Checkouts
 from coretools.tools.git.commands import Git
 from coretools.tools.git.commit import add, commit
-from coretools.tools.git.external_includes import settled
-from coretools.tools.git.history import Shape, difference, head, log
-from coretools.tools.git.paths import names_in
-from coretools.tools.git.porcelain import line, read_records, read_status
-from coretools.tools.git.results import GitStatus, GitText, answer, branch_lines
+from coretools.tools.git.external_includes import with_external_includes
+from coretools.tools.git.history import DiffOptions, diff, head, log
+from coretools.tools.git.paths import git_names
+from coretools.tools.git.porcelain import read_records, read_status, single_line
+from coretools.tools.git.results import StatusResult, TextResult, answer, branch_lines
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 
-_BRANCH = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
-_BRANCH += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
+_BRANCH_FORMAT = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
+_BRANCH_FORMAT += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
 
 
 Branch = Annotated[str, Completes("branches")]
 
 
-class Repository:
+class GitTools:
     """Tools for the git repositories beneath the roots."""
 
     def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
@@ -49,11 +49,11 @@ class Repository:
         self._threads = CapacityLimiter(limits.threads)
 
     @tool(Effect.READ, structured=True)
-    async def git_status(self, repository: str = ".") -> GitStatus:
+    async def git_status(self, repository: str = ".") -> StatusResult:
         """Branch, distance to upstream, changed paths."""
         async with self._opened(repository) as checkout:
             status = read_status(await self._git.output(checkout, *_STATUS))
-            return GitStatus.of(status, checkout, most=self._limits.list_entries)
+            return StatusResult.of(status, checkout, most=self._limits.list_entries)
 
     @tool(Effect.READ)
     async def git_log(
@@ -63,10 +63,10 @@ class Repository:
         *,
         path: str = "",
         limit: Annotated[int, Field(ge=1, le=200)] = 20,
-    ) -> GitText:
+    ) -> TextResult:
         """Commits, newest first, of a revision or range (a..b)."""
         async with self._opened(repository) as checkout:
-            names = names_in(self._roots, checkout, [path] if path else [])
+            names = git_names(self._roots, checkout, [path] if path else [])
             return await log(self._roots, self._git, checkout, revision=revision, names=names, limit=limit)
 
     @tool(Effect.READ)
@@ -79,23 +79,23 @@ class Repository:
         base: Branch = "",
         target: Branch = "",
         stat: bool = False,
-    ) -> GitText:
+    ) -> TextResult:
         """Unstaged changes; `staged`: the index; `base`: since it, or from it to `target`."""
         async with self._opened(repository) as checkout:
             if target and (staged or not base):
                 raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
             revisions = await self._git.resolved(checkout, *(revision for revision in (base, target) if revision))
             what = [*(["--cached"] if staged else []), *revisions]
-            shape = Shape(is_summary=stat, most_bytes=self._limits.output_bytes)
-            names = names_in(self._roots, checkout, paths)
-            return await difference(self._roots, self._git, checkout, what=what, names=names, shape=shape)
+            shape = DiffOptions(is_summary=stat, most_bytes=self._limits.output_bytes)
+            names = git_names(self._roots, checkout, paths)
+            return await diff(self._roots, self._git, checkout, what=what, names=names, shape=shape)
 
     @tool(Effect.READ)
-    async def git_branches(self, repository: str = ".", remote: bool = False) -> GitText:
+    async def git_branches(self, repository: str = ".", remote: bool = False) -> TextResult:
         """Branches, last used first."""
         async with self._opened(repository) as checkout:
             spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
-            words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH}", *spaces)
+            words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH_FORMAT}", *spaces)
             # One record a line, and a line has no other newline: every field is a name, a number or a summary.
             output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
             records = read_records(output, 7)
@@ -113,7 +113,7 @@ class Repository:
         return output.decode("utf-8", "backslashreplace").splitlines()
 
     @tool(Effect.READ)
-    async def git_current_branch(self, repository: str = ".") -> GitText:
+    async def git_current_branch(self, repository: str = ".") -> TextResult:
         """Branch checked out, or commit of a detached HEAD."""
         async with self._opened(repository) as checkout:
             branch, commit = await head(self._git, checkout)
@@ -121,16 +121,16 @@ class Repository:
                 text = f"HEAD detached at {commit[:10]}"
             else:
                 text = branch if commit else f"{branch} (no commits yet)"
-            return answer(checkout, [line(text)], details={"branch": branch, "commit": commit})
+            return answer(checkout, [single_line(text)], details={"branch": branch, "commit": commit})
 
     @tool(Effect.CHANGE, idempotent=True)
-    async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> GitText:
+    async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> TextResult:
         """Stage files or directories (`.` for all), deletions too."""
         async with self._opened(repository, change=True) as checkout:
-            return await add(self._roots, self._git, checkout, names_in(self._roots, checkout, paths))
+            return await add(self._roots, self._git, checkout, git_names(self._roots, checkout, paths))
 
     @tool(Effect.ADD)
-    async def git_commit(self, message: str, repository: str = ".") -> GitText:
+    async def git_commit(self, message: str, repository: str = ".") -> TextResult:
         """Commit what is staged. Runs no hooks, signs nothing."""
         async with self._opened(repository, change=True) as checkout:
             return await commit(self._git, checkout, message)
@@ -141,4 +141,4 @@ class Repository:
         with ExitStack() as stack:
             opening = self._checkouts.opened(repository, change=change)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
-            yield await settled(self._git, self._confined, checkout, self._threads)
+            yield await with_external_includes(self._git, self._confined, checkout, self._threads)

@@ -28,10 +28,10 @@ from coretools.tools.search.globs import expand_braces
 from coretools.tools.search.ignore import IgnoreRules
 from coretools.tools.search.tree import beneath, entries_beneath, ignore_rules
 
-NAMES_MOST = 200_000
+MAX_NAMES = 200_000
 """Names from ripgrep that wait to be read. It is a hundred times faster than we are; this bounds the memory."""
 
-UNSORTED_MOST = 2_000
+MAX_UNSORTED = 2_000
 """Files with a match that ripgrep may name in any order, all its threads at work. With more the pattern is common: the
 answer is full after the first few files in order, and ripgrep names them in order, with one thread (its `--sort`)."""
 
@@ -55,7 +55,7 @@ _PLAIN_NAME = re.compile(r"[\w.*?-]+", re.ASCII)
 """A glob of one name that means the same everywhere."""
 
 
-class Engine(Protocol):
+class SearchEngine(Protocol):
     """A way to find the files that a search looks into."""
 
     @property
@@ -68,7 +68,7 @@ class Engine(Protocol):
         ...
 
 
-class Walking:
+class WalkEngine:
     """Our own walk: every file that is not ignored, one by one."""
 
     def __init__(self, roots: Roots, limiter: CapacityLimiter) -> None:
@@ -89,13 +89,13 @@ class Walking:
         query = findings.query
         for relative, kind in entries_beneath(self._roots, query.top, include_ignored=query.include_ignored):
             if kind == "file" and query.wanted(relative):
-                findings.take(relative)
-            findings.late = findings.late or time.monotonic() >= query.deadline
-            if findings.full:
+                findings.search_file(relative)
+            findings.timed_out = findings.timed_out or time.monotonic() >= query.deadline
+            if findings.is_complete:
                 return
 
 
-class Ripgrep:
+class RipgrepEngine:
     """ripgrep names the files in which something matches: a few more than we mean, never one less."""
 
     def __init__(self, roots: Roots, confined: Confined, *, limits: Limits, limiter: CapacityLimiter) -> None:
@@ -111,7 +111,7 @@ class Ripgrep:
 
     async def search(self, findings: Findings) -> bool:
         """Fill `findings` in the order of the paths. False when ripgrep is missing or could not do it."""
-        names = _Names(UNSORTED_MOST)
+        names = _FileNames(MAX_UNSORTED)
         await self._list_files(findings.query, names)
         if names.failure is not None:
             raise names.failure
@@ -121,27 +121,27 @@ class Ripgrep:
             return False
         found = sorted(await names.following(), key=_components)
         await self._read(findings, self._rules(findings.query), found)
-        findings.late = findings.late or names.completed.timed_out
-        return findings.full or _went_well(names.completed, names)
+        findings.timed_out = findings.timed_out or names.completed.timed_out
+        return findings.is_complete or _succeeded(names.completed, names)
 
     async def _search_in_order(self, findings: Findings) -> bool:
-        names, rules = _Names(NAMES_MOST), self._rules(findings.query)
+        names, rules = _FileNames(MAX_NAMES), self._rules(findings.query)
         async with anyio.create_task_group() as group:
             group.start_soon(self._list_files, findings.query, names, "--sort=path")
             try:
-                while not findings.full and (batch := await names.following()):
+                while not findings.is_complete and (batch := await names.following()):
                     await self._read(findings, rules, batch)
             except CoreError as error:
                 names.failure = error
             group.cancel_scope.cancel()
         if names.failure is not None:
             raise names.failure
-        if findings.full or names.completed is None:
-            return findings.full
-        findings.late = names.completed.timed_out
-        return findings.late or _went_well(names.completed, names)
+        if findings.is_complete or names.completed is None:
+            return findings.is_complete
+        findings.timed_out = names.completed.timed_out
+        return findings.timed_out or _succeeded(names.completed, names)
 
-    async def _list_files(self, query: Query, names: "_Names", *order_words: str) -> None:
+    async def _list_files(self, query: Query, names: "_FileNames", *order_words: str) -> None:
         """Run ripgrep; its names arrive in `names` as it finds them."""
         share = 1.0 if order_words else UNSORTED_SHARE
         order = Order(
@@ -152,7 +152,7 @@ class Ripgrep:
         ignored = ("--no-ignore",) if query.include_ignored else ()
         size = f"--max-filesize={self._limits.file_bytes}"
         pattern = f"--regexp={query.pattern.ripgrep}"
-        argv = ("rg", *_OPTIONS, *order_words, *ignored, size, *_types(query.glob), pattern, "--", "./")
+        argv = ("rg", *_OPTIONS, *order_words, *ignored, size, *_type_options(query.glob), pattern, "--", "./")
         path = self._roots.shown(query.top)
         try:
             with ExitStack() as stack:
@@ -172,29 +172,29 @@ class Ripgrep:
     def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, ConfinedThread | None]:
         """The directory to search, and what the kernel lets ripgrep read: its root and no more."""
         directory = stack.enter_context(open_directory(self._roots, path))
-        return directory, self._confined.confined_thread("rg", what_is_searched(directory))
+        return directory, self._confined.confined_thread("rg", readable_paths(directory))
 
     def _rules(self, query: Query) -> IgnoreRules | None:
         return None if query.include_ignored else ignore_rules(self._roots, query.top)
 
     async def _read(self, findings: Findings, rules: IgnoreRules | None, names: Sequence[bytes]) -> None:
-        await anyio.to_thread.run_sync(_take, findings, rules, names, limiter=self._limiter)
+        await anyio.to_thread.run_sync(_search_files, findings, rules, names, limiter=self._limiter)
 
 
-def what_is_searched(directory: Directory) -> tuple[Rule, ...]:
+def readable_paths(directory: Directory) -> tuple[Rule, ...]:
     """What the kernel lets ripgrep read: the root that the directory lies in."""
     return ((directory.place.root.fd, READ),)
 
 
-def _take(findings: Findings, rules: IgnoreRules | None, names: Sequence[bytes]) -> None:
+def _search_files(findings: Findings, rules: IgnoreRules | None, names: Sequence[bytes]) -> None:
     """Look into files that ripgrep named, in their order."""
     query = findings.query
     for name in names:
         relative = name.removeprefix(b"./").decode("utf-8", "surrogateescape")
         # What it can't know: rules from above the directory searched, and globs that go beyond the name.
         if query.wanted(relative) and not (rules and rules.covers_any(beneath(query.top, relative))):
-            findings.take(relative)
-        if findings.full:
+            findings.search_file(relative)
+        if findings.is_complete:
             return
 
 
@@ -203,7 +203,7 @@ def _components(name: bytes) -> list[str]:
     return name.decode("utf-8", "surrogateescape").split("/")
 
 
-def _went_well(completed: Completed, names: "_Names") -> bool:
+def _succeeded(completed: Completed, names: "_FileNames") -> bool:
     if names.too_many:
         return False
     # 2 with names: some file could not be read. 2 without any: perhaps it refuses the pattern, perhaps every file was
@@ -211,7 +211,7 @@ def _went_well(completed: Completed, names: "_Names") -> bool:
     return completed.exit_code in (0, 1) or (completed.exit_code == 2 and names.seen > 0)
 
 
-def _types(glob: str) -> list[str]:
+def _type_options(glob: str) -> list[str]:
     """Options that keep ripgrep to the names that a glob can match; none when that is not plain.
 
     Its own `--glob` would bring back files that are ignored.
@@ -222,7 +222,7 @@ def _types(glob: str) -> list[str]:
     return [f"--type-add=wanted:{one}" for one in globs] + ["--type=wanted"]
 
 
-class _Names:
+class _FileNames:
     """The names that ripgrep writes, between the task that runs it and the one that reads the files."""
 
     def __init__(self, most: int) -> None:

@@ -28,7 +28,7 @@ MATCH_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MatchedLine:
     """A line without its end. `column` is where the match begins, None for a line of context."""
 
     number: int
@@ -37,19 +37,19 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class FileText:
+class SearchedText:
     """The text of a file with LF as its line ends; `strict` when it has bytes that are no UTF-8."""
 
     text: str
     strict: bool
 
 
-def decoded(data: bytes) -> FileText | None:
+def decode_text(data: bytes) -> SearchedText | None:
     """The text of a file as it is searched, or None when it is binary."""
     text, strict = _characters(data)
     if "\0" in text:
         return None
-    return FileText(text.replace("\r\n", "\n") if "\r" in text else text, strict)
+    return SearchedText(text.replace("\r\n", "\n") if "\r" in text else text, strict)
 
 
 def _characters(data: bytes) -> tuple[str, bool]:
@@ -63,7 +63,7 @@ def _characters(data: bytes) -> tuple[str, bool]:
         return data.decode("utf-8", "surrogateescape"), True
 
 
-def matching(file: FileText, pattern: Pattern, *, deadline: float, shown: str) -> Iterator["Match"]:
+def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, shown: str) -> Iterator["Match"]:
     """The matching lines, first to last; `deadline` on the monotonic clock ends the search without an error.
 
     Raises:
@@ -107,9 +107,9 @@ class Match:
     column: int
 
 
-def with_context(file: FileText, matches: list[Match], context: int) -> list[list[Line]]:
+def with_context(file: SearchedText, matches: list[Match], context: int) -> list[list[MatchedLine]]:
     """The matching lines, each with so many lines around it; what touches stands in one group."""
-    groups: list[list[Line]] = []
+    groups: list[list[MatchedLine]] = []
     text = file.text
     last_number, last_end = 0, -1
     for index, match in enumerate(matches):
@@ -117,26 +117,26 @@ def with_context(file: FileText, matches: list[Match], context: int) -> list[lis
         if not groups or match.number - len(before) > last_number + 1:
             groups.append([])
         groups[-1] += before
-        groups[-1].append(Line(match.number, _shown(text[match.start : match.end]), match.column))
+        groups[-1].append(MatchedLine(match.number, _shown(text[match.start : match.end]), match.column))
         following = matches[index + 1].start if index + 1 < len(matches) else len(text)
         last_number, last_end = match.number, match.end
         while last_number - match.number < context and last_end + 1 < following:
             end = text.find("\n", last_end + 1)
             end = len(text) if end < 0 else end
             last_number += 1
-            groups[-1].append(Line(last_number, _shown(text[last_end + 1 : end]), None))
+            groups[-1].append(MatchedLine(last_number, _shown(text[last_end + 1 : end]), None))
             last_end = end
     return groups
 
 
-def _lines_before(text: str, match: Match, context: int, *, after: int) -> list[Line]:
+def _lines_before(text: str, match: Match, context: int, *, after: int) -> list[MatchedLine]:
     """Up to `context` lines above a match, as far as the offset `after` (an end of line), in their order."""
-    lines: list[Line] = []
+    lines: list[MatchedLine] = []
     start = match.start
     while len(lines) < context and start - 1 > after:
         end = start - 1
         start = text.rfind("\n", 0, end) + 1
-        lines.append(Line(match.number - len(lines) - 1, _shown(text[start:end]), None))
+        lines.append(MatchedLine(match.number - len(lines) - 1, _shown(text[start:end]), None))
     return lines[::-1]
 
 
@@ -185,7 +185,7 @@ class FileFindings:
     """The lines to show of one file, in groups of neighbours."""
 
     path: str
-    groups: list[list[Line]]
+    groups: list[list[MatchedLine]]
 
 
 @dataclass(slots=True)
@@ -199,19 +199,19 @@ class Findings:
     matches: int = 0
     more: bool = False
     """There is at least one match that is not among them."""
-    late: bool = False
+    timed_out: bool = False
     """The time was over before everything was searched."""
     _bytes: int = 0
 
     @property
-    def full(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the search can end here."""
-        return self.more or self.late
+        return self.more or self.timed_out
 
-    def take(self, relative: str) -> None:
+    def search_file(self, relative: str) -> None:
         """Search one file of a tree. What can't be read, is binary or too large is passed over."""
         check_cancelled()
-        if self._is_late() or not is_text_path(relative):
+        if self._check_deadline() or not is_text_path(relative):
             return
         path = self.query.path(self.roots, relative)
         try:
@@ -224,7 +224,7 @@ class Findings:
         if file is not None:
             self._match(path, file)
 
-    def take_only(self, path: str) -> None:
+    def search_named_file(self, path: str) -> None:
         """Search the file that the caller named.
 
         Raises:
@@ -236,35 +236,35 @@ class Findings:
             raise NotText(f"{path}: is binary; only text is searched")
         self._match(path, file)
 
-    def _text(self, path: str) -> FileText | None:
+    def _text(self, path: str) -> SearchedText | None:
         with open_file(self.roots, path) as file:
             if file.size > self.limits.file_bytes:
                 raise TooLarge(f"{path}: has {file.size} bytes; files of up to {self.limits.file_bytes} are searched")
-            return decoded(file.read(self.limits.file_bytes))
+            return decode_text(file.read(self.limits.file_bytes))
 
-    def _match(self, path: str, file: FileText) -> None:
+    def _match(self, path: str, file: SearchedText) -> None:
         found: list[Match] = []
-        for match in matching(file, self.query.pattern, deadline=self.query.deadline, shown=path):
+        for match in matching_lines(file, self.query.pattern, deadline=self.query.deadline, shown=path):
             if self.matches + len(found) == self.query.limit:
                 self.more = True
                 break
             found.append(match)
         if found:
             self._add(path, file, found)
-        self._is_late()
+        self._check_deadline()
 
-    def _add(self, path: str, file: FileText, found: list[Match]) -> None:
+    def _add(self, path: str, file: SearchedText, found: list[Match]) -> None:
         """Keep the lines that fit into the answer."""
         kept = FileFindings(path, [])
         for group in with_context(file, found, self.query.context):
-            lines: list[Line] = []
+            lines: list[MatchedLine] = []
             for line in group:
                 text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
                 self._bytes += len(path) + len(text.encode("utf-8", "replace")) + len(f":{line.number}:\n")
                 if self._bytes > self.limits.read_bytes:
                     self.more = True
                     break
-                lines.append(Line(line.number, text, line.column))
+                lines.append(MatchedLine(line.number, text, line.column))
             self.matches += sum(line.column is not None for line in lines)
             if lines:
                 kept.groups.append(lines)
@@ -273,6 +273,6 @@ class Findings:
         if kept.groups:
             self.files.append(kept)
 
-    def _is_late(self) -> bool:
-        self.late = self.late or time.monotonic() >= self.query.deadline
-        return self.late
+    def _check_deadline(self) -> bool:
+        self.timed_out = self.timed_out or time.monotonic() >= self.query.deadline
+        return self.timed_out

@@ -22,11 +22,11 @@ REPOSITORY = ".git"
 
 _ESCAPED = re.compile(r"\\.")
 
-Look = Callable[[str], tuple[str | None, ...]]
+ReadIgnoreFiles = Callable[[str], tuple[str | None, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class IgnoreRule:
     """One line of an ignore file."""
 
     ignored: bool
@@ -42,7 +42,7 @@ class Rule:
         return any(components_fit(names, tests) for tests in self.alternatives)
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
+def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
     """The rules of an ignore file (gitignore(5), and braces as ripgrep takes them), last first: the last one wins."""
     rules = (_rule(line) for line in text.removeprefix("\ufeff").split("\n"))
     return tuple(rule for rule in rules if rule is not None)[::-1]
@@ -56,11 +56,11 @@ class IgnoreRules:
     beneath it.
     """
 
-    def __init__(self, start: str, look: Look) -> None:
+    def __init__(self, start: str, look: ReadIgnoreFiles) -> None:
         self._depth = 0 if start == "." else start.count("/") + 1
         self._look = look
-        self._chains: dict[tuple[str, ...], tuple[tuple[int, tuple[Rule, ...]], ...]] = {}
-        self._loaded: dict[tuple[str, ...], tuple[tuple[Rule, ...], ...]] = {}
+        self._chains: dict[tuple[str, ...], tuple[tuple[int, tuple[IgnoreRule, ...]], ...]] = {}
+        self._loaded: dict[tuple[str, ...], tuple[tuple[IgnoreRule, ...], ...]] = {}
         self._directories: dict[tuple[str, ...], bool] = {}
         self._tests: dict[tuple[str, ...], Callable[[str], object]] = {}
 
@@ -72,13 +72,13 @@ class IgnoreRules:
             self._loaded[above] = ((),) * len(KINDS)
         if REPOSITORY in names:
             found = [one for one in found if one[0] != REPOSITORY]
-        may_speak = self._may_speak(above)
-        if may_speak is None:
+        may_match = self._may_match(above)
+        if may_match is None:
             return found
         return [
             (name, kind)
             for name, kind in found
-            if not (may_speak(name) and self._decided((*above, name), is_directory=kind == "directory"))
+            if not (may_match(name) and self._decided((*above, name), is_directory=kind == "directory"))
         ]
 
     def covers(self, path: str, *, is_directory: bool) -> bool:
@@ -105,7 +105,7 @@ class IgnoreRules:
                 return True
         return self.covers(path, is_directory=False)
 
-    def _may_speak(self, directory: tuple[str, ...]) -> Callable[[str], object] | None:
+    def _may_match(self, directory: tuple[str, ...]) -> Callable[[str], object] | None:
         """A test whether any rule can speak of a name in a directory: most names pass a hundred rules at once."""
         rules = [rule for _, some in self._chain(directory) for rule in some]
         if any(rule.names is None for rule in rules):
@@ -115,7 +115,7 @@ class IgnoreRules:
             self._tests[key] = re.compile("|".join(key)).match
         return self._tests.get(key)
 
-    def _chain(self, directory: tuple[str, ...]) -> tuple[tuple[int, tuple[Rule, ...]], ...]:
+    def _chain(self, directory: tuple[str, ...]) -> tuple[tuple[int, tuple[IgnoreRule, ...]], ...]:
         """The rules that may speak of the entries of a directory, first to decide first, with their files' depth."""
         if directory not in self._chains:
             depths = range(len(directory), -1, -1)
@@ -130,14 +130,14 @@ class IgnoreRules:
             )
         return self._chains[directory]
 
-    def _load(self, directory: tuple[str, ...]) -> tuple[tuple[Rule, ...], ...]:
+    def _load(self, directory: tuple[str, ...]) -> tuple[tuple[IgnoreRule, ...], ...]:
         if directory not in self._loaded:
             texts = self._look("/".join(directory) or ".")
             self._loaded[directory] = tuple(parse_rules(text) if text else () for text in texts)
         return self._loaded[directory]
 
 
-def _rule(line: str) -> Rule | None:
+def _rule(line: str) -> IgnoreRule | None:
     line = _trimmed(line)
     if line.startswith("#") or len(line) > CHARACTERS:
         return None
@@ -160,9 +160,9 @@ def _trimmed(line: str) -> str:
     return trimmed + " " if backslashes % 2 and line.startswith(" ", len(trimmed)) else trimmed
 
 
-def _compiled(globs: list[str], ignored: bool, *, directories_only: bool, anchored: bool) -> Rule | None:
+def _compiled(globs: list[str], ignored: bool, *, directories_only: bool, anchored: bool) -> IgnoreRule | None:
     parts = [some for one in globs if all(some := one.split("/"))]
     tests = tuple(component_tests(some if anchored else ("**", *some), as_git=True) for some in parts)
     is_any = any(some[-1] == "**" for some in parts)
     names = None if is_any else tuple(component_pattern(some[-1], as_git=True) for some in parts)
-    return Rule(ignored, directories_only, tests, names) if tests else None
+    return IgnoreRule(ignored, directories_only, tests, names) if tests else None

@@ -74,7 +74,7 @@ def parse_pattern(text: str, *, literal: bool, ignore_case: bool) -> Pattern:
         raise InvalidArguments("pattern: is empty")
     if len(text) > CHARACTERS:
         raise InvalidArguments(f"pattern: has {len(text)} characters; the most is {CHARACTERS}")
-    reader = _Reader(text, ignore_case=ignore_case)
+    reader = _PatternParser(text, ignore_case=ignore_case)
     if literal:
         reader.literal()
     else:
@@ -96,7 +96,7 @@ def _compiled(pattern: str) -> Searcher:
     return compiled
 
 
-class _Reader:
+class _PatternParser:
     """Goes through a pattern once, from left to right."""
 
     def __init__(self, text: str, *, ignore_case: bool) -> None:

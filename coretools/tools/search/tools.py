@@ -18,8 +18,8 @@ from coretools.process.runner import Runner
 from coretools.roots.listing import Met
 from coretools.roots.read import open_directory, status
 from coretools.roots.root_set import Place, Roots
-from coretools.tools.search.engines import Engine, Ripgrep, Walking
-from coretools.tools.search.findings import Findings, Line, Query
+from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
+from coretools.tools.search.findings import Findings, MatchedLine, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.one_line import one_line
 from coretools.tools.search.pattern import parse_pattern
@@ -84,7 +84,7 @@ class FoundNames(Result):
         return {"paths": len(self.paths), "total": self.total}
 
 
-class Search:
+class SearchTools:
     """Tools that find text and names beneath the roots."""
 
     def __init__(
@@ -94,15 +94,15 @@ class Search:
         limits: Limits,
         *,
         confined_threads: ConfinedThreadPool,
-        engines: tuple[Engine, ...] = (),
+        engines: tuple[SearchEngine, ...] = (),
     ) -> None:
         """`engines` are tried in their order; by default ripgrep, then our own walk."""
         self._roots = roots
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
-        self._engines: tuple[Engine, ...] = engines or (
-            Ripgrep(roots, Confined(runner, confined_threads), limits=limits, limiter=self._limiter),
-            Walking(roots, self._limiter),
+        self._engines: tuple[SearchEngine, ...] = engines or (
+            RipgrepEngine(roots, Confined(runner, confined_threads), limits=limits, limiter=self._limiter),
+            WalkEngine(roots, self._limiter),
         )
 
     @tool(Effect.READ)
@@ -177,7 +177,7 @@ class Search:
     async def _searched(self, query: Query, file: str | None) -> FoundText:
         if file is not None:
             findings = Findings(self._roots, self._limits, query)
-            await anyio.to_thread.run_sync(findings.take_only, file, limiter=self._limiter)
+            await anyio.to_thread.run_sync(findings.search_named_file, file, limiter=self._limiter)
             return self._found(findings, "")
         for engine in self._engines:
             findings = Findings(self._roots, self._limits, query)
@@ -192,7 +192,7 @@ class Search:
                 f"{findings.matches} matches shown, more exist; narrow pattern, path or glob, "
                 f"or raise limit (at most {self._limits.search_results})"
             )
-        if findings.late:
+        if findings.timed_out:
             notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
         if not findings.matches and not notes:
             notes.append("no line matches")
@@ -215,5 +215,5 @@ def _wanted(glob: str) -> Callable[[str, list[Met]], list[Met]]:
     ]
 
 
-def _lines(group: list[Line]) -> list[FoundLine]:
+def _lines(group: list[MatchedLine]) -> list[FoundLine]:
     return [FoundLine(number=line.number, text=line.text, match=line.column is not None) for line in group]

@@ -22,14 +22,14 @@ def ignore_rules(roots: Roots, top: Place) -> IgnoreRules:
     def look(relative: str) -> tuple[str | None, ...]:
         try:
             with open_directory(roots, roots.shown(Place(top.root, relative))) as directory:
-                return tuple(_text(directory.fd, kind) for kind in KINDS)
+                return tuple(_ignore_file(directory.fd, kind) for kind in KINDS)
         except CoreError:
             return (None,) * len(KINDS)
 
     return IgnoreRules(top.relative, look)
 
 
-def _text(directory: int, name: str) -> str | None:
+def _ignore_file(directory: int, name: str) -> str | None:
     """The text of an ignore file. A link is none, and nothing waits on a FIFO."""
     if directory_access.kind(directory, name) != "file":
         return None

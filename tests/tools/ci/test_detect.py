@@ -13,12 +13,12 @@ class Files:
 
     def __init__(self, files: dict[str, str]) -> None:
         self._files = files
-        self.names = self.inside("")
+        self.names = self.names_in("")
 
     def read(self, path: str) -> str:
         return self._files.get(path, "")
 
-    def inside(self, path: str) -> frozenset[str]:
+    def names_in(self, path: str) -> frozenset[str]:
         prefix = f"{path}/" if path else ""
         below = (name.removeprefix(prefix) for name in self._files if name.startswith(prefix))
         return frozenset(name.partition("/")[0] for name in below if name)

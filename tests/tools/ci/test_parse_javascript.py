@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.results import Failure, Report
+from coretools.tools.ci.results import Failure, ParsedReport
 
 # ruff: noqa: RUF001  # these runners print signs that look like letters
 
@@ -435,4 +435,4 @@ def test_output_of_no_known_runner_gives_no_report(output: str) -> None:
 def test_reports_of_several_runners_add_up() -> None:
     """ci-11: `make test` may run more than one."""
     both = parse(f"== 2 passed, 1 failed in 0.1s ==\n{JEST}\n{TAP}")
-    assert both == Report(passed=4, failed=3, skipped=4, errors=2, failures=both.failures if both else ())
+    assert both == ParsedReport(passed=4, failed=3, skipped=4, errors=2, failures=both.failures if both else ())

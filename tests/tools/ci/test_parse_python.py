@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.results import Failure, Report
+from coretools.tools.ci.results import Failure, ParsedReport
 
 PYTEST_SHORT = """\
 ============================= test session starts ==============================
@@ -202,7 +202,7 @@ FAILED (errors=1)
 """
 
 
-def counts(report: Report | None) -> tuple[int, int, int, int]:
+def counts(report: ParsedReport | None) -> tuple[int, int, int, int]:
     assert report is not None
     return report.passed, report.failed, report.skipped, report.errors
 

@@ -17,7 +17,7 @@ from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.ci.tools import Ci
+from coretools.tools.ci.tools import CiTools
 
 LIMITS = Limits()
 
@@ -25,7 +25,7 @@ LIMITS = Limits()
 @asynccontextmanager
 async def ci_in(
     directory: Path, *, writable: bool = True, limits: Limits = LIMITS, path: str | None = None
-) -> AsyncIterator[Ci]:
+) -> AsyncIterator[CiTools]:
     """The tools beneath a directory; `path` replaces the PATH of children."""
     environment = child_environment(os.environ, passed=())
     if path is not None:
@@ -33,7 +33,7 @@ async def ci_in(
     with Roots([RootSpec(str(directory), writable=writable)], deny=DenyRules(DEFAULT_DENY)) as roots:
         runner = Runner(limits, environment)
         try:
-            yield Ci(roots, runner, limits)
+            yield CiTools(roots, runner, limits)
         finally:
             await runner.close()
 
@@ -188,7 +188,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     limits = Limits()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(DEFAULT_DENY)) as roots:
         runner = Runner(limits, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
-        ci = Ci(roots, runner, limits)
+        ci = CiTools(roots, runner, limits)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ci.ci_build, "app")
@@ -308,7 +308,7 @@ async def test_restoring_makes_an_environment_of_the_projects_own(tmp_path: Path
     async with ci_in(tmp_path, path=f"{tmp_path / 'bin'}:/usr/bin:/bin") as ci:
         result = await ci.ci_restore("app")
     assert not result.failed
-    assert result.ended.command == "python3 -m venv .venv; .venv/bin/python -m pip install -r requirements.txt"
+    assert result.summary.command == "python3 -m venv .venv; .venv/bin/python -m pip install -r requirements.txt"
     assert result.text().endswith("installed -m pip install -r requirements.txt")
 
 
@@ -319,8 +319,8 @@ async def test_all_steps_share_one_deadline(tmp_path: Path) -> None:
     async with ci_in(tmp_path, path=f"{tmp_path / 'bin'}:{os.environ['PATH']}") as ci:
         result = await ci.ci_build(timeout_seconds=1)
     assert result.failed
-    assert result.ended.timed_out
-    assert result.ended.command == "cmake -S . -B build"
+    assert result.summary.timed_out
+    assert result.summary.command == "cmake -S . -B build"
     assert result.text().startswith("timed out after ")
 
 

@@ -13,8 +13,8 @@ from coretools.errors import Busy, CannotStart, Conflict, InvalidArguments, NotF
 from coretools.operations.call import SilentCall
 from coretools.process.children.streams import FEED_BYTES
 from coretools.tools.commands.report import RunReport
-from coretools.tools.commands.tools import Commands
-from coretools.tools.commands.wait import Pulse
+from coretools.tools.commands.tools import CommandTools
+from coretools.tools.commands.wait import ProgressReporter
 from tests.process.tree import PATIENCE_SECONDS, is_alive, until
 from tests.tools.commands.world import commands_in, world_in
 
@@ -24,7 +24,7 @@ LONG = 60.0
 """Seconds of a wait that something else ends."""
 
 
-async def started(commands: Commands, command: str, *, stdin: str | None = None) -> str:
+async def started(commands: CommandTools, command: str, *, stdin: str | None = None) -> str:
     """The id of a new run."""
     result = await commands.run_command(command, stdin=stdin, wait_seconds=0)
     assert isinstance(result, RunReport)
@@ -210,10 +210,10 @@ async def test_progress_is_told_once_a_second_at_most(tmp_path: Path) -> None:
         (tmp_path / "say").write_text("printf 'one\\n\\033[1mtwo\\033[0m\\n\\n'; exec tail -f /dev/null")
         run_id = await started(world.commands, "sh say")
         await world.commands.wait_run(run_id, seconds=LONG, pattern="two")
-        pulse = Pulse(world.runs.get(run_id, "local"), call, total=30.0, clock=lambda: now)
+        pulse = ProgressReporter(world.runs.get(run_id, "local"), call, total=30.0, clock=lambda: now)
         for step in (0.5, 0.5, 0.25, 0.5, 0.25, 5.0):
             now += step
-            await pulse.tell()
+            await pulse.report()
     assert [round(done, 1) for done, _, _ in call.said] == [1.0, 2.0, 7.0]
     assert call.said[0][1] == 30.0
     assert str(call.said[0][2]).endswith(" bytes: two")

@@ -14,14 +14,14 @@ from coretools.process.jobs.job_table import Runs
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.commands.tools import Commands
+from coretools.tools.commands.tools import CommandTools
 
 LIMITS = Limits(grace_seconds=0.3)
 
 
 @dataclass(frozen=True)
 class World:
-    commands: Commands
+    commands: CommandTools
     runs: Runs
     runner: Runner
 
@@ -37,7 +37,7 @@ async def world_in(
         runner = Runner(limits, environment, keeper=keeper)
         async with Runs(runner, limits) as runs:
             try:
-                yield World(Commands(roots, runs, limits), runs, runner)
+                yield World(CommandTools(roots, runs, limits), runs, runner)
             finally:
                 await runner.close()
 
@@ -45,6 +45,6 @@ async def world_in(
 @asynccontextmanager
 async def commands_in(
     directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_held: bool = False
-) -> AsyncIterator[Commands]:
+) -> AsyncIterator[CommandTools]:
     async with world_in(directory, writable=writable, limits=limits, is_held=is_held) as world:
         yield world.commands

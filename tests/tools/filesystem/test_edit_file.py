@@ -21,7 +21,7 @@ from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import write_bytes
 from coretools.tools.filesystem.edits import Edit
-from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.filesystem.tools import FilesystemTools
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def roots(tmp_path: Path) -> Iterator[Roots]:
 
 
 @pytest.fixture
-def files(roots: Roots) -> Filesystem:
-    return Filesystem(roots, Limits())
+def files(roots: Roots) -> FilesystemTools:
+    return FilesystemTools(roots, Limits())
 
 
-def test_an_edit_answers_with_a_diff(files: Filesystem, tmp_path: Path) -> None:
+def test_an_edit_answers_with_a_diff(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-25, filesystem-26."""
     (tmp_path / "a").write_text("one\ntwo\n")
     answer = files.edit_file("a", [Edit(old="two", new="2")])
@@ -44,7 +44,7 @@ def test_an_edit_answers_with_a_diff(files: Filesystem, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "one\n2\n"
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(files: Filesystem, tmp_path: Path) -> None:
+def test_a_dry_run_says_the_same_and_writes_nothing(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-25."""
     (tmp_path / "a").write_text("one\n")
     before = (tmp_path / "a").stat()
@@ -58,13 +58,13 @@ def test_a_dry_run_works_in_a_read_only_root_and_an_edit_does_not(tmp_path: Path
     """filesystem-30."""
     (tmp_path / "a").write_text("one\n")
     with Roots([RootSpec(str(tmp_path), writable=False)], deny=DenyRules(())) as roots:
-        files = Filesystem(roots, Limits())
+        files = FilesystemTools(roots, Limits())
         assert "+1" in files.edit_file("a", [Edit(old="one", new="1")], dry_run=True).text()
         with pytest.raises(ReadOnly):
             files.edit_file("a", [Edit(old="one", new="1")])
 
 
-def test_all_edits_or_none(files: Filesystem, tmp_path: Path) -> None:
+def test_all_edits_or_none(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-21."""
     (tmp_path / "a").write_text("one two two\n")
     with pytest.raises(EditRefused, match="a: edit 2 of 2"):
@@ -72,7 +72,7 @@ def test_all_edits_or_none(files: Filesystem, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "one two two\n"
 
 
-def test_edits_that_undo_each_other_write_nothing(files: Filesystem, tmp_path: Path) -> None:
+def test_edits_that_undo_each_other_write_nothing(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-25."""
     (tmp_path / "a").write_text("a\n")
     inode = (tmp_path / "a").stat().st_ino
@@ -81,7 +81,7 @@ def test_edits_that_undo_each_other_write_nothing(files: Filesystem, tmp_path: P
     assert (tmp_path / "a").stat().st_ino == inode
 
 
-def test_an_edit_keeps_the_mode(files: Filesystem, tmp_path: Path) -> None:
+def test_an_edit_keeps_the_mode(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-11."""
     (tmp_path / "run").write_text("#!/bin/sh\n")
     (tmp_path / "run").chmod(0o755)
@@ -102,7 +102,7 @@ ENCODINGS = [
 @pytest.mark.parametrize(("mark", "codec"), ENCODINGS)
 @pytest.mark.parametrize("seed", range(12))
 def test_every_byte_outside_the_match_stays(
-    files: Filesystem, tmp_path: Path, mark: bytes, codec: str, seed: int
+    files: FilesystemTools, tmp_path: Path, mark: bytes, codec: str, seed: int
 ) -> None:
     """filesystem-22: with marks, mixed endings, lone CR and no newline at the end."""
     dice = random.Random(seed)
@@ -117,7 +117,7 @@ def test_every_byte_outside_the_match_stays(
     assert (tmp_path / "a").read_bytes() == mark + "".join(pieces).encode(codec)
 
 
-def test_a_character_that_the_encoding_lacks_is_refused(files: Filesystem, tmp_path: Path) -> None:
+def test_a_character_that_the_encoding_lacks_is_refused(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-22: a file never changes its encoding."""
     data = b"caf\xe9 au lait, une tasse\n"
     (tmp_path / "a").write_bytes(data)
@@ -126,14 +126,14 @@ def test_a_character_that_the_encoding_lacks_is_refused(files: Filesystem, tmp_p
     assert (tmp_path / "a").read_bytes() == data
 
 
-def test_a_binary_file_is_not_edited(files: Filesystem, tmp_path: Path) -> None:
+def test_a_binary_file_is_not_edited(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-8."""
     (tmp_path / "a").write_bytes(b"\x7fELF\0\0\0\1text")
     with pytest.raises(NotText):
         files.edit_file("a", [Edit(old="text", new="x")])
 
 
-def test_a_sparse_file_of_200_megabytes_is_not_read_for_an_edit(files: Filesystem, tmp_path: Path) -> None:
+def test_a_sparse_file_of_200_megabytes_is_not_read_for_an_edit(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-10."""
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(200_000_000)
@@ -141,7 +141,7 @@ def test_a_sparse_file_of_200_megabytes_is_not_read_for_an_edit(files: Filesyste
         files.edit_file("sparse", [Edit(old="a", new="b")])
 
 
-async def test_edits_of_one_file_at_the_same_time_all_land(files: Filesystem, tmp_path: Path) -> None:
+async def test_edits_of_one_file_at_the_same_time_all_land(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-27: no edit writes over another one, whatever name of the file it uses."""
     names = [f"<{number}>" for number in range(40)]
     (tmp_path / "a").write_text("\n".join(names))
@@ -181,7 +181,7 @@ def small_limit() -> Iterator[int]:
 
 
 def test_a_write_that_fails_halfway_leaves_the_file_as_it_was(
-    files: Filesystem, tmp_path: Path, small_limit: int
+    files: FilesystemTools, tmp_path: Path, small_limit: int
 ) -> None:
     """filesystem-28."""
     (tmp_path / "a").write_text("x" * 10 + "\n")
@@ -210,6 +210,6 @@ def test_an_edit_on_a_full_disk_leaves_the_file_as_it_was(small_disk: Path) -> N
     (small_disk / "a").write_text("one\n")
     edit = Edit(old="one", new="x" * 100_000)
     with Roots([RootSpec(str(small_disk))], deny=DenyRules(())) as roots, pytest.raises(InputOutput, match="full"):
-        Filesystem(roots, Limits()).edit_file("a", [edit])
+        FilesystemTools(roots, Limits()).edit_file("a", [edit])
     assert (small_disk / "a").read_text() == "one\n"
     assert [path.name for path in small_disk.iterdir()] == ["a"]

@@ -10,13 +10,13 @@ from coretools.errors import CoreError, DeniedPath
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit
-from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.filesystem.tools import FilesystemTools
 
-Call = Callable[[Filesystem], object]
+Call = Callable[[FilesystemTools], object]
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[Filesystem]:
+def files(tmp_path: Path) -> Iterator[FilesystemTools]:
     for top in ("root", "root/inner"):
         (tmp_path / top / ".vscode" / "more").mkdir(parents=True)
         (tmp_path / top / ".vscode" / "tasks.json").write_text("{}")
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Iterator[Filesystem]:
     with Roots(
         [RootSpec(str(tmp_path / name)) for name in ("root", "root/inner")], deny=DenyRules(DEFAULT_DENY)
     ) as opened:
-        yield Filesystem(opened, Limits())
+        yield FilesystemTools(opened, Limits())
 
 
 def state(root: Path) -> dict[str, str]:
@@ -57,7 +57,7 @@ CHANGES: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_settings_that_are_there_stay_as_they_are(files: Filesystem, tmp_path: Path, name: str) -> None:
+def test_settings_that_are_there_stay_as_they_are(files: FilesystemTools, tmp_path: Path, name: str) -> None:
     """filesystem-39: by no tool, link or detour; the error says what would work."""
     before = state(tmp_path)
     with pytest.raises(DeniedPath, match="file tools change nothing that is there; ask the user"):
@@ -76,13 +76,13 @@ def test_settings_that_are_there_stay_as_they_are(files: Filesystem, tmp_path: P
     ],
 )
 def test_settings_that_are_not_there_can_be_made_and_the_answer_says_so(
-    files: Filesystem, name: str, call: Callable[[Filesystem], object]
+    files: FilesystemTools, name: str, call: Callable[[FilesystemTools], object]
 ) -> None:
     """filesystem-39: as the result of a command does."""
     assert f"editors and agents act on {name} when they open the root" in str(call(files))
 
 
-def test_what_only_looks_like_settings_is_a_file_like_any_other(files: Filesystem) -> None:
+def test_what_only_looks_like_settings_is_a_file_like_any_other(files: FilesystemTools) -> None:
     """filesystem-39: deeper down, and other names; reading and a dry run too."""
     for path in ("kit/.vscode/tasks.json", ".vscodium/x", "a.mcp.json", "mcp.json"):
         assert "editors" not in str(files.write_file(path, "x", create_parents=True))

@@ -5,12 +5,12 @@ import random
 import pytest
 
 from coretools.errors import EditRefused, TooLarge
-from coretools.tools.filesystem.edits import Edit, Edited, apply_edits
+from coretools.tools.filesystem.edits import Edit, EditedText, apply_edits
 
 MOST = 1_000_000
 
 
-def edited(text: str, *edits: Edit) -> Edited:
+def edited(text: str, *edits: Edit) -> EditedText:
     return apply_edits(text, edits, shown="a.py", most_characters=MOST)
 
 

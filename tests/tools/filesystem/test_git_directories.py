@@ -19,10 +19,10 @@ from coretools.roots.nonblocking_read import MOST_BYTES, read_at_once
 from coretools.roots.resolve import locate
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit
-from coretools.tools.filesystem.tools import Filesystem
+from coretools.tools.filesystem.tools import FilesystemTools
 from tests.protocol.peer import peer
 
-Call = Callable[[Filesystem], object]
+Call = Callable[[FilesystemTools], object]
 
 LINKS = (
     *(("link", ".git"), ("pointer", "evil"), ("stored", "nested/.git/objects")),
@@ -101,13 +101,13 @@ def world(model: World, tmp_path: Path) -> World:
 
 
 @pytest.fixture(params=["openat2", "walk"])
-def files(world: World, request: pytest.FixtureRequest) -> Iterator[Filesystem]:
+def files(world: World, request: pytest.FixtureRequest) -> Iterator[FilesystemTools]:
     try:
         opened = Roots([RootSpec(str(world.root))], deny=DenyRules(DEFAULT_DENY), resolver=request.param)
     except CoreError:
         pytest.skip("openat2")
     with opened:
-        yield Filesystem(opened, Limits())
+        yield FilesystemTools(opened, Limits())
 
 
 def write(path: str, text: str = "../evil\n") -> Call:
@@ -130,7 +130,7 @@ def delete_all(path: str) -> Call:
     return lambda files: files.delete_directory(path)
 
 
-def error_of(call: Call, files: Filesystem) -> CoreError | None:
+def error_of(call: Call, files: FilesystemTools) -> CoreError | None:
     try:
         call(files)
     except CoreError as error:
@@ -183,7 +183,7 @@ ATTACKS: dict[str, list[Call]] = {
 }
 
 
-def test_nothing_is_planted(world: World, files: Filesystem) -> None:
+def test_nothing_is_planted(world: World, files: FilesystemTools) -> None:
     """filesystem-37: no git directory is changed or made, and git runs nothing; each last step is refused."""
     before = world.state()
     for name, calls in ATTACKS.items():
@@ -193,7 +193,7 @@ def test_nothing_is_planted(world: World, files: Filesystem) -> None:
     assert not world.is_planted()
 
 
-def test_what_git_stores_is_not_read(world: World, files: Filesystem) -> None:
+def test_what_git_stores_is_not_read(world: World, files: FilesystemTools) -> None:
     """filesystem-40: objects, in any git directory, by any way, are closed to tools; all of one to resources."""
     git("repack", "-qad", cwd=world.root / "nested")
     (world.root / "gitdir").symlink_to("bare.git/objects")
@@ -252,7 +252,7 @@ def test_the_plants_are_real(world: World, name: str) -> None:
     assert world.is_planted()
 
 
-def test_what_is_no_git_directory_is_changed(world: World, files: Filesystem) -> None:
+def test_what_is_no_git_directory_is_changed(world: World, files: FilesystemTools) -> None:
     """filesystem-37, filesystem-38: names like it, single parts, a tree in a bare repository, deletion."""
     for path in (".gitignore", ".github/x", "src/.git-hooks", "src/HEAD", "src/refs", "evil/commondir", "a.git/x"):
         files.write_file(path, "x", create_parents=True)
@@ -265,7 +265,7 @@ def test_what_is_no_git_directory_is_changed(world: World, files: Filesystem) ->
         assert not (world.root / path).exists()
 
 
-def test_two_calls_do_not_complete_one_together(world: World, files: Filesystem) -> None:
+def test_two_calls_do_not_complete_one_together(world: World, files: FilesystemTools) -> None:
     """filesystem-37: each has a part, and neither alone would make a git directory."""
     for number in range(20):
         files.write_file(f"race{number}/refs/x", "x", create_parents=True)
@@ -281,7 +281,7 @@ def test_a_root_in_a_git_directory(world: World) -> None:
     git("worktree", "add", "-q", ".git/tree/own", cwd=world.root)
     tops = [world.root / ".git" / name for name in ("hooks", "info", "tree/own")] + [world.root / "bare.git"]
     with Roots([RootSpec(str(top)) for top in (world.root, *tops)], deny=DenyRules(DEFAULT_DENY)) as roots:
-        files = Filesystem(roots, Limits())
+        files = FilesystemTools(roots, Limits())
         errors = [error_of(write(str(top / "new")), files) for top in tops]
     assert [type(error) for error in errors] == [DeniedPath, DeniedPath, type(None), DeniedPath]
 

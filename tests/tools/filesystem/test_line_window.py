@@ -5,13 +5,13 @@ import random
 import pytest
 
 from coretools.errors import InvalidArguments
-from coretools.tools.filesystem.line_window import Lines, count_lines, window
+from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
 
 
 def shown(text: str, budget_bytes: int = 100_000, **lines: int) -> str:
-    return window(text, Lines(**lines), shown="a.txt", budget_bytes=budget_bytes).text()
+    return window(text, LineRange(**lines), shown="a.txt", budget_bytes=budget_bytes).text()
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "a\r\nb\r\n", "a\n\n\nb", "é\u2028\x0c\x85b\n", TEN])
@@ -118,7 +118,7 @@ def test_reading_on_where_each_answer_says_gives_the_whole_text() -> None:
         read = ""
         offset = 1
         while offset <= count_lines(text):
-            seen = window(text, Lines(offset=offset), shown="a", budget_bytes=50)
+            seen = window(text, LineRange(offset=offset), shown="a", budget_bytes=50)
             read += seen.head
             offset += count_lines(seen.head)
         assert read == text, seed

@@ -12,7 +12,7 @@ from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, InvalidArguments, NotText, TooLarge
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.filesystem.line_window import Lines, count_lines, window
+from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.seek_window import (
     BLOCK_BYTES,
     COUNT_BYTES,
@@ -21,7 +21,7 @@ from coretools.tools.filesystem.seek_window import (
     after_lines,
     seek_window,
 )
-from coretools.tools.filesystem.tools import WHOLE_BYTES, Filesystem
+from coretools.tools.filesystem.tools import WHOLE_BYTES, FilesystemTools
 
 NUMBERED = b"".join(b"line %d\n" % number for number in range(1, 100_001))
 
@@ -43,7 +43,7 @@ class Bytes:
 
 
 def shown(data: bytes, budget_bytes: int = 1_000_000, *, first: int = 0, **lines: int | str) -> str:
-    return seek_window(Bytes(data), Lines(**lines), first_byte=first, budget_bytes=budget_bytes).window.text()  # type: ignore[arg-type] # a table's values
+    return seek_window(Bytes(data), LineRange(**lines), first_byte=first, budget_bytes=budget_bytes).window.text()  # type: ignore[arg-type] # a table's values
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def top(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files(top: Path) -> Iterator[Filesystem]:
+def files(top: Path) -> Iterator[FilesystemTools]:
     with Roots([RootSpec(str(top))], deny=DenyRules(DEFAULT_DENY)) as roots:
-        yield Filesystem(roots, Limits(file_bytes=3_000_000))
+        yield FilesystemTools(roots, Limits(file_bytes=3_000_000))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def files(top: Path) -> Iterator[Filesystem]:
     ],
 )
 def test_a_large_file_tells_its_lines_only_when_they_were_counted(
-    files: Filesystem, top: Path, lines: dict[str, int | str], answer: str
+    files: FilesystemTools, top: Path, lines: dict[str, int | str], answer: str
 ) -> None:
     """filesystem-32."""
     (top / "log").write_bytes(NUMBERED)
@@ -80,7 +80,7 @@ def test_a_large_file_tells_its_lines_only_when_they_were_counted(
     assert found.facts()["bytes"] == len(NUMBERED)
 
 
-def test_a_large_file_comes_as_its_start_and_its_end(files: Filesystem, top: Path) -> None:
+def test_a_large_file_comes_as_its_start_and_its_end(files: FilesystemTools, top: Path) -> None:
     """filesystem-5: and the cursor reads on where the start ends."""
     (top / "log").write_bytes(NUMBERED)
     answer = files.read_file("log").text()
@@ -104,7 +104,7 @@ def test_a_large_file_comes_as_its_start_and_its_end(files: Filesystem, top: Pat
 def test_no_more_is_read_than_is_shown(lines: dict[str, int | str], most: int) -> None:
     """filesystem-32: whatever the size of the file; an offset reads what stands before it."""
     source = Bytes(NUMBERED * 10)
-    seek_window(source, Lines(**lines), first_byte=0, budget_bytes=20_000)  # type: ignore[arg-type] # a table's values
+    seek_window(source, LineRange(**lines), first_byte=0, budget_bytes=20_000)  # type: ignore[arg-type] # a table's values
     assert source.read <= most
 
 
@@ -119,7 +119,7 @@ def test_the_lines_are_those_of_the_whole_text() -> None:
             budget = chance.choice([8, 20, 100, 10_000])
             number = chance.randint(1, 40)
             ranges = [{"head": number}, {"tail": number}, {"offset": number, "limit": chance.randint(1, 9)}, {}]
-            lines = Lines(**chance.choice(ranges))
+            lines = LineRange(**chance.choice(ranges))
             try:
                 expected = window(text, lines, shown="a.txt", budget_bytes=budget)
             except InvalidArguments as error:
@@ -127,7 +127,7 @@ def test_the_lines_are_those_of_the_whole_text() -> None:
                     seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
                 continue
             found = seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)
-            if lines == Lines() and expected.gap:
+            if lines == LineRange() and expected.gap:
                 assert text.startswith(found.window.head), seed
                 assert text.endswith(found.window.tail), seed
             else:
@@ -148,7 +148,7 @@ def test_reading_on_at_each_cursor_gives_the_whole_text() -> None:
         source = Bytes(text.encode())
         read, cursor, line = "", "1@0", 1
         while source.size:
-            found = seek_window(source, Lines(cursor=cursor), first_byte=0, budget_bytes=50).window
+            found = seek_window(source, LineRange(cursor=cursor), first_byte=0, budget_bytes=50).window
             assert text.count("\n", 0, len(read)) + 1 == line, seed
             read += found.head
             told = re.search(r"offset=((\d+)@\d+) reads on", found.note)
@@ -159,7 +159,7 @@ def test_reading_on_at_each_cursor_gives_the_whole_text() -> None:
 
 
 @pytest.mark.parametrize("shift", range(4))
-def test_a_character_on_the_border_of_two_blocks_is_whole(files: Filesystem, top: Path, shift: int) -> None:
+def test_a_character_on_the_border_of_two_blocks_is_whole(files: FilesystemTools, top: Path, shift: int) -> None:
     """filesystem-5: of what is read in blocks, and where the start is looked at."""
     text = "x" * shift + "\U0001f600" * (WHOLE_BYTES // 2) + "\nend"
     (top / "a").write_text(text)
@@ -176,14 +176,14 @@ def test_a_character_on_the_border_of_two_blocks_is_whole(files: Filesystem, top
 def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
     """filesystem-6: its end is not looked for further than 1 MiB."""
     source = Bytes(b"x" * 10_000_000 + b"\nsecond\n")
-    answer = seek_window(source, Lines(), first_byte=0, budget_bytes=100).window.text()
+    answer = seek_window(source, LineRange(), first_byte=0, budget_bytes=100).window.text()
     assert answer.startswith("x" * 50 + "\n[... 9999951 bytes left out, from line 1; offset=1@50 reads on ...]\n")
     assert answer.endswith("second\n")
     source.read = 0
-    answer = seek_window(source, Lines(head=1), first_byte=0, budget_bytes=100).window.note
+    answer = seek_window(source, LineRange(head=1), first_byte=0, budget_bytes=100).window.note
     assert answer == "part of line 1, to byte 100 of 10000008; offset=1@100 reads on, offset=2 after it"
     assert source.read < 2 * COUNT_BYTES
-    answer = seek_window(source, Lines(cursor="1@9999800"), first_byte=0, budget_bytes=100).window.note
+    answer = seek_window(source, LineRange(cursor="1@9999800"), first_byte=0, budget_bytes=100).window.note
     assert answer.endswith("offset=1@9999900 reads on, offset=2@10000001 after 101 bytes that are left of it")
     assert shown(source.data, 100, offset=2) == "second\n[line 2 of 2]\n"
     assert shown(source.data, 100, tail=2).endswith("second\n[last line, of 10000008 bytes]\n")
@@ -202,7 +202,7 @@ def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
     ],
 )
 def test_every_encoding_has_its_first_and_last_line(
-    files: Filesystem, top: Path, data: bytes, encoding: str, line: str
+    files: FilesystemTools, top: Path, data: bytes, encoding: str, line: str
 ) -> None:
     """filesystem-7, filesystem-32: what is not UTF-8 where it is shown is read whole."""
     (top / "a").write_bytes(data)
@@ -222,7 +222,7 @@ def test_every_encoding_has_its_first_and_last_line(
         pytest.param(b"text\n" * 10_000 + bytes(WHOLE_BYTES), id="later"),
     ],
 )
-def test_a_large_binary_file_is_refused_where_it_shows(files: Filesystem, top: Path, data: bytes) -> None:
+def test_a_large_binary_file_is_refused_where_it_shows(files: FilesystemTools, top: Path, data: bytes) -> None:
     """filesystem-8."""
     (top / "a").write_bytes(data)
     with pytest.raises(NotText) as caught:
@@ -230,7 +230,7 @@ def test_a_large_binary_file_is_refused_where_it_shows(files: Filesystem, top: P
     assert caught.value.facts["size"] == len(data)
 
 
-def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: Filesystem, top: Path) -> None:
+def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: FilesystemTools, top: Path) -> None:
     """filesystem-10, filesystem-32: over `file_bytes`, the lines at its ends are there at once."""
     with (top / "sparse").open("wb") as file:
         file.write(b"first\n" * 100_000)
@@ -252,7 +252,7 @@ def test_an_offset_is_looked_for_within_1_gib() -> None:
 
     source = Endless(b"x" * COUNT_BYTES, size=10**12)
     with pytest.raises(TooLarge, match="LINE@BYTE") as caught:
-        seek_window(source, Lines(offset=2), first_byte=0, budget_bytes=100)
+        seek_window(source, LineRange(offset=2), first_byte=0, budget_bytes=100)
     assert caught.value.facts["limit"] == MOST_COUNTED_BYTES
 
 
@@ -268,14 +268,14 @@ def test_a_large_offset_behind_the_end_is_refused_with_the_number_of_lines(size:
 
 
 @pytest.mark.parametrize("cursor", ["", "0", "0@0", "-1@2", "1@2@3", "a@b", "\u0661@0", "9" * 50 + "@1"])
-def test_what_is_no_cursor_is_refused(files: Filesystem, top: Path, cursor: str) -> None:
+def test_what_is_no_cursor_is_refused(files: FilesystemTools, top: Path, cursor: str) -> None:
     """filesystem-33."""
     (top / "a").write_text("text\n")
     with pytest.raises(InvalidArguments, match="LINE@BYTE"):
         files.read_file("a", offset=cursor)
 
 
-def test_a_cursor_that_no_longer_fits_is_refused(files: Filesystem, top: Path) -> None:
+def test_a_cursor_that_no_longer_fits_is_refused(files: FilesystemTools, top: Path) -> None:
     """filesystem-33: behind the end, before the text, inside of a character."""
     (top / "a").write_bytes(b"\xef\xbb\xbf" + "éé\n".encode())
     for position, said in ((8, "behind the end"), (0, "before the text"), (4, "was changed")):
@@ -285,7 +285,7 @@ def test_a_cursor_that_no_longer_fits_is_refused(files: Filesystem, top: Path) -
 
 
 @pytest.mark.parametrize("other", ["head", "tail"])
-def test_a_cursor_goes_with_limit_alone(files: Filesystem, other: str) -> None:
+def test_a_cursor_goes_with_limit_alone(files: FilesystemTools, other: str) -> None:
     """filesystem-4."""
     with pytest.raises(InvalidArguments, match=f"{other} and offset together"):
         files.read_file("missing", **{other: 1}, offset="1@0")  # type: ignore[arg-type] # a table's names
@@ -295,16 +295,16 @@ def test_a_file_that_shrinks_meanwhile_is_said_to() -> None:
     """filesystem-32: from its end; from its start what is there is shown."""
     shrunk = Bytes(NUMBERED[:500], size=len(NUMBERED))
     with pytest.raises(Conflict, match="shrinks"):
-        seek_window(shrunk, Lines(tail=3), first_byte=0, budget_bytes=1_000)
-    found = seek_window(shrunk, Lines(offset=2), first_byte=0, budget_bytes=1_000)
+        seek_window(shrunk, LineRange(tail=3), first_byte=0, budget_bytes=1_000)
+    found = seek_window(shrunk, LineRange(offset=2), first_byte=0, budget_bytes=1_000)
     assert found.window.head == NUMBERED[7:500].decode()
 
 
 def test_what_a_file_grows_by_meanwhile_is_not_shown() -> None:
     """filesystem-32: perhaps it is half a line."""
     grown = Bytes(NUMBERED, size=14)
-    assert seek_window(grown, Lines(), first_byte=0, budget_bytes=1_000).window.text() == "line 1\nline 2\n"
-    assert seek_window(grown, Lines(tail=1), first_byte=0, budget_bytes=1_000).window.head == "line 2\n"
+    assert seek_window(grown, LineRange(), first_byte=0, budget_bytes=1_000).window.text() == "line 1\nline 2\n"
+    assert seek_window(grown, LineRange(tail=1), first_byte=0, budget_bytes=1_000).window.head == "line 2\n"
 
 
 def test_the_start_of_a_line_is_found_by_halves() -> None:
@@ -317,7 +317,7 @@ def test_the_start_of_a_line_is_found_by_halves() -> None:
         assert at == 0 or data[at - 1 : at] == b"\n", seed
 
 
-def test_random_bytes_are_answered_or_refused(files: Filesystem, top: Path) -> None:
+def test_random_bytes_are_answered_or_refused(files: FilesystemTools, top: Path) -> None:
     """filesystem-8, filesystem-32: whatever stands in a file, the tool has a sentence for it."""
     for seed in range(100):
         chance = random.Random(seed)

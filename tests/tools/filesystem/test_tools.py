@@ -31,7 +31,7 @@ from coretools.operations.call import WouldBlock, attempted
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.results import FileText
-from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, Filesystem
+from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, FilesystemTools
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def roots(top: Path, request: pytest.FixtureRequest) -> Iterator[Roots]:
 
 
 @pytest.fixture
-def files(roots: Roots) -> Filesystem:
-    return Filesystem(roots, Limits(read_bytes=1_000, write_bytes=2_000, file_bytes=100_000, list_entries=5))
+def files(roots: Roots) -> FilesystemTools:
+    return FilesystemTools(roots, Limits(read_bytes=1_000, write_bytes=2_000, file_bytes=100_000, list_entries=5))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def files(roots: Roots) -> Filesystem:
     ["", "text\n", "no newline", "é\U0001f600\n", "\u2028\x0c\x85\n"],
     ids=["empty", "text", "bare", "é", "odd"],
 )
-def test_a_file_is_read_exactly_as_it_is(files: Filesystem, top: Path, content: str) -> None:
+def test_a_file_is_read_exactly_as_it_is(files: FilesystemTools, top: Path, content: str) -> None:
     """filesystem-2."""
     (top / "a").write_bytes(content.encode())
     answer = files.read_file("a")
@@ -79,7 +79,7 @@ def test_a_file_is_read_exactly_as_it_is(files: Filesystem, top: Path, content: 
     ],
 )
 def test_what_is_not_plain_utf8_with_lf_is_said(
-    files: Filesystem, top: Path, data: bytes, answer: str, encoding: str
+    files: FilesystemTools, top: Path, data: bytes, answer: str, encoding: str
 ) -> None:
     """filesystem-7."""
     (top / "a").write_bytes(data)
@@ -88,7 +88,7 @@ def test_what_is_not_plain_utf8_with_lf_is_said(
     assert found.facts()["encoding"] == encoding
 
 
-def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: Filesystem, top: Path) -> None:
+def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: FilesystemTools, top: Path) -> None:
     """filesystem-3: the table stands in test_line_window."""
     (top / "a").write_text("1\n2\n3\n4\n")
     assert files.read_file("a", offset=2, limit=2).text() == "2\n3\n[lines 2 to 3 of 4; offset=4 reads on]\n"
@@ -97,11 +97,11 @@ def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: Filesystem, to
     assert files.read_file("a", tail=1).facts()["lines"] == 4
 
 
-def test_lines_are_numbered_as_in_the_file(files: Filesystem, top: Path) -> None:
+def test_lines_are_numbered_as_in_the_file(files: FilesystemTools, top: Path) -> None:
     """filesystem-34: whatever part is shown, of small files and of those that are read in parts."""
     for count in (300, 80_000):
         (top / "a").write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
-        large = Filesystem(files._roots, Limits(read_bytes=1_000))
+        large = FilesystemTools(files._roots, Limits(read_bytes=1_000))
         parts = [
             large.read_file("a", line_numbers=True),
             large.read_file("a", head=3, line_numbers=True),
@@ -118,13 +118,13 @@ def test_lines_are_numbered_as_in_the_file(files: Filesystem, top: Path) -> None
     assert files.read_file("a", line_numbers=True).content == "1\tone\r\n2\ttwo\rthree\x0cfour"
 
 
-def test_a_contradiction_is_refused_before_the_file_is_looked_at(files: Filesystem) -> None:
+def test_a_contradiction_is_refused_before_the_file_is_looked_at(files: FilesystemTools) -> None:
     """filesystem-4."""
     with pytest.raises(InvalidArguments, match="head and tail together"):
         files.read_file("missing", head=1, tail=1)
 
 
-def test_a_long_file_comes_as_head_and_tail(files: Filesystem, top: Path) -> None:
+def test_a_long_file_comes_as_head_and_tail(files: FilesystemTools, top: Path) -> None:
     """filesystem-5."""
     (top / "a").write_text("".join(f"{number}\n" for number in range(1, 10_001)))
     answer = files.read_file("a").text()
@@ -137,7 +137,7 @@ def test_a_long_file_comes_as_head_and_tail(files: Filesystem, top: Path) -> Non
 @pytest.mark.parametrize(
     "data", [b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"\x7fELF" + bytes(range(256))], ids=["png", "elf"]
 )
-def test_a_binary_file_is_refused_with_its_type_and_size(files: Filesystem, top: Path, data: bytes) -> None:
+def test_a_binary_file_is_refused_with_its_type_and_size(files: FilesystemTools, top: Path, data: bytes) -> None:
     """filesystem-8."""
     (top / "a").write_bytes(data)
     with pytest.raises(NotText) as caught:
@@ -147,21 +147,21 @@ def test_a_binary_file_is_refused_with_its_type_and_size(files: Filesystem, top:
 
 
 @pytest.mark.timeout(20)
-def test_a_fifo_is_refused_without_waiting_for_a_writer(files: Filesystem, top: Path) -> None:
+def test_a_fifo_is_refused_without_waiting_for_a_writer(files: FilesystemTools, top: Path) -> None:
     """filesystem-9."""
     os.mkfifo(top / "pipe")
     with pytest.raises(WrongType, match="fifo"):
         files.read_file("pipe")
 
 
-def test_a_directory_is_no_file(files: Filesystem, top: Path) -> None:
+def test_a_directory_is_no_file(files: FilesystemTools, top: Path) -> None:
     """filesystem-9."""
     (top / "d").mkdir()
     with pytest.raises(WrongType, match="directory"):
         files.read_file("d")
 
 
-def test_a_sparse_file_of_200_megabytes_is_refused_by_its_size(files: Filesystem, top: Path) -> None:
+def test_a_sparse_file_of_200_megabytes_is_refused_by_its_size(files: FilesystemTools, top: Path) -> None:
     """filesystem-10: where its encoding asks for all of it."""
     with (top / "sparse").open("wb") as file:
         file.write("wide\n".encode("utf-16"))
@@ -171,7 +171,7 @@ def test_a_sparse_file_of_200_megabytes_is_refused_by_its_size(files: Filesystem
     assert caught.value.facts["size"] == 200_000_000
 
 
-def test_a_file_is_created_and_replaced_and_keeps_its_mode(files: Filesystem, top: Path) -> None:
+def test_a_file_is_created_and_replaced_and_keeps_its_mode(files: FilesystemTools, top: Path) -> None:
     """filesystem-11."""
     assert files.write_file("a", "é\n").text() == "created a, 3 bytes"
     (top / "a").chmod(0o750)
@@ -181,13 +181,13 @@ def test_a_file_is_created_and_replaced_and_keeps_its_mode(files: Filesystem, to
     assert sorted(path.name for path in top.iterdir()) == ["a"]
 
 
-def test_content_is_written_byte_for_byte(files: Filesystem, top: Path) -> None:
+def test_content_is_written_byte_for_byte(files: FilesystemTools, top: Path) -> None:
     """filesystem-11."""
     files.write_file("a", "a\r\nb\rc\n\x00")
     assert (top / "a").read_bytes() == b"a\r\nb\rc\n\x00"
 
 
-def test_parents_are_created_only_when_asked_for(files: Filesystem, top: Path) -> None:
+def test_parents_are_created_only_when_asked_for(files: FilesystemTools, top: Path) -> None:
     """filesystem-12."""
     with pytest.raises(NotFound):
         files.write_file("x/y/a", "1")
@@ -196,20 +196,20 @@ def test_parents_are_created_only_when_asked_for(files: Filesystem, top: Path) -
     assert (top / "x/y/a").read_text() == "1"
 
 
-def test_content_over_the_limit_is_refused(files: Filesystem, top: Path) -> None:
+def test_content_over_the_limit_is_refused(files: FilesystemTools, top: Path) -> None:
     """filesystem-13."""
     with pytest.raises(TooLarge, match="2002 bytes; the most is 2000"):
         files.write_file("a", "é" * 1_001)
     assert not (top / "a").exists()
 
 
-def test_content_that_no_file_can_hold_is_refused(files: Filesystem) -> None:
+def test_content_that_no_file_can_hold_is_refused(files: FilesystemTools) -> None:
     """filesystem-13."""
     with pytest.raises(InvalidArguments, match="surrogates"):
         files.write_file("a", "\ud800")
 
 
-def test_a_listing_is_sorted_and_says_what_each_entry_is(files: Filesystem, top: Path) -> None:
+def test_a_listing_is_sorted_and_says_what_each_entry_is(files: FilesystemTools, top: Path) -> None:
     """filesystem-14."""
     (top / "b").write_text("12345")
     (top / "a").mkdir()
@@ -218,7 +218,7 @@ def test_a_listing_is_sorted_and_says_what_each_entry_is(files: Filesystem, top:
     assert files.list_directory().text() == "a/\nb\t5\nc@\nd\tfifo"
 
 
-def test_a_long_listing_is_cut_and_the_rest_counted(files: Filesystem, top: Path) -> None:
+def test_a_long_listing_is_cut_and_the_rest_counted(files: FilesystemTools, top: Path) -> None:
     """filesystem-14."""
     for number in range(8):
         (top / f"f{number}").touch()
@@ -226,18 +226,18 @@ def test_a_long_listing_is_cut_and_the_rest_counted(files: Filesystem, top: Path
     assert answer.splitlines() == ["f0\t0", "f1\t0", "f2\t0", "f3\t0", "f4\t0", "[3 of 8 entries left out]"]
 
 
-def test_an_empty_directory_is_said_to_be_empty(files: Filesystem) -> None:
+def test_an_empty_directory_is_said_to_be_empty(files: FilesystemTools) -> None:
     """filesystem-14."""
     assert files.list_directory().text() == "[empty]"
 
 
-def test_a_name_that_could_pass_for_two_is_shown_with_escapes(files: Filesystem, top: Path) -> None:
+def test_a_name_that_could_pass_for_two_is_shown_with_escapes(files: FilesystemTools, top: Path) -> None:
     """filesystem-14."""
     (top / "a\nb\x1b[2J\u00a0é").touch()
     assert files.list_directory().text() == "a\\nb\\x1b[2J\u00a0é\t0"
 
 
-def test_a_file_is_deleted_and_of_a_link_only_the_link(files: Filesystem, top: Path) -> None:
+def test_a_file_is_deleted_and_of_a_link_only_the_link(files: FilesystemTools, top: Path) -> None:
     """filesystem-15."""
     (top / "a").touch()
     (top / "link").symlink_to("a")
@@ -247,7 +247,7 @@ def test_a_file_is_deleted_and_of_a_link_only_the_link(files: Filesystem, top: P
     assert list(top.iterdir()) == []
 
 
-def test_a_directory_is_deleted_with_all_in_it(files: Filesystem, top: Path) -> None:
+def test_a_directory_is_deleted_with_all_in_it(files: FilesystemTools, top: Path) -> None:
     """filesystem-35: hidden files, write-protected ones and repositories too; of links only the links."""
     tree = top / "tree"
     for path in ("deep/er", ".git/hooks", "deep/.ssh"):
@@ -267,7 +267,7 @@ def test_a_directory_is_deleted_with_all_in_it(files: Filesystem, top: Path) -> 
     assert [(top / name / "file").read_text() for name in ("kept", "kept-too")] == ["stays", "stays"]
 
 
-def test_a_hidden_file_is_empty_before_it_is_deleted(files: Filesystem, top: Path) -> None:
+def test_a_hidden_file_is_empty_before_it_is_deleted(files: FilesystemTools, top: Path) -> None:
     """filesystem-36: so that a command that sees its cover fall off finds nothing."""
     (top / "tree").mkdir()
     (top / "tree" / ".env").write_text("TOKEN=secret")
@@ -276,7 +276,7 @@ def test_a_hidden_file_is_empty_before_it_is_deleted(files: Filesystem, top: Pat
         assert held.read() == ""
 
 
-def test_a_hidden_file_with_another_name_is_not_emptied(files: Filesystem, top: Path) -> None:
+def test_a_hidden_file_with_another_name_is_not_emptied(files: FilesystemTools, top: Path) -> None:
     """filesystem-36: nor deleted."""
     (top / "tree").mkdir()
     (top / "tree" / ".env").write_text("TOKEN=secret")
@@ -293,7 +293,7 @@ def test_a_hidden_file_with_another_name_is_not_emptied(files: Filesystem, top: 
         *(("..", OutsideRoot), (".git", DeniedPath), (".git/objects", DeniedPath), (".ssh", DeniedPath)),
     ],
 )
-def test_directories_that_are_not_deleted(files: Filesystem, top: Path, path: str, error: type[CoreError]) -> None:
+def test_directories_that_are_not_deleted(files: FilesystemTools, top: Path, path: str, error: type[CoreError]) -> None:
     """filesystem-35: a root, what is no directory, a part of a repository, what is closed itself."""
     for name in ("d", ".git/objects", ".ssh"):
         (top / name).mkdir(parents=True)
@@ -304,7 +304,7 @@ def test_directories_that_are_not_deleted(files: Filesystem, top: Path, path: st
     assert all((top / name / "file").exists() for name in ("d", ".git/objects", ".ssh"))
 
 
-def test_a_tree_of_any_depth_is_deleted(files: Filesystem, top: Path) -> None:
+def test_a_tree_of_any_depth_is_deleted(files: FilesystemTools, top: Path) -> None:
     """filesystem-35: deeper than a path can be long, with a closed file at the bottom, and with two handles."""
     make = "import os\nfor _ in range(2100): os.mkdir('x'); os.chdir('x')\nopen('.env', 'w').write('TOKEN=x')"
     (top / "d").mkdir()
@@ -321,7 +321,7 @@ def test_a_tree_of_any_depth_is_deleted(files: Filesystem, top: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["d", ".", "d/.."])
-def test_no_directory_is_deleted_and_never_the_root(files: Filesystem, top: Path, path: str) -> None:
+def test_no_directory_is_deleted_and_never_the_root(files: FilesystemTools, top: Path, path: str) -> None:
     """filesystem-15."""
     (top / "d").mkdir()
     with pytest.raises(CoreError):
@@ -329,14 +329,14 @@ def test_no_directory_is_deleted_and_never_the_root(files: Filesystem, top: Path
     assert (top / "d").is_dir()
 
 
-def test_a_directory_is_created_with_its_parents_and_may_be_there(files: Filesystem, top: Path) -> None:
+def test_a_directory_is_created_with_its_parents_and_may_be_there(files: FilesystemTools, top: Path) -> None:
     """filesystem-16."""
     assert files.create_directory("x/y").text() == "created x/y"
     assert (top / "x/y").is_dir()
     assert files.create_directory("x/y").text() == "x/y was there already"
 
 
-def test_a_file_in_the_way_of_a_directory_is_an_error(files: Filesystem, top: Path) -> None:
+def test_a_file_in_the_way_of_a_directory_is_an_error(files: FilesystemTools, top: Path) -> None:
     """filesystem-16."""
     (top / "a").touch()
     with pytest.raises(AlreadyExists):
@@ -348,7 +348,7 @@ def test_a_file_in_the_way_of_a_directory_is_an_error(files: Filesystem, top: Pa
     [("a", "true", "false"), ("d", "false", "true"), ("none", "false", "false"), ("to-a", "true", "false")],
 )
 def test_whether_something_exists_is_true_or_false(
-    files: Filesystem, top: Path, path: str, file: str, directory: str
+    files: FilesystemTools, top: Path, path: str, file: str, directory: str
 ) -> None:
     """filesystem-17."""
     (top / "a").touch()
@@ -358,7 +358,7 @@ def test_whether_something_exists_is_true_or_false(
     assert files.directory_exists(path) == directory
 
 
-def test_a_move_never_replaces_what_is_there_unless_asked_to(files: Filesystem, top: Path) -> None:
+def test_a_move_never_replaces_what_is_there_unless_asked_to(files: FilesystemTools, top: Path) -> None:
     """filesystem-18."""
     (top / "a").write_text("a")
     (top / "b").write_text("b")
@@ -370,7 +370,7 @@ def test_a_move_never_replaces_what_is_there_unless_asked_to(files: Filesystem, 
     assert not (top / "a").exists()
 
 
-def test_a_directory_moves_with_what_is_in_it(files: Filesystem, top: Path) -> None:
+def test_a_directory_moves_with_what_is_in_it(files: FilesystemTools, top: Path) -> None:
     """filesystem-18."""
     (top / "d").mkdir()
     (top / "d/a").write_text("a")
@@ -379,7 +379,9 @@ def test_a_directory_moves_with_what_is_in_it(files: Filesystem, top: Path) -> N
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "out/secret", "out-file"])
-def test_nothing_outside_is_read_listed_or_changed(files: Filesystem, top: Path, tmp_path: Path, path: str) -> None:
+def test_nothing_outside_is_read_listed_or_changed(
+    files: FilesystemTools, top: Path, tmp_path: Path, path: str
+) -> None:
     """filesystem-1: neither by `..`, nor by an absolute path, nor by a link."""
     (tmp_path / "secret").write_text("canary")
     (top / "out").symlink_to(tmp_path)
@@ -399,7 +401,7 @@ def test_nothing_outside_is_read_listed_or_changed(files: Filesystem, top: Path,
     assert not (tmp_path / "a").exists()
 
 
-def test_what_is_hidden_is_closed_for_every_tool(files: Filesystem, top: Path) -> None:
+def test_what_is_hidden_is_closed_for_every_tool(files: FilesystemTools, top: Path) -> None:
     """filesystem-29: but its name may be seen."""
     (top / ".env").write_text("TOKEN=secret")
     (top / "a").touch()
@@ -422,7 +424,7 @@ def test_in_a_read_only_root_nothing_is_changed(top: Path) -> None:
     """filesystem-30."""
     (top / "a").write_text("a")
     with Roots([RootSpec(str(top), writable=False)], deny=DenyRules(())) as roots:
-        files = Filesystem(roots, Limits())
+        files = FilesystemTools(roots, Limits())
         for attempt in (
             lambda: files.write_file("b", "x"),
             lambda: files.delete_file("a"),
@@ -435,7 +437,7 @@ def test_in_a_read_only_root_nothing_is_changed(top: Path) -> None:
     assert [path.name for path in top.iterdir()] == ["a"]
 
 
-def test_an_absolute_path_beneath_the_root_is_accepted(files: Filesystem, top: Path) -> None:
+def test_an_absolute_path_beneath_the_root_is_accepted(files: FilesystemTools, top: Path) -> None:
     """filesystem-1."""
     (top / "a").write_text("a\n")
     assert files.read_file(str(top / "a")).text() == "a\n"
@@ -446,7 +448,7 @@ def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Root
     (top / "large.txt").write_bytes(("line\n" * (LARGE_BYTES // 5 + 1)).encode("utf-16"))
     (top / "small.txt").write_bytes(b"small")
     turns = BoundedSemaphore(LARGE_READS)
-    tools = Filesystem(roots, Limits(), large_reads=turns)
+    tools = FilesystemTools(roots, Limits(), large_reads=turns)
     with ThreadPoolExecutor(3) as threads:
         with turns, turns:
             waiting = [threads.submit(tools.read_file, "large.txt", head=1) for _ in range(2)]
@@ -480,7 +482,7 @@ def said(read: Callable[[], FileText]) -> tuple[str, object]:
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("lines", RANGES)
 def test_what_is_read_without_a_thread_is_said_in_the_same_words(
-    top: Path, files: Filesystem, content: str, lines: dict[str, int]
+    top: Path, files: FilesystemTools, content: str, lines: dict[str, int]
 ) -> None:
     """filesystem-31: results and refusals."""
     (top / content).write_bytes(CONTENTS[content])

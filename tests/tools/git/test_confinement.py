@@ -24,7 +24,7 @@ from coretools.roots import directory_access
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.git.checkout import ANYWHERE, to_change, to_read
+from coretools.tools.git.checkout import ANYWHERE, read_rules, write_rules
 from coretools.tools.git.structure import GitDirectory
 from tests.checkout import TREE
 from tests.protocol.peer import HANDSHAKE, Peer
@@ -63,12 +63,12 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
         confined = Confined(runner, confined_threads)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "work"))
-            rules = to_read(roots, [directory.fd], (), stack)
+            rules = read_rules(roots, [directory.fd], (), stack)
             if directory_access.kind(directory.fd, ".git") == "directory":
                 handle = stack.enter_context(directory_access.opened(directory.fd, ".git"))
                 own = GitDirectory(handle, str(world.git_dir), ".git", roots.first)
                 entries = directory_access.kinds(handle)
-                rules += to_change(own, entries, own, entries, stack) if change else []
+                rules += write_rules(own, entries, own, entries, stack) if change else []
             order = Order(confined_thread=confined.confined_thread("git", rules))
             assert order.confined_thread is not None
 
@@ -184,8 +184,8 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
             directory = stack.enter_context(open_directory(roots, "linked"))
             common = _git_directory(world.git_dir, roots, stack)
             own = _git_directory(own_directory, roots, stack)
-            rules = to_read(roots, [directory.fd, own.handle, common.handle], (), stack)
-            rules += to_change(
+            rules = read_rules(roots, [directory.fd, own.handle, common.handle], (), stack)
+            rules += write_rules(
                 own, directory_access.kinds(own.handle), common, directory_access.kinds(common.handle), stack
             )
             order = Order(confined_thread=confined.confined_thread("git", rules))

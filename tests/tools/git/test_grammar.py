@@ -9,7 +9,7 @@ import pytest
 
 from coretools.errors import GitRefused
 from coretools.roots.git_config import Setting, parse
-from coretools.tools.git.policy import FIXED, outer_overrides, policy_of
+from coretools.tools.git.policy import FIXED_SETTINGS, external_overrides, git_policy
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_random_configurations_read_as_git_reads_them(tmp_path: Path) -> None:
 )
 def test_a_key_with_a_free_name_is_overridden_by_its_exact_name(key: str, word: str) -> None:
     """git-12: what can't be listed in advance is found and switched off."""
-    assert policy_of([Setting(key, "program")], "config").overrides == ("-c", word)
+    assert git_policy([Setting(key, "program")], "config").overrides == ("-c", word)
 
 
 @pytest.mark.parametrize("key", ["filter.a=b.clean", "filter.a\x1bb.clean", "filter..clean", "filter.\udcff.clean"])
 def test_a_key_that_can_not_be_overridden_exactly_closes_the_repository(key: str) -> None:
     """git-12: what can't be switched off is not started."""
     with pytest.raises(GitRefused, match="switched off"):
-        policy_of([Setting(key, "program")], "config")
+        git_policy([Setting(key, "program")], "config")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_keys_outside_the_roots_come_to_nothing_or_close_the_repository(
     names: list[str], expected: tuple[str, ...] | None
 ) -> None:
     """git-26: judged by their names alone."""
-    assert outer_overrides(names) == expected
+    assert external_overrides(names) == expected
 
 
 def test_ordinary_settings_are_left_alone() -> None:
@@ -155,25 +155,25 @@ def test_ordinary_settings_are_left_alone() -> None:
         ("branch.main.remote", "origin"),
     ]
     ordinary += [("core.fsmonitor", "false"), ("alias.clean", "!rm"), ("user.name", "Ada")]
-    policy = policy_of([Setting(key, value) for key, value in ordinary], "config")
+    policy = git_policy([Setting(key, value) for key, value in ordinary], "config")
     assert (policy.overrides, policy.not_used) == ((), ())
 
 
 def test_what_wanted_a_program_is_named() -> None:
     """git-15: what a repository tried is reported."""
     tried = [("core.fsmonitor", "x"), ("filter.f.clean", "x"), ("core.hookspath", "x"), ("submodule.s.update", "!x")]
-    policy = policy_of([Setting(key, value) for key, value in tried], "config")
+    policy = git_policy([Setting(key, value) for key, value in tried], "config")
     assert policy.not_used == ("core.fsmonitor", "core.hookspath", "filter.f.clean", "submodule.s.update")
 
 
 def test_no_fixed_setting_is_written_twice() -> None:
     """git-12: each is one word of the command."""
-    assert len({key.lower() for key in FIXED}) == len(FIXED)
+    assert len({key.lower() for key in FIXED_SETTINGS}) == len(FIXED_SETTINGS)
 
 
 def test_names_that_a_repository_made_up_do_not_fill_the_answer() -> None:
     """git-27: what was not used is told, with an end to each name and to the list."""
     made_up = [(f"filter.f{number}{'x' * 6_000}.clean", "y") for number in range(200)]
-    told = policy_of([Setting(key, value) for key, value in made_up], ".git/config").not_used
+    told = git_policy([Setting(key, value) for key, value in made_up], ".git/config").not_used
     assert len(told) == 50
     assert all(len(name) <= 123 for name in told)

@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.errors import GitRefused
-from coretools.tools.git.porcelain import Entry, quoted, read_records, read_status, shown
+from coretools.tools.git.porcelain import StatusEntry, as_text, quoted, read_records, read_status
 
 HEADERS = b"# branch.oid 1234\0# branch.head main\0"
 
@@ -11,19 +11,19 @@ HEADERS = b"# branch.oid 1234\0# branch.head main\0"
 @pytest.mark.parametrize(
     ("record", "entry", "states"),
     [
-        (b"1 .M N... 100644 100644 100644 aa bb a b.txt", Entry(b"a b.txt", ".M"), ("", "modified")),
-        (b"1 MD N... 100644 100644 000000 aa bb a", Entry(b"a", "MD"), ("modified", "deleted")),
-        (b"1 A. N... 000000 100644 100644 aa bb a\nb", Entry(b"a\nb", "A."), ("added", "")),
-        (b"1 .T N... 100644 100644 120000 aa bb a", Entry(b"a", ".T"), ("", "type changed")),
-        (b"2 R. N... 100644 100644 100644 aa bb R100 new\0old", Entry(b"new", "R.", b"old"), ("renamed", "")),
-        (b"u UU N... 1 2 3 4 aa bb cc a", Entry(b"a", "UU"), ("conflict", "both modified")),
-        (b"u DU N... 1 2 3 4 aa bb cc a", Entry(b"a", "DU"), ("conflict", "deleted by us")),
-        (b"u AA N... 1 2 3 4 aa bb cc a", Entry(b"a", "AA"), ("conflict", "both added")),
-        (b"? ? x", Entry(b"? x", "??"), ("", "untracked")),
-        (b"! x", Entry(b"x", "!!"), ("", "ignored")),
+        (b"1 .M N... 100644 100644 100644 aa bb a b.txt", StatusEntry(b"a b.txt", ".M"), ("", "modified")),
+        (b"1 MD N... 100644 100644 000000 aa bb a", StatusEntry(b"a", "MD"), ("modified", "deleted")),
+        (b"1 A. N... 000000 100644 100644 aa bb a\nb", StatusEntry(b"a\nb", "A."), ("added", "")),
+        (b"1 .T N... 100644 100644 120000 aa bb a", StatusEntry(b"a", ".T"), ("", "type changed")),
+        (b"2 R. N... 100644 100644 100644 aa bb R100 new\0old", StatusEntry(b"new", "R.", b"old"), ("renamed", "")),
+        (b"u UU N... 1 2 3 4 aa bb cc a", StatusEntry(b"a", "UU"), ("conflict", "both modified")),
+        (b"u DU N... 1 2 3 4 aa bb cc a", StatusEntry(b"a", "DU"), ("conflict", "deleted by us")),
+        (b"u AA N... 1 2 3 4 aa bb cc a", StatusEntry(b"a", "AA"), ("conflict", "both added")),
+        (b"? ? x", StatusEntry(b"? x", "??"), ("", "untracked")),
+        (b"! x", StatusEntry(b"x", "!!"), ("", "ignored")),
     ],
 )
-def test_each_kind_of_entry_is_read(record: bytes, entry: Entry, states: tuple[str, str]) -> None:
+def test_each_kind_of_entry_is_read(record: bytes, entry: StatusEntry, states: tuple[str, str]) -> None:
     """git-1: every path with what is staged and what is not."""
     status = read_status(HEADERS + record + b"\0")
     assert status.entries == (entry,)
@@ -83,7 +83,7 @@ def test_a_name_that_would_mislead_is_quoted(name: bytes, text: str) -> None:
 
 def test_a_name_that_is_no_utf_8_is_shown_with_its_bytes() -> None:
     """git-3: nothing is dropped."""
-    assert shown(b"caf\xe9") == "caf\\xe9"
+    assert as_text(b"caf\xe9") == "caf\\xe9"
 
 
 def test_records_that_were_cut_are_left_out() -> None:

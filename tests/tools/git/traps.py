@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coretools.errors import CoreError
-from coretools.tools.git.tools import Repository
+from coretools.tools.git.tools import GitTools
 from tests.tools.git.world import SECRET, World
 
 
@@ -39,7 +39,7 @@ def snapshot(world: World) -> dict[str, object]:
     return found
 
 
-async def answers(tools: Repository, repository: str = "work") -> list[str]:
+async def answers(tools: GitTools, repository: str = "work") -> list[str]:
     """Every tool, one after the other; errors that we foresee are answers too."""
     said = []
     for call in (

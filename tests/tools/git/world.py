@@ -16,7 +16,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.git.tools import Repository
+from coretools.tools.git.tools import GitTools
 
 SECRET = "canary-content-that-stays-outside"
 HOME_CONFIG = "[user]\n\tname = Ada Lovelace\n\temail = ada@example.org\n"
@@ -130,7 +130,7 @@ class World:
         writable: bool = True,
         roots: tuple[RootSpec, ...] = (),
         resolver: str | None = None,
-    ) -> AsyncIterator[Repository]:
+    ) -> AsyncIterator[GitTools]:
         """The tools on this world's root."""
         limits = limits or Limits(grace_seconds=0.3)
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
@@ -140,7 +140,7 @@ class World:
         specs = (RootSpec(str(self.root), writable=writable), *roots)
         try:
             with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as held:
-                yield Repository(held, runner, limits, confined_threads=confined_threads)
+                yield GitTools(held, runner, limits, confined_threads=confined_threads)
         finally:
             await runner.close()
             confined_threads.close()

@@ -16,7 +16,7 @@ from coretools.process.runner import Completed, Order, Runner
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.search.engines import what_is_searched
+from coretools.tools.search.engines import readable_paths
 from tests.tools.search.world import needs_ripgrep, planted, searching
 
 needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
@@ -45,7 +45,7 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
 
         with anyio.fail_after(30):
             with open_directory(roots, ".") as directory:
-                confined_thread = confined.confined_thread("rg", what_is_searched(directory))
+                confined_thread = confined.confined_thread("rg", readable_paths(directory))
             assert confined_thread is not None
             assert (await ran(*argv, confined_thread=None)).stdout.text() == "./in.txt\n./link/canary.txt\n"
             assert (await ran(*argv, confined_thread=confined_thread)).stdout.text() == "./in.txt\n"

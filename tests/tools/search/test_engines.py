@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.tools.search.engines import UNSORTED_MOST
+from coretools.tools.search.engines import MAX_UNSORTED
 from tests.checkout import TREE
 from tests.tools.search.world import needs_ripgrep, planted, searching
 
@@ -215,7 +215,7 @@ async def test_a_pattern_that_only_ripgrep_refuses_is_found_by_our_own_walk(tmp_
 
 async def test_what_is_found_in_many_files_comes_in_order_too(tmp_path: Path) -> None:
     """search-23: more files than ripgrep may name in any order; of one match at the end, and of many."""
-    planted(tmp_path, {f"d{number % 97}/f{number}": "x\n" for number in range(UNSORTED_MOST + 50)})
+    planted(tmp_path, {f"d{number % 97}/f{number}": "x\n" for number in range(MAX_UNSORTED + 50)})
     planted(tmp_path, {f"z{number % 7}/f{number}": "rare\n" for number in range(40)})
     async with searching(tmp_path, engine="walk") as walk, searching(tmp_path) as ripgrep:
         for pattern, limit in (("x", 100), ("rare", 30), ("rare", 40), ("x|rare", 500)):

@@ -6,15 +6,15 @@ import math
 import pytest
 
 from coretools.errors import DeadlinePassed
-from coretools.tools.search.findings import Line, cut, decoded, matching, with_context
+from coretools.tools.search.findings import MatchedLine, cut, decode_text, matching_lines, with_context
 from coretools.tools.search.pattern import parse_pattern
 
 
-def found(data: bytes, pattern: str, context: int = 0) -> list[list[Line]]:
-    file = decoded(data)
+def found(data: bytes, pattern: str, context: int = 0) -> list[list[MatchedLine]]:
+    file = decode_text(data)
     assert file is not None
     parsed = parse_pattern(pattern, literal=False, ignore_case=False)
-    return with_context(file, list(matching(file, parsed, deadline=math.inf, shown="a")), context)
+    return with_context(file, list(matching_lines(file, parsed, deadline=math.inf, shown="a")), context)
 
 
 def numbers(data: bytes, pattern: str, context: int = 0) -> list[list[int]]:
@@ -47,7 +47,7 @@ def test_a_line_matches_by_itself(data: bytes, pattern: str, lines: list[int]) -
 @pytest.mark.parametrize("data", [b"\0", b"text\n" * 10_000 + b"\0", codecs.BOM_UTF16_LE + b"\0\0"])
 def test_a_file_with_nul_is_binary_wherever_it_stands(data: bytes) -> None:
     """search-13."""
-    assert decoded(data) is None
+    assert decode_text(data) is None
 
 
 def test_bytes_that_are_no_utf8_are_shown_as_replacement_characters() -> None:
@@ -77,7 +77,9 @@ def test_lines_around_a_match_are_shown_once_and_neighbours_stand_together(
 
 def test_lines_around_a_match_are_told_from_it() -> None:
     """search-7."""
-    assert found(b"a\nb\nc\n", "b", 1) == [[Line(1, "a", None), Line(2, "b", 0), Line(3, "c", None)]]
+    assert found(b"a\nb\nc\n", "b", 1) == [
+        [MatchedLine(1, "a", None), MatchedLine(2, "b", 0), MatchedLine(3, "c", None)]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_a_pattern_that_backtracks_without_end_is_an_error() -> None:
 
 def test_a_search_that_is_late_ends_with_what_it_has() -> None:
     """search-18."""
-    file = decoded(b"a\n")
+    file = decode_text(b"a\n")
     assert file is not None
     parsed = parse_pattern("a", literal=False, ignore_case=False)
-    assert list(matching(file, parsed, deadline=-math.inf, shown="a")) == []
+    assert list(matching_lines(file, parsed, deadline=-math.inf, shown="a")) == []

@@ -18,10 +18,10 @@ from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.search.engines import Walking
+from coretools.tools.search.engines import WalkEngine
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.pattern import parse_pattern
-from coretools.tools.search.tools import Search
+from coretools.tools.search.tools import SearchTools
 from tests.tools.search.world import ENGINES, LIMITS, needs_ripgrep, planted, searching
 
 engines = pytest.mark.parametrize("engine", ENGINES)
@@ -276,7 +276,7 @@ async def test_a_cancelled_walk_stops_at_the_next_file(tmp_path: Path) -> None:
         )
         findings = Findings(roots, LIMITS, query)
         async with anyio.create_task_group() as group:
-            group.start_soon(Walking(roots, limiter).search, findings)
+            group.start_soon(WalkEngine(roots, limiter).search, findings)
             await anyio.to_thread.run_sync(looking.wait, limiter=limiter)
             group.cancel_scope.cancel()
             cancelled.set()
@@ -291,7 +291,7 @@ async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
     runner = Runner(LIMITS, child_environment(os.environ, passed=()))
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots, anyio.fail_after(30):
         confined_threads = ConfinedThreadPool()
-        search = Search(roots, runner, LIMITS, confined_threads=confined_threads)
+        search = SearchTools(roots, runner, LIMITS, confined_threads=confined_threads)
         async with anyio.create_task_group() as group:
             group.start_soon(search.search_text, "x")
             while not runner.running:

@@ -16,8 +16,8 @@ from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.search.engines import Engine, Ripgrep, Walking
-from coretools.tools.search.tools import Search
+from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
+from coretools.tools.search.tools import SearchTools
 
 ENGINES = [
     pytest.param("walk", id="walk"),
@@ -45,18 +45,18 @@ async def searching(
     limits: Limits = LIMITS,
     deny: tuple[str, ...] = DEFAULT_DENY,
     environment: dict[str, str] | None = None,
-) -> AsyncIterator[Search]:
+) -> AsyncIterator[SearchTools]:
     """The search tools on these roots, with one engine only if it is named."""
     runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
     with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
         limiter, confined_threads = CapacityLimiter(4), ConfinedThreadPool()
-        engines: dict[str, tuple[Engine, ...]] = {
+        engines: dict[str, tuple[SearchEngine, ...]] = {
             "": (),
-            "walk": (Walking(roots, limiter),),
-            "ripgrep": (Ripgrep(roots, Confined(runner, confined_threads), limits=limits, limiter=limiter),),
+            "walk": (WalkEngine(roots, limiter),),
+            "ripgrep": (RipgrepEngine(roots, Confined(runner, confined_threads), limits=limits, limiter=limiter),),
         }
         try:
-            yield Search(roots, runner, limits, confined_threads=confined_threads, engines=engines[engine])
+            yield SearchTools(roots, runner, limits, confined_threads=confined_threads, engines=engines[engine])
         finally:
             await runner.close()
             confined_threads.close()
