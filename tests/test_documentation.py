@@ -30,12 +30,12 @@ from coretools.operations.documentation import (
     TABLE_END,
     TABLE_START,
     Documentation,
+    document_command,
     documentation_of,
-    page_of,
+    insert_table,
     pages,
     tool_table,
     usage,
-    with_table,
 )
 from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskConfirmation
@@ -111,7 +111,7 @@ def registry() -> Registry:
 @pytest.fixture
 async def ours(tmp_path: Path) -> Documentation:
     async with assembled(Settings(roots=(str(tmp_path),), profile="all"), dict(os.environ)) as assembly:
-        return documentation_of(assembly.graph.registry)
+        return documentation_of(assembly.catalog.registry)
 
 
 def test_the_model_holds_everything_that_is_declared(registry: Registry) -> None:
@@ -154,14 +154,14 @@ def test_a_parameter_has_its_type_default_choices_and_limits(
     registry: Registry, name: str, expected: tuple[object, ...]
 ) -> None:
     """cli-9: a default that the schema leaves out comes from the signature."""
-    page = page_of(next(iter(registry)))
+    page = document_command(next(iter(registry)))
     found = next(one for one in page.parameters if one.name == name)
     assert (found.type, found.is_required, found.default, found.choices, found.limits) == expected
 
 
 def test_what_is_in_an_object_is_told(registry: Registry) -> None:
     """cli-9: nested models."""
-    people = next(one for one in page_of(next(iter(registry))).parameters if one.name == "people")
+    people = next(one for one in document_command(next(iter(registry))).parameters if one.name == "people")
     assert [(one.name, one.type, one.is_required) for one in people.fields] == [
         ("name", "string", True),
         ("born", "string", False),
@@ -203,7 +203,7 @@ def test_pages_show_usage_parameters_and_limits(registry: Registry) -> None:
 
 def test_usage_names_what_must_be_given_in_order(registry: Registry) -> None:
     """cli-10: parameters of the route stand in it."""
-    assert [usage(page_of(command)) for command in registry] == [
+    assert [usage(document_command(command)) for command in registry] == [
         "party GROUP invite PEOPLE ... [options]",
         "party all_lists",
         "party secret_list",
@@ -216,11 +216,11 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
     """cli-10: the text around the markers stays, and writing twice changes nothing."""
     table = tool_table(documentation_of(registry))
     page = f"# Mine\n\n{TABLE_START}\nold\n{TABLE_END}\nrest\n"
-    once = with_table(page, table)
+    once = insert_table(page, table)
     assert once == f"# Mine\n\n{TABLE_START}\n\n{table}\n\n{TABLE_END}\nrest\n"
-    assert with_table(once, table) == once
+    assert insert_table(once, table) == once
     with pytest.raises(BadSetting, match="no place"):
-        with_table("# Mine\n", table)
+        insert_table("# Mine\n", table)
 
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
@@ -234,7 +234,7 @@ async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
 async def test_the_table_of_tools_in_the_readme_is_not_stale(ours: Documentation) -> None:
     """cli-10: the README names every tool."""
     text = (TREE / "README.md").read_text(encoding="utf-8")
-    assert with_table(text, tool_table(ours)) == text, MEND
+    assert insert_table(text, tool_table(ours)) == text, MEND
 
 
 async def test_every_tool_and_every_parameter_is_in_the_reference(ours: Documentation) -> None:

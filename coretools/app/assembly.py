@@ -16,10 +16,10 @@ from coretools.config.settings import Limits, Settings
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
-from coretools.operations.dispatch import Dispatcher, Watcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.dispatch import CallObserver, Dispatcher
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.operations.registry_merge import join
+from coretools.operations.registry_merge import merge_registries
 from coretools.process.environment import child_environment, own_name
 from coretools.process.fork_server.pool import Holding, Keeper
 from coretools.process.jobs.job_table import Runs
@@ -59,7 +59,7 @@ class Assembly:
     limits: Limits
     selection: Selection
     """Which commands there are here, for agents and for people."""
-    graph: Graph
+    catalog: LiveCatalog
     dispatcher: Dispatcher
     confined_threads: ConfinedThreadPool
     tasks: Tasks
@@ -83,7 +83,7 @@ class Assembly:
         from coretools.protocol.apps import OWN_VIEWS, Views
         from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
 
-        tasks = TaskExtension(self.graph, self.dispatcher, self.tasks, limits=self.limits, interviews=interviews)
+        tasks = TaskExtension(self.catalog, self.dispatcher, self.tasks, limits=self.limits, interviews=interviews)
         return tasks, Views(OWN_VIEWS)
 
     @cached_property
@@ -91,7 +91,7 @@ class Assembly:
         """The outputs of runs, as resources; None where `read_run`, which shows the same, is not offered."""
         from coretools.protocol.resources import RunResources  # imported late: needs the SDK
 
-        if self.graph.offer(LOCAL).find("read_run") is None:
+        if self.catalog.for_principal(LOCAL).find("read_run") is None:
             return None
         return RunResources(self.runs, self.limits)
 
@@ -127,7 +127,7 @@ async def assembled(
     environment: Mapping[str, str],
     others: Sequence[Registry] = (),
     *,
-    watching: Callable[[Graph], Watcher] | None = None,
+    watching: Callable[[LiveCatalog], CallObserver] | None = None,
     is_same_for_all: bool = True,
     handles: Handles = HERE,
 ) -> AsyncIterator[Assembly]:
@@ -146,9 +146,11 @@ async def assembled(
         async with Runs(opened.runner, settings.limits, make_filter=opened.make_filter, handles=handles) as runs:
             tasks = Tasks(handles=handles)
             try:
-                graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
-                dispatcher = Dispatcher(threads=settings.limits.threads, watcher=watching(graph) if watching else None)
-                yield opened.assembly(settings, runs, selection, graph, dispatcher, tasks)
+                catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
+                dispatcher = Dispatcher(
+                    threads=settings.limits.threads, observer=watching(catalog) if watching else None
+                )
+                yield opened.assembly(settings, runs, selection, catalog, dispatcher, tasks)
             finally:
                 await tasks.close()
                 await opened.runner.close()
@@ -159,7 +161,7 @@ async def succeeding(
 ) -> Assembly:
     """What takes the place of an assembly with other settings: it has the same runs, tasks and dispatcher.
 
-    The graph of the one before is to adopt its graph. `retire` closes it, before the one that all began with ends.
+    The catalog of the one before is to adopt its catalog. `retire` closes it, before the one that all began with ends.
 
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
@@ -170,10 +172,10 @@ async def succeeding(
         opened = _opened(settings, environment, handed_back)
         undo.push_async_callback(opened.runner.close)
         runs = before.runs.started_by(opened.runner, make_filter=opened.make_filter)
-        is_same_for_all = before.graph.is_same_for_all
-        graph, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
+        is_same_for_all = before.catalog.is_same_for_all
+        catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
         undo.pop_all()
-    return opened.assembly(settings, runs, selection, graph, before.dispatcher, before.tasks)
+    return opened.assembly(settings, runs, selection, catalog, before.dispatcher, before.tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +194,13 @@ class _Opened:
         return partial(StreamRedactor, self.redactor) if self.redactor else None
 
     def assembly(
-        self, settings: Settings, runs: Runs, selection: Selection, graph: Graph, dispatcher: Dispatcher, tasks: Tasks
+        self,
+        settings: Settings,
+        runs: Runs,
+        selection: Selection,
+        catalog: LiveCatalog,
+        dispatcher: Dispatcher,
+        tasks: Tasks,
     ) -> Assembly:
         confinement = settings.policy.confinement
         return Assembly(
@@ -202,7 +210,7 @@ class _Opened:
             runs=runs,
             limits=settings.limits,
             selection=selection,
-            graph=graph,
+            catalog=catalog,
             dispatcher=dispatcher,
             confined_threads=self.confined_threads,
             tasks=tasks,
@@ -234,18 +242,18 @@ def _opened(settings: Settings, environment: Mapping[str, str], handed_back: Exi
 
 def _graph_of(
     opened: _Opened, settings: Settings, others: Sequence[Registry], runs: Runs, *, is_same_for_all: bool
-) -> tuple[Graph, Selection]:
+) -> tuple[LiveCatalog, Selection]:
     """The commands, and which of them there are here: proved to be such as can be offered."""
     registry = registry_of(
         opened.roots, opened.runner, runs, settings, confined_threads=opened.confined_threads, redactor=opened.redactor
     )
-    join(registry, others, opened.handed_back)
+    merge_registries(registry, others, opened.handed_back)
     registry.require_known()
     selection = selection_of(settings)
     require_known(registry, selection)
-    graph = Graph(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
-    graph.offer(LOCAL)  # what can't be offered ends the start
-    return graph, selection
+    catalog = LiveCatalog(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
+    catalog.for_principal(LOCAL)  # what can't be offered ends the start
+    return catalog, selection
 
 
 def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redactor | None:
@@ -360,6 +368,6 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
 
 async def _found(assembly: Assembly) -> Holding | None:
     """How commands are held, where some are offered."""
-    if assembly.graph.offer(LOCAL).find("run_command") is None:
+    if assembly.catalog.for_principal(LOCAL).find("run_command") is None:
         return None
     return await assembly.runner.prepare()

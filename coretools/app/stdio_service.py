@@ -29,7 +29,7 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], others
         async with assembled(settings, environment, others) as assembly:
             interviews = Interviews(settings.asking)
             beside = Beside(runs=assembly.resources, extensions=assembly.extensions(interviews), interviews=interviews)
-            server = build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
+            server = build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
             announce(assembly, settings)
             if settings.policy.confinement.require is not None:
                 await require(assembly)

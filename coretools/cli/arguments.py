@@ -19,8 +19,8 @@ from typing import Any
 
 from coretools.cli.routes import plain
 from coretools.errors import InvalidArguments
+from coretools.operations.arguments import ANSWERS
 from coretools.operations.documentation import CommandPage, ParameterPage, usage
-from coretools.operations.schema import ANSWERS
 
 NAMED = re.compile(r"[^\W\d][\w-]*[:@]?=", re.ASCII)
 """How a word begins that is an option without its dashes."""

@@ -11,7 +11,7 @@ from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
 from coretools.operations.call import LOCAL, Capability, Level
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskSecret, Missing, Question
-from coretools.questions.resolution import Ladder, Settled, Way, declined
+from coretools.questions.resolution import AnswerResolution, AskChannel, ResolvedAnswer, declined_error
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -79,7 +79,7 @@ class CliCall:
         """`ask` says how far questions go; `roots` are the directories worked on, as file URIs."""
         self._screen = screen
         self._roots = list(roots)
-        self._ladder = Ladder(ask, trusts_answers=True)
+        self._resolution = AnswerResolution(ask, trusts_answers=True)
         self._bar = Bar(is_shown=screen.shows_progress)
         self._furthest = -1.0
 
@@ -105,7 +105,7 @@ class CliCall:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """What `--answer` gave."""
-        self._ladder.take(answers, asks)
+        self._resolution.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Draw the bar, if standard error is a terminal. It never goes back."""
@@ -127,14 +127,14 @@ class CliCall:
 
     async def ask(self, question: Question[T]) -> T:
         """What was given beforehand, what the person says, or the default."""
-        able = (Way.TERMINAL, Way.ROOTS) if self._screen.can_ask else (Way.ROOTS,)
+        able = (AskChannel.TERMINAL, AskChannel.ROOTS) if self._screen.can_ask else (AskChannel.ROOTS,)
         try:
-            found = self._ladder.settle(question, able)
+            found = self._resolution.resolve(question, able)
         except AnswerNeeded as error:
             raise _needed(question) from error
-        if isinstance(found, Settled):
+        if isinstance(found, ResolvedAnswer):
             return found.answer
-        if found is Way.ROOTS:
+        if found is AskChannel.ROOTS:
             return question.accept(self._roots)
         with self._bar.aside():
             return await _asked(question)
@@ -178,7 +178,7 @@ async def _line(question: Question[Any], prompt: str, *, echo: bool = True) -> s
     typed = await read_line(prompt, echo=echo)
     if typed is None:
         sys.stderr.write("\n")
-        raise declined(question, "no answer was given")
+        raise declined_error(question, "no answer was given")
     return typed
 
 

@@ -19,14 +19,14 @@ from coretools.cli.routes import Found, Routes, leading, options_at
 from coretools.cli.terminal import Screen, coloured, complain, escaped, put
 from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
+from coretools.operations.arguments import ANSWERS
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection
-from coretools.operations.content import on_the_wire
+from coretools.operations.content import escape_surrogates
 from coretools.operations.dispatch import Dispatcher, Outcome
-from coretools.operations.documentation import page_of
-from coretools.operations.live_catalog import Graph
+from coretools.operations.documentation import document_command
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
-from coretools.operations.schema import ANSWERS
 
 FAILED = 1
 """Exit code when the call worked and what it ran failed."""
@@ -48,7 +48,7 @@ class Line:
 class Bench:
     """What commands are run on."""
 
-    graph: Graph
+    catalog: LiveCatalog
     dispatcher: Dispatcher
     selection: Selection
     ask: AskMode = "elicitation"
@@ -60,7 +60,7 @@ class Bench:
         """That of our own tool sets."""
         roots = tuple(PurePath(root.path).as_uri() for root in assembly.roots)
         return cls(
-            graph=assembly.graph,
+            catalog=assembly.catalog,
             dispatcher=assembly.dispatcher,
             selection=assembly.selection,
             ask=settings.ask,
@@ -83,7 +83,7 @@ class Desk:
     @property
     def routes(self) -> Routes:
         """The commands there are now."""
-        return Routes(self.bench.graph.registry, self.bench.selection)
+        return Routes(self.bench.catalog.registry, self.bench.selection)
 
     def option_names(self, words: Sequence[str]) -> frozenset[str]:
         """The options of the command that the words begin with."""
@@ -101,7 +101,7 @@ class Desk:
                 return put(self.help(words))
             found = Found(self._tool(words[0]), {}, 1) if line.by_tool else self.routes.get(words)
             if line.wants_help:
-                return put(command_page(page_of(found.command), program=self._program))
+                return put(command_page(document_command(found.command), program=self._program))
             arguments = self._arguments(found, line)
         except CoreError as error:
             return _refused(" ".join(words), error, as_json=line.as_json)
@@ -118,13 +118,13 @@ class Desk:
         if found is None and routes.below(words):
             width = shutil.get_terminal_size((100, 24)).columns
             return context_page(routes, words, width, program=self._program)
-        return command_page(page_of((found or routes.get(words)).command), program=self._program)
+        return command_page(document_command((found or routes.get(words)).command), program=self._program)
 
     def _tool(self, name: str) -> Command:
-        return self.bench.graph.command(LOCAL, name)
+        return self.bench.catalog.command(LOCAL, name)
 
     def _arguments(self, found: Found, line: Line) -> dict[str, Any]:
-        page = page_of(found.command)
+        page = document_command(found.command)
         arguments = typed_arguments(
             page, found.in_route, line.words[found.count :], stdin=self._stdin, has_names=line.by_tool
         )
@@ -136,7 +136,7 @@ class Desk:
         bench = self.bench
         call = CliCall(self._screen, bench.ask, bench.roots)
         try:
-            command = bench.graph.present(command)
+            command = bench.catalog.require_registered(command)
             outcome = await bench.dispatcher.dispatch(command, arguments, call)
         except CoreError as error:
             return _refused(command.name, error, as_json=as_json)
@@ -157,7 +157,7 @@ class Desk:
         return FAILED if outcome.failed else unprinted
 
     def _on_screen(self, name: str, text: str) -> str:
-        text = on_the_wire(text)
+        text = escape_surrogates(text)
         if not self._screen.shows_results:
             return text
         text = escaped(text)
@@ -195,9 +195,9 @@ def outcome_json(name: str, outcome: Outcome) -> str:
     shape = {
         "tool": name,
         "ok": kind is None and not outcome.failed,
-        "text": on_the_wire(outcome.text),
-        "data": on_the_wire(outcome.data),
-        "facts": on_the_wire(outcome.facts),
+        "text": escape_surrogates(outcome.text),
+        "data": escape_surrogates(outcome.data),
+        "facts": escape_surrogates(outcome.facts),
         "error": kind,
     }
     return json.dumps(shape, ensure_ascii=False, indent=2)

@@ -31,7 +31,9 @@ async def in_process(settings: Settings) -> AsyncIterator[Client]:
     async with assembled(settings, dict(os.environ)) as assembly:
         # Who types a call at a shell may say yes in it.
         asking = replace(settings.asking, trusts_answers=True)
-        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources, asking=asking)
+        server = build_server(
+            assembly.catalog, assembly.dispatcher, assembly.identity, assembly.resources, asking=asking
+        )
         async with Client(server, cache=None) as client:
             yield client
 

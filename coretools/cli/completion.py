@@ -8,8 +8,8 @@ from coretools.cli.command_line import Bench
 from coretools.cli.completion_scripts import SHELLS
 from coretools.cli.own_options import LINE_OPTIONS
 from coretools.cli.routes import Found, Routes, leading, plain
-from coretools.operations.completion import beginning_with
-from coretools.operations.documentation import CommandPage, ParameterPage, page_of
+from coretools.operations.completion import with_prefix
+from coretools.operations.documentation import CommandPage, ParameterPage, document_command
 from coretools.operations.registry import Command
 from coretools.operations.route import VARIABLE
 
@@ -30,7 +30,7 @@ class Candidate:
 
 async def candidates(bench: Bench, before: Sequence[str], current: str) -> list[Candidate]:
     """What `current`, which stands behind the words of `before`, could become."""
-    routes = Routes(bench.graph.registry, bench.selection)
+    routes = Routes(bench.catalog.registry, bench.selection)
     words = leading(before)
     found = routes.at(words)
     following = []
@@ -44,7 +44,7 @@ async def candidates(bench: Bench, before: Sequence[str], current: str) -> list[
 
 def of_built_in(before: Sequence[str], current: str) -> list[Candidate]:
     """The same for coretools' own commands, as far as there is little to choose from."""
-    return [Candidate(word) for word in beginning_with(current, _BUILT_IN.get(tuple(before), ()))]
+    return [Candidate(word) for word in with_prefix(current, _BUILT_IN.get(tuple(before), ()))]
 
 
 @dataclass(slots=True)
@@ -60,13 +60,13 @@ class _Typed:
 
 async def _words(bench: Bench, below: Sequence[Command], words: Sequence[str], current: str) -> list[Candidate]:
     """The next word of a route."""
-    routes = Routes(bench.graph.registry, bench.selection)
+    routes = Routes(bench.catalog.registry, bench.selection)
     found: dict[str, str] = {}
     for command in below:
         expected = command.route[len(words)]
         variable = VARIABLE.fullmatch(expected)
         if variable:
-            page = page_of(command)
+            page = document_command(command)
             parameter = next(one for one in page.parameters if one.name == variable[1])
             values = await _values(bench, command, parameter, current, {})
             found |= dict.fromkeys(values, f"{parameter.name} of {command.name}")
@@ -78,7 +78,7 @@ async def _words(bench: Bench, below: Sequence[Command], words: Sequence[str], c
 
 
 async def _of_command(bench: Bench, found: Found, words: Sequence[str], current: str) -> list[Candidate]:
-    page = page_of(found.command)
+    page = document_command(found.command)
     typed = _typed(page, words)
     typed.given |= found.in_route
     parameter, before, text = typed.waiting, "", current
@@ -111,7 +111,7 @@ def _options(page: CommandPage, typed: _Typed, current: str) -> list[Candidate]:
     said = {"--json": "print the result as JSON", "--help": "say how it is typed", "--answer": "answer beforehand"}
     found += [Candidate(option, said[option]) for option in sorted(LINE_OPTIONS.keys() & said.keys())]
     known = {plain(one.text): one for one in found}
-    return [known[name] for name in beginning_with(plain(current), known)]
+    return [known[name] for name in with_prefix(plain(current), known)]
 
 
 def _typed(page: CommandPage, words: Sequence[str]) -> _Typed:

@@ -15,15 +15,15 @@ from coretools.app.assembly import assembled
 from coretools.cli.terminal import put
 from coretools.config.settings import Settings
 from coretools.errors import InputOutput
-from coretools.operations.catalog import for_people
+from coretools.operations.catalog import commands_for_people
 from coretools.operations.documentation import (
     WRITTEN_BY,
     Documentation,
     cell,
     documentation_of,
+    insert_table,
     pages,
     tool_table,
-    with_table,
 )
 from coretools.operations.registry import Registry
 from coretools.web.common.config import VARIABLES, Config
@@ -107,8 +107,8 @@ async def docs(settings: Settings, others: Sequence[Registry], wanted: Wanted) -
         BadSetting: the page has no place for the table. InputOutput: a file can't be read or written.
     """
     async with assembled(settings, dict(os.environ), others) as assembly:
-        registry = assembly.graph.registry
-        found = documentation_of(for_people(registry, assembly.selection), registry.contexts)
+        registry = assembly.catalog.registry
+        found = documentation_of(commands_for_people(registry, assembly.selection), registry.contexts)
         # Built while the tool sets are open: a signature may name what they hold.
         text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if wanted.as_json else tool_table(found)
         written = {**pages(found), NAME: config_page()} if wanted.directory else {}
@@ -133,4 +133,4 @@ def _write(directory: Path, written: dict[str, str]) -> None:
 
 
 def _put_table(page: Path, found: Documentation) -> None:
-    page.write_text(with_table(page.read_text(encoding="utf-8"), tool_table(found)), encoding="utf-8")
+    page.write_text(insert_table(page.read_text(encoding="utf-8"), tool_table(found)), encoding="utf-8")

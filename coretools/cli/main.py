@@ -37,7 +37,7 @@ COMPLETE = "__complete"
 """What the scripts of `coretools completion` call; in no help."""
 
 BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
-"""First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
+"""First words that are coretools' own. A command of the catalog with such a route is reached in the REPL."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -60,7 +60,7 @@ def _main(words: list[str]) -> int:
     if not words:
         _parser().error("a command is missing")
     own_parser().parse_args(own)  # --version and a bad flag end it here
-    # Imported late: the graph takes half a second.
+    # Imported late: the catalog takes half a second.
     import anyio
 
     from coretools.cli.typed_line import run_typed
@@ -74,7 +74,7 @@ def _names_tool(rest: list[str]) -> bool:
 
 
 def overview_of_built_in() -> str:
-    """What `coretools --help` says before the commands of the graph."""
+    """What `coretools --help` says before the commands of the catalog."""
     summary, lines, _ = (__doc__ or "").split("\n\n")
     return f"{summary}\n\n{lines}"
 

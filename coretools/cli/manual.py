@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from coretools.cli.arguments import is_flag, is_list, option_of
 from coretools.cli.routes import Routes, shown
-from coretools.operations.documentation import CommandPage, ParameterPage, said_of, usage
+from coretools.operations.documentation import CommandPage, ParameterPage, describe_parameter, usage
 
 WIDTH = 100
 
@@ -92,7 +92,7 @@ def _label(parameter: ParameterPage) -> str:
 
 
 def _about(parameter: ParameterPage) -> str:
-    said = said_of(parameter)
+    said = describe_parameter(parameter)
     kind = parameter.type if parameter.is_required and parameter.type != "string" else ""
     has_default = not parameter.is_required and parameter.default not in (None, False, "", [])
     default = f"[{json.dumps(parameter.default, ensure_ascii=False)}]" if has_default else ""

@@ -1,4 +1,4 @@
-"""`coretools repl`: the commands of the graph line by line, on one assembly that lives as long as the REPL.
+"""`coretools repl`: the commands of the catalog line by line, on one assembly that lives as long as the REPL.
 
 A line goes the very way of `coretools WORDS`. An error is shown and the loop goes on; Ctrl-C ends the command that runs
 and all that it started. From a pipe there is no prompt, and the exit code is that of the last failure.

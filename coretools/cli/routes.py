@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import UnknownTool
-from coretools.operations.catalog import Selection, for_people, withheld_because
+from coretools.operations.catalog import Selection, commands_for_people, withholding_reason
 from coretools.operations.registry import Command, Registry
 from coretools.operations.route import VARIABLE, Context
 
@@ -26,9 +26,9 @@ class Routes:
     """The commands of one moment by their routes."""
 
     def __init__(self, registry: Registry, selection: Selection) -> None:
-        self._commands = _one_each(for_people(registry, selection))
+        self._commands = _one_each(commands_for_people(registry, selection))
         self._withheld = {
-            command.route: reason for command in registry if (reason := withheld_because(command, selection))
+            command.route: reason for command in registry if (reason := withholding_reason(command, selection))
         }
         self._contexts: dict[tuple[str, ...], Context] = {context.words: context for context in registry.contexts}
 

@@ -98,7 +98,7 @@ def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     from coretools.hosting.serve import ServeOptions, serve_stdio
     from coretools.operations.catalog import selection_of, surfaces_of
     from coretools.operations.registry import Registry
-    from coretools.operations.registry_merge import join
+    from coretools.operations.registry_merge import merge_registries
     from coretools.protocol.process_exit import leave
 
     options = ServeOptions(
@@ -113,9 +113,9 @@ def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     separators = {registry.separator for registry in found}
     separator = separators.pop() if len(separators) == 1 else Registry().separator
     # The operator's file may name tools of ours too, which are not here.
-    joined = join(Registry(separator=separator, policy=settings.policy.tools), found)
+    merged = merge_registries(Registry(separator=separator, policy=settings.policy.tools), found)
     # Left from here, while a thread of a module still prints to standard error: the wire is on fd 1 again.
-    leave(serve_stdio(joined, options=options))
+    leave(serve_stdio(merged, options=options))
 
 
 def _require_no_own(options: argparse.Namespace) -> None:

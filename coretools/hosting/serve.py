@@ -18,7 +18,7 @@ from coretools.operations.call import LOCAL
 from coretools.operations.catalog import EVERYTHING, Selection, Surfaces
 from coretools.operations.completion import require_sources
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.operations.services import Services
 from coretools.protocol.open_requests import OpenRequests
@@ -85,13 +85,13 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
         BadSetting: the commands can't be offered; says why, with both sources of a collision.
     """
     options = options or ServeOptions()
-    registry.prove()
+    registry.validate()
     require_sources(registry)
-    graph = Graph(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
-    graph.offer(LOCAL)  # what can't be offered ends the start
+    catalog = LiveCatalog(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
+    catalog.for_principal(LOCAL)  # what can't be offered ends the start
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
     identity = Identity(name=options.name, version=options.version, instructions=options.instructions)
-    return build_server(graph, dispatcher, identity, extensions=options.extensions, asking=options.asking)
+    return build_server(catalog, dispatcher, identity, extensions=options.extensions, asking=options.asking)
 
 
 async def serve_streams(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from coretools.errors import BadSetting, InvalidArguments
-from coretools.operations.annotations import RETURN, hints_of
+from coretools.operations.annotations import RETURN, resolve_hints
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect, raw_schema, tool
 from coretools.operations.services import Services
@@ -178,7 +178,7 @@ def _first_parameter(agent: Agent) -> str:
 
 def _hints(agent: Agent) -> dict[str, Any]:
     """The annotations of a function, or of what an object does when it is called."""
-    return hints_of(agent if inspect.isroutine(agent) else type(agent).__call__)
+    return resolve_hints(agent if inspect.isroutine(agent) else type(agent).__call__)
 
 
 def _returning(agent: Agent, hints: Mapping[str, Any]) -> dict[str, Any]:

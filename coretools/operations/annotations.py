@@ -31,7 +31,7 @@ TYPE_FAULTS = (*AUTHOR_FAULTS, SchemaError)
 """What pydantic and the types themselves raise where a type has no schema."""
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The types of the parameters, and of the result as `return`.
 
     Raises:
@@ -45,15 +45,15 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
             f"{source_of(function)}: the annotation of {where} can't be resolved: {reason}; "
             "import or define that name in the module of the function, not under TYPE_CHECKING"
         ) from error
-    return {name: _readable(hint) for name, hint in hints.items()}
+    return {name: _for_pydantic(hint) for name, hint in hints.items()}
 
 
-def place_of(name: str) -> str:
+def describe_place(name: str) -> str:
     """What an annotation belongs to, for messages."""
     return "its result" if name == RETURN else f"parameter {name!r}"
 
 
-def shown(hint: Any) -> str:
+def type_text(hint: Any) -> str:
     """A type as an error shows it."""
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
     return text.replace("typing.", "")[:80]
@@ -77,31 +77,31 @@ def _unresolved(function: Callable[..., Any], error: BaseException) -> tuple[str
         try:
             get_type_hints(SimpleNamespace(__annotations__={name: annotation}), globalns=names, include_extras=True)
         except AUTHOR_FAULTS as one:
-            return place_of(name), first_sentence(one)
+            return describe_place(name), first_sentence(one)
     return "a parameter", first_sentence(error)
 
 
-def _readable(hint: Any) -> Any:
+def _for_pydantic(hint: Any) -> Any:
     """The type with every `typing.TypedDict` as one of `typing_extensions`: pydantic needs those below Python 3.12."""
     if sys.version_info >= (3, 12):
         return hint
     if is_typeddict(hint):
-        return _extended(hint) if type(hint).__module__ == "typing" else hint
+        return _as_extensions_typeddict(hint) if type(hint).__module__ == "typing" else hint
     arguments, origin = get_args(hint), get_origin(hint)
     if origin in (None, Literal):
         return hint
     if origin is Annotated:
-        return Annotated[(_readable(arguments[0]), *arguments[1:])]
-    read = tuple(map(_readable, arguments))
+        return Annotated[(_for_pydantic(arguments[0]), *arguments[1:])]
+    read = tuple(map(_for_pydantic, arguments))
     if read == arguments:
         return hint
     return reduce(or_, read) if origin in (Union, UnionType) else origin[read]
 
 
-def _extended(hint: Any) -> Any:
+def _as_extensions_typeddict(hint: Any) -> Any:
     """The same dictionary by `typing_extensions`."""
     fields = {
-        name: _with_presence(one, is_required=name in hint.__required_keys__)
+        name: _with_required(one, is_required=name in hint.__required_keys__)
         for name, one in get_type_hints(hint, include_extras=True).items()
     }
     made = typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[misc]  # a type made at run time
@@ -109,10 +109,10 @@ def _extended(hint: Any) -> Any:
     return made
 
 
-def _with_presence(hint: Any, *, is_required: bool) -> Any:
+def _with_required(hint: Any, *, is_required: bool) -> Any:
     """The type of a key with whether it must be there."""
     # The annotation counts first: `__required_keys__` is wrong below `from __future__ import annotations`.
     origin = get_origin(hint)
     if origin in (Required, NotRequired):
-        return origin[_readable(get_args(hint)[0])]
-    return Required[_readable(hint)] if is_required else NotRequired[_readable(hint)]
+        return origin[_for_pydantic(get_args(hint)[0])]
+    return Required[_for_pydantic(hint)] if is_required else NotRequired[_for_pydantic(hint)]

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from coretools.config.author import Author
 from coretools.questions.kinds import AskConfirmation, Question
-from coretools.questions.resolution import Ladder, Way, declined
+from coretools.questions.resolution import AnswerResolution, AskChannel, declined_error
 
 T = TypeVar("T")
 
@@ -89,9 +89,9 @@ class SilentCall:
     """A call on a surface that shows nothing and where nobody can be asked: answers are given beforehand, or none."""
 
     def __init__(self, principal: str = LOCAL, *, trusts_answers: bool = True) -> None:
-        """`trusts_answers` as `coretools.questions.resolution.Ladder` has it."""
+        """`trusts_answers` as in `AnswerResolution`."""
         self._principal = principal
-        self._ladder = Ladder("defaults", trusts_answers=trusts_answers)
+        self._resolution = AnswerResolution("defaults", trusts_answers=trusts_answers)
 
     @property
     def principal(self) -> str:
@@ -115,7 +115,7 @@ class SilentCall:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._ladder.take(answers, asks)
+        self._resolution.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Nobody looks."""
@@ -132,9 +132,9 @@ class SilentCall:
 
     async def ask(self, question: Question[T]) -> T:
         """What was given beforehand, or the default."""
-        found = self._ladder.settle(question, ())
-        if isinstance(found, Way):
-            raise self._ladder.needed(question)
+        found = self._resolution.resolve(question, ())
+        if isinstance(found, AskChannel):
+            raise self._resolution.answer_needed(question)
         return found.answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
@@ -142,14 +142,14 @@ class SilentCall:
         return tuple([await self.ask(question) for question in questions])
 
 
-async def confirmed(call: Call, question: AskConfirmation) -> None:
+async def require_confirmation(call: Call, question: AskConfirmation) -> None:
     """Go on only with a yes.
 
     Raises:
         Declined: the answer was no. AnswerNeeded: nobody can be asked.
     """
     if not await call.ask(question):
-        raise declined(question, "the answer was no")
+        raise declined_error(question, "the answer was no")
 
 
 # Plain functions on the event loop, where that takes no waiting: one function, tried there first (ADR 0002).
@@ -180,7 +180,7 @@ def require_thread() -> None:
         raise WouldBlock
 
 
-def attempted(function: Callable[..., T], arguments: Mapping[str, Any]) -> T:
+def run_nonblocking(function: Callable[..., T], arguments: Mapping[str, Any]) -> T:
     """The result of a function that may not wait.
 
     Raises:

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from coretools.config.settings import Settings, require_profile
 from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.operations.declare import Surface
-from coretools.operations.registry import Command, named_twice
-from coretools.operations.route import Context, shape_of, template_of, variables
+from coretools.operations.registry import Command, duplicate_name
+from coretools.operations.route import Context, default_template, template_shape, template_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +95,10 @@ class Resource:
     @property
     def is_template(self) -> bool:
         """Whether the address has variables."""
-        return bool(variables(self.uri))
+        return bool(template_variables(self.uri))
 
 
-class Offer:
+class Catalog:
     """The commands of one selection. Lists and calls both go through it, so what is not listed can't be called."""
 
     def __init__(
@@ -162,13 +162,13 @@ class Offer:
         raise failure(f"unknown {kind}: {name[:80]!r}{meant}")
 
 
-def offered(
+def build_catalog(
     commands: Iterable[Command],
     selection: Selection,
     surfaces: Surfaces | None = None,
     *,
     contexts: tuple[Context, ...] = (),
-) -> Offer:
+) -> Catalog:
     """What a caller sees and may call.
 
     Raises:
@@ -181,13 +181,13 @@ def offered(
     for command in commands:
         if not command.declaration.for_agents:
             continue
-        reason = withheld_because(command, selection)
+        reason = withholding_reason(command, selection)
         if reason is None:
             chosen.append(command)
         else:
             withheld[command.name] = reason
     prompts = _prompts(chosen)
-    return Offer(
+    return Catalog(
         _tools(chosen, surfaces, prompts),
         _resources(chosen, surfaces),
         prompts,
@@ -197,12 +197,12 @@ def offered(
     )
 
 
-def for_people(commands: Iterable[Command], selection: Selection) -> list[Command]:
+def commands_for_people(commands: Iterable[Command], selection: Selection) -> list[Command]:
     """What a person may type: what agents are offered, and what is kept from them. Hidden ones are among them."""
-    return [command for command in commands if withheld_because(command, selection) is None]
+    return [command for command in commands if withholding_reason(command, selection) is None]
 
 
-def withheld_because(command: Command, selection: Selection) -> str | None:
+def withholding_reason(command: Command, selection: Selection) -> str | None:
     """Why a selection leaves a command out; None when it does not. Profiles are for agents: they keep nothing else."""
     declared = command.declaration
     if selection.read_only and not declared.read_only:
@@ -211,10 +211,10 @@ def withheld_because(command: Command, selection: Selection) -> str | None:
         return f"profile {selection.profile} does not include it"
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
-    return _left_out(command, selection)
+    return _excluded_by_name(command, selection)
 
 
-def _left_out(command: Command, selection: Selection) -> str | None:
+def _excluded_by_name(command: Command, selection: Selection) -> str | None:
     """Whether the operator left it out by its name, or a tool that does the same."""
     if not _matches(command.name, selection.only) or _matches(command.name, selection.without):
         return "the operator left it out"
@@ -257,10 +257,10 @@ def _resources(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Res
         if not uri:
             continue
         # Two templates that differ in the names of their variables are one address.
-        taken = found.get(shape_of(uri))
+        taken = found.get(template_shape(uri))
         if taken is not None:
-            raise named_twice(taken.command, replace(command, name=uri))
-        found[shape_of(uri)] = Resource(uri, command)
+            raise duplicate_name(taken.command, replace(command, name=uri))
+        found[template_shape(uri)] = Resource(uri, command)
     return {resource.uri: resource for resource in found.values()}
 
 
@@ -273,10 +273,10 @@ def _promoted(command: Command, scheme: str) -> str:
     if not arguments.is_addressable:
         return ""
     optional = [name for name in arguments.names if name not in arguments.required]
-    return template_of(command.route, scheme, required=arguments.required, optional=optional)
+    return default_template(command.route, scheme, required=arguments.required, optional=optional)
 
 
 def _put(found: dict[str, Command], name: str, command: Command) -> None:
     if found.get(name, command) is not command:
-        raise named_twice(found[name], command)
+        raise duplicate_name(found[name], command)
     found[name] = command

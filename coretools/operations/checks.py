@@ -12,10 +12,10 @@ from coretools.errors import BadSetting
 from coretools.operations import json_schema
 from coretools.operations import route as address
 from coretools.operations.annotations import first_sentence
+from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
 from coretools.operations.declare import Declaration, Surface, source_of
-from coretools.operations.output import Output
-from coretools.operations.route import parameters
-from coretools.operations.schema import ANSWERS, Arguments, parameters_of, require_named
+from coretools.operations.return_type import ReturnType
+from coretools.operations.route import route_parameters
 
 
 def check_function(function: Callable[..., Any], declared: Declaration, route: Sequence[str]) -> None:
@@ -30,14 +30,14 @@ def check_function(function: Callable[..., Any], declared: Declaration, route: S
     if declared.nonblocking and inspect.iscoroutinefunction(function):
         raise BadSetting(f"{source}: nonblocking is for a plain function; an async one is on the event loop already")
     # The annotations are read for those that need it only: a start waits for all of this.
-    in_route = parameters(route)
+    in_route = route_parameters(route)
     is_resource = Surface.RESOURCE in declared.surfaces
     if not (in_route or is_resource):
         return
     try:
         known, required = parameters_of(function)
     except BadSetting:
-        return  # its module may define the name below it; `prove` looks again
+        return  # its module may define the name below it; `Command.validate` looks again
     unknown = [name for name in in_route if name not in known]
     if unknown:
         raise BadSetting(f"{source}: the route has a word that is no parameter: {', '.join(unknown)}")
@@ -66,15 +66,15 @@ def _check_resource(
         raise BadSetting(f"{source}: its version is {version!r}, which is no method beside it")
 
 
-def prove(
+def validate_command(
     function: Callable[..., Any],
     declared: Declaration,
     route: Sequence[str],
     *,
     description: str,
-    made: Callable[[], tuple[Arguments, Output]],
+    ends: Callable[[], tuple[Arguments, ReturnType]],
 ) -> None:
-    """Build what is listed of a command and what its calls need; `made` gives its two ends.
+    """Build what is listed of a command and what its calls need; `ends` gives its arguments and its return type.
 
     Raises:
         BadSetting: what can't be served, with the source.
@@ -82,9 +82,9 @@ def prove(
     source = source_of(function)
     try:
         if declared.input_schema is not None:
-            json_schema.require_schema(source, declared.input_schema)
-        arguments, output = made()
-        output.prove()
+            json_schema.check_input_schema(source, declared.input_schema)
+        arguments, output = ends()
+        output.validate()
         listed: list[Any] = [description, declared.title, declared.uri, declared.mime_type, declared.metadata]
         listed += [arguments.schema(), arguments.answers, output.schema]
         check_function(function, declared, route)

@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 from coretools.errors import BadSetting
 from coretools.operations.registry import Command
 
-MOST_COUNTED = 10_000
+MAX_VALUES = 10_000
 """Values that are looked at; whoever has more types another letter."""
 
 Given = Mapping[str, str]
@@ -33,7 +33,7 @@ class Completes:
     source: Source | str
 
 
-async def completions(
+async def complete_parameter(
     command: Command, parameter: str, text: str, given: Given, *, limiter: CapacityLimiter | None = None
 ) -> list[str]:
     """Values of a parameter that begin with `text`, whatever the case; none for what has no values of its own.
@@ -42,23 +42,23 @@ async def completions(
         What the source raises.
     """
     source = _source(command, parameter)
-    found = _choices(command, parameter) if source is None else await _asked(source, text, given, limiter)
-    return beginning_with(text, found)
+    found = _choices(command, parameter) if source is None else await _values_from(source, text, given, limiter)
+    return with_prefix(text, found)
 
 
-def beginning_with(text: str, values: Iterable[str]) -> list[str]:
+def with_prefix(text: str, values: Iterable[str]) -> list[str]:
     """The values that begin with a text, whatever the case, each once and in their order."""
     start = text.casefold()
     kept: dict[str, None] = {}
     for value in values:
         if value.casefold().startswith(start):
             kept[value] = None
-        if len(kept) == MOST_COUNTED:
+        if len(kept) == MAX_VALUES:
             break
     return list(kept)
 
 
-async def _asked(source: Source, text: str, given: Given, limiter: CapacityLimiter | None) -> Iterable[str]:
+async def _values_from(source: Source, text: str, given: Given, limiter: CapacityLimiter | None) -> Iterable[str]:
     if inspect.iscoroutinefunction(source):
         values: Iterable[str] = await source(text, given)
         return values

@@ -83,7 +83,7 @@ def _require(content: object, name: str, *kinds: type) -> None:
         raise TypeError(f"{type(content).__name__}.{name} is {wanted}, not {type(value).__name__}")
 
 
-def shown(content: Content) -> str:
+def content_text(content: Content) -> str:
     """Content for a reader of text."""
     match content:
         case Text(text):
@@ -96,19 +96,19 @@ def shown(content: Content) -> str:
             return f"[{mime_type}, {len(data)} bytes]"
 
 
-def text_of(contents: Sequence[Content]) -> str:
+def joined_text(contents: Sequence[Content]) -> str:
     """All of it for a reader of text."""
-    return "\n".join(map(shown, contents))
+    return "\n".join(map(content_text, contents))
 
 
-def on_the_wire(value: Any) -> Any:
+def escape_surrogates(value: Any) -> Any:
     """A JSON value without lone surrogates, which UTF-8 can't carry; a name with one is shown in escaped form."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, list):
-        return [on_the_wire(item) for item in value]
+        return [escape_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {on_the_wire(key): on_the_wire(item) for key, item in value.items()}
+        return {escape_surrogates(key): escape_surrogates(item) for key, item in value.items()}
     return value
 
 

@@ -16,8 +16,8 @@ from coretools.errors import BadSetting
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-READING = ("read", "dev", "ci")
-CHANGING = ("dev",)
+READ_PROFILES = ("read", "dev", "ci")
+CHANGE_PROFILES = ("dev",)
 """Profiles that show a command by default, beside `all`: a pipeline (`ci`) gets what changes things by name only."""
 
 _EFFECTS = "Effect.READ is read-only, Effect.ADD changes and never destroys, Effect.CHANGE may destroy"
@@ -72,7 +72,7 @@ class Hints(TypedDict, total=False):
     hides the tool from automation."""
 
 
-_KINDS: Mapping[str, tuple[type, ...]] = {
+_HINT_TYPES: Mapping[str, tuple[type, ...]] = {
     "title": (str,),
     "idempotent": (bool,),
     "open_world": (bool,),
@@ -115,7 +115,7 @@ class Declaration:
     structured: bool | None = None
     """Whether the result goes out as structured content with an output schema, beside its text; None: as its type
     has it."""
-    profiles: frozenset[str] = frozenset(READING)
+    profiles: frozenset[str] = frozenset(READ_PROFILES)
     """Profiles that show it; `all` does too, unless there is none."""
     route: tuple[str, ...] = ()
     """Words below its context, `{name}` for one that is a parameter; empty: the function's name."""
@@ -138,7 +138,7 @@ class Declaration:
     asked_as: tuple[str, ...] = ()
     """Tools that do the same: a question that the operator wants before one of them stands before this too, and without
     one of them this is left out."""
-    asks_first: bool = False
+    needs_confirmation: bool = False
     """The operator wants a person's yes before each call; never declared, but read from his file."""
     input_schema: Mapping[str, Any] | None = None
     """Published as it stands, in place of the schema of the signature."""
@@ -171,10 +171,12 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
     """
     if not isinstance(effect, Effect):
         raise BadSetting(f"a tool says what it does to the world: write tool(Effect.READ), not tool({effect!r:.60})")
-    unknown = sorted(hints.keys() - _KINDS.keys())
+    unknown = sorted(hints.keys() - _HINT_TYPES.keys())
     if unknown:
-        raise BadSetting(f"tool(...): {', '.join(unknown)}: no such hint; there are {', '.join(_KINDS)}. {_EFFECTS}")
-    _require("tool", hints)
+        raise BadSetting(
+            f"tool(...): {', '.join(unknown)}: no such hint; there are {', '.join(_HINT_TYPES)}. {_EFFECTS}"
+        )
+    _check_types("tool", hints)
     return _amend(
         "tool",
         Surface.TOOL,
@@ -183,7 +185,7 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
         open_world=hints.get("open_world", False),
         long_running=hints.get("long_running", False),
         structured=hints.get("structured"),
-        profiles=frozenset(hints.get("profiles", READING if effect is Effect.READ else CHANGING)),
+        profiles=frozenset(hints.get("profiles", READ_PROFILES if effect is Effect.READ else CHANGE_PROFILES)),
         **_titled(hints.get("title", "")),
     )
 
@@ -198,13 +200,13 @@ def resource(
     same arguments, or the name of a method beside this one: while somebody is subscribed it is called each second, and
     what it gives is compared. Others tell of a change by `Registry.announce`.
     """
-    _require("resource", {"uri": uri, "title": title, "mime_type": mime_type})
+    _check_types("resource", {"uri": uri, "title": title, "mime_type": mime_type})
     return _amend("resource", Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version, **_titled(title))
 
 
 def prompt(*, title: str = "") -> Decorator:
     """Declare a function as a prompt: its arguments are the parameters, its result the text or messages."""
-    _require("prompt", {"title": title})
+    _check_types("prompt", {"title": title})
     return _amend("prompt", Surface.PROMPT, **_titled(title))
 
 
@@ -218,13 +220,13 @@ def at(*route: str) -> Decorator:
 
 def details(text: str) -> Decorator:
     """Say more to agents and in the reference than the docstring does."""
-    _require("details", {"its text": text})
+    _check_types("details", {"its text": text})
     return _amend("details", details=text)
 
 
 def metadata(values: Mapping[str, Any]) -> Decorator:
     """Send these values as `_meta` wherever the command is listed."""
-    _require("metadata", {f"key {key!r:.60}": key for key in values})
+    _check_types("metadata", {f"key {key!r:.60}": key for key in values})
     return _amend("metadata", metadata=dict(values))
 
 
@@ -242,7 +244,7 @@ def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorato
     return _amend("asks", asks=keys, questions=known, unlisted_asks=() if is_listed else keys)
 
 
-def asked_as(*tools: str) -> Decorator:
+def same_policy_as(*tools: str) -> Decorator:
     """Have what the operator says of one of these tools hold for this command too, because it does the same.
 
     A question that he wants before one of them, and that he leaves one out.
@@ -286,16 +288,16 @@ def source_of(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', None) or '?'}.{name}"
 
 
-def note_registered(function: Callable[..., Any]) -> None:
+def mark_registered(function: Callable[..., Any]) -> None:
     """Say that a registry has the function: what is declared of it later would be lost."""
     plain = getattr(function, "__func__", function)
     setattr(plain, _REGISTERED, plain)
 
 
-def _require(by: str, values: Mapping[str, object]) -> None:
+def _check_types(by: str, values: Mapping[str, object]) -> None:
     """Refuse a value of another kind than it is declared to be; text, where nothing else is said."""
     for name, value in values.items():
-        kinds = _KINDS.get(name, (str,))
+        kinds = _HINT_TYPES.get(name, (str,))
         if not isinstance(value, kinds):
             raise BadSetting(f"@{by}: {name} is {kinds[0].__name__}, not {type(value).__name__}")
 

@@ -23,14 +23,14 @@ import anyio.to_thread
 from coretools.cancellation import check_cancelled
 from coretools.config.author import acting
 from coretools.errors import CoreError, InputNeeded
-from coretools.operations.call import Call, WouldBlock, attempted, confirmed
-from coretools.operations.completion import completions
-from coretools.operations.content import Content, Embedded, Message, Result, Text, text_of
+from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
+from coretools.operations.completion import complete_parameter
+from coretools.operations.content import Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.memory_services import MemoryServices
-from coretools.operations.output import json_text
 from coretools.operations.registry import Command
+from coretools.operations.return_type import json_text
 from coretools.operations.services import Services
-from coretools.questions.kinds import before_call
+from coretools.questions.kinds import call_confirmation
 
 NO_DEFAULTS: Mapping[str, Any] = {}
 
@@ -69,7 +69,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Underway:
+class ActiveCall:
     """A call from its beginning to its end."""
 
     command: str
@@ -86,25 +86,25 @@ class Underway:
         return time.monotonic() - self.began
 
 
-class Watcher(Protocol):
+class CallObserver(Protocol):
     """Told of every call: counts it, logs it. Is quick, and raises nothing."""
 
-    def began(self, call: Underway) -> None:
+    def began(self, call: ActiveCall) -> None:
         """A call begins."""
         ...
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """It is over; without an outcome it was cancelled."""
         ...
 
 
-class Logging:
+class LoggingObserver:
     """The watcher that there is by default: one line for each call, for who debugs."""
 
-    def began(self, call: Underway) -> None:
+    def began(self, call: ActiveCall) -> None:
         """Nothing is said yet."""
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Say how it ended."""
         said = "cancelled" if outcome is None else outcome.error.kind if outcome.error else "ok"
         logger.debug("%s: %s in %.1f ms", call.command, said, 1000 * call.seconds)
@@ -113,9 +113,9 @@ class Logging:
 class Dispatcher:
     """Runs commands. File work goes to worker threads of its own, `threads` at once."""
 
-    def __init__(self, *, threads: int, services: Services | None = None, watcher: Watcher | None = None) -> None:
-        """`services` is what commands share; by default in memory. `watcher` is told of every call."""
-        self._watcher = watcher or Logging()
+    def __init__(self, *, threads: int, services: Services | None = None, observer: CallObserver | None = None) -> None:
+        """`services` is what commands share; by default in memory. `observer` is told of every call."""
+        self._observer = observer or LoggingObserver()
         self._limiter = anyio.CapacityLimiter(threads)
         self._services = services or MemoryServices()
         self._under_way: set[object] = set()
@@ -132,14 +132,14 @@ class Dispatcher:
 
         `defaults` are the surface's own values for arguments that the caller left out; no question shows them.
         """
-        underway = Underway(command=command.name, principal=call.principal, address=call.address)
-        self._watcher.began(underway)
+        underway = ActiveCall(command=command.name, principal=call.principal, address=call.address)
+        self._observer.began(underway)
         outcome = None
         try:
             with self._marked():
                 outcome = await self._outcome(command, call, underway.id, self._run(command, given, defaults, call))
         finally:
-            self._watcher.ended(underway, outcome)
+            self._observer.ended(underway, outcome)
         return outcome
 
     @contextmanager
@@ -157,11 +157,11 @@ class Dispatcher:
             with acting(call.author):
                 result = await run
                 what = "ran, but its result is not what it is declared to return and can't be sent"
-                return _shaped(command, result)
+                return _outcome_of(command, result)
         except CoreError as error:
             return _failed(error)
         except (Exception, SystemExit) as error:  # sys.exit() in a command ends its call, not the server of everybody
-            foreseen = _foreseen(error)
+            foreseen = _expected_error(error)
             if foreseen is None:
                 logger.exception("call %s: %s %s", call_id, command.name, what)
                 foreseen = InternalFailure(f"{command.name} {what}; the server's log has the reason (call {call_id})")
@@ -171,7 +171,7 @@ class Dispatcher:
         """Values of a parameter that begin with `text`. A source that fails has none: nobody waits for its reason."""
         try:
             with self._marked():
-                return await completions(command, parameter, text, given, limiter=self._limiter)
+                return await complete_parameter(command, parameter, text, given, limiter=self._limiter)
         except CoreError:
             return []
         except (Exception, SystemExit):
@@ -181,21 +181,23 @@ class Dispatcher:
     async def versions(self, looks: Sequence[Callable[[], object]]) -> list[object]:
         """What each says of a resource, one after the other in one worker thread; None of what can't be had now."""
         with self._marked():
-            return await anyio.to_thread.run_sync(lambda: [_seen(look) for look in looks], limiter=self._limiter)
+            return await anyio.to_thread.run_sync(
+                lambda: [_read_version(look) for look in looks], limiter=self._limiter
+            )
 
     async def _run(self, command: Command, given: Mapping[str, Any], defaults: Mapping[str, Any], call: Call) -> object:
-        given, answers = command.arguments.split(given)
+        given, answers = command.arguments.split_answers(given)
         arguments = command.arguments.accept({**defaults, **given} if defaults else given)
         call.prefill(answers, command.declaration.asks)
-        if command.declaration.asks_first:
-            await confirmed(call, before_call(command.name, given))
+        if command.declaration.needs_confirmation:
+            await require_confirmation(call, call_confirmation(command.name, given))
         for name, kind in command.arguments.injected.items():
             arguments[name] = call if kind is Call else self._services
         if command.is_async:
             return await command.function(**arguments)
         if command.declaration.nonblocking:
             try:
-                return attempted(command.function, arguments)
+                return run_nonblocking(command.function, arguments)
             except WouldBlock:
                 pass
         work = functools.partial(command.function, **arguments)
@@ -205,7 +207,7 @@ class Dispatcher:
         return await result if inspect.iscoroutine(result) else result
 
 
-def _seen(look: Callable[[], object]) -> object:
+def _read_version(look: Callable[[], object]) -> object:
     check_cancelled()
     try:
         return look()
@@ -220,37 +222,37 @@ def _failed(error: CoreError) -> Outcome:
     return Outcome(text=str(error), facts=error.facts, error=error)
 
 
-def _foreseen(error: BaseException) -> CoreError | None:
+def _expected_error(error: BaseException) -> CoreError | None:
     """What a task group wrapped, if nothing else is in it: a failure before a question, whose answer would not help."""
     if isinstance(error, CoreError):
         return error
     if not isinstance(error, ExceptionGroup):
         return None
-    found = [_foreseen(inner) for inner in error.exceptions]
+    found = [_expected_error(inner) for inner in error.exceptions]
     known = [inner for inner in found if inner is not None]
     if len(known) < len(found):
         return None
     return next((inner for inner in known if not isinstance(inner, InputNeeded)), known[0])
 
 
-def _shaped(command: Command, result: object) -> Outcome:
-    output = command.output
-    if output.kind == "content":
-        return _of_parts(command, result)
-    value = output.value(result) if output.kind == "json" or output.is_structured else None
-    data = output.data(value) if output.is_structured else None
+def _outcome_of(command: Command, result: object) -> Outcome:
+    returns = command.return_type
+    if returns.kind == "content":
+        return _content_outcome(command, result)
+    value = returns.value(result) if returns.kind == "json" or returns.is_structured else None
+    data = returns.data(value) if returns.is_structured else None
     if isinstance(result, Result):
-        return _of_result(result, data)
-    if output.kind == "json":
+        return _result_outcome(result, data)
+    if returns.kind == "json":
         return Outcome(text=json_text(value), data=data)
-    return _of_parts(command, result)
+    return _content_outcome(command, result)
 
 
 def _is_plain(fact: object) -> bool:
     return type(fact) in _PLAIN
 
 
-def _of_result(result: Result, data: dict[str, Any] | None) -> Outcome:
+def _result_outcome(result: Result, data: dict[str, Any] | None) -> Outcome:
     text, facts = result.text(), result.facts()
     if not isinstance(text, str):
         raise TypeError(f"{type(result).__qualname__}.text() gave {type(text).__name__}")
@@ -259,18 +261,18 @@ def _of_result(result: Result, data: dict[str, Any] | None) -> Outcome:
     return Outcome(text=text, data=data, facts=facts, failed=result.failed)
 
 
-def _of_parts(command: Command, result: object) -> Outcome:
-    parts = _parts(result, command.declaration.mime_type or OCTETS)
+def _content_outcome(command: Command, result: object) -> Outcome:
+    parts = _content_parts(result, command.declaration.mime_type or OCTETS)
     if not parts:
         return Outcome(text="")
-    if _are(parts, Message):
-        return Outcome(text=text_of([message.content for message in parts]), messages=parts)
-    if _are(parts, Content):
-        return Outcome(text=text_of(parts), content=() if _are(parts, Text) else parts)
-    raise TypeError(f"{command.source} returned {type(result).__name__}, no {command.output.shown}")
+    if _all_are(parts, Message):
+        return Outcome(text=joined_text([message.content for message in parts]), messages=parts)
+    if _all_are(parts, Content):
+        return Outcome(text=joined_text(parts), content=() if _all_are(parts, Text) else parts)
+    raise TypeError(f"{command.source} returned {type(result).__name__}, no {command.return_type.text}")
 
 
-def _parts(result: object, mime_type: str) -> tuple[Any, ...]:
+def _content_parts(result: object, mime_type: str) -> tuple[Any, ...]:
     if isinstance(result, list | tuple):
         return tuple(result)
     if result is None:
@@ -280,5 +282,5 @@ def _parts(result: object, mime_type: str) -> tuple[Any, ...]:
     return (Text(result) if isinstance(result, str) else result,)
 
 
-def _are(parts: tuple[Any, ...], kind: Any) -> bool:
+def _all_are(parts: tuple[Any, ...], kind: Any) -> bool:
     return all(isinstance(part, kind) for part in parts)

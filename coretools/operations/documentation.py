@@ -14,10 +14,10 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from coretools.errors import BadSetting
+from coretools.operations.arguments import ANSWERS
 from coretools.operations.declare import Declaration, Surface
 from coretools.operations.registry import Command, Registry
 from coretools.operations.route import Context
-from coretools.operations.schema import ANSWERS
 
 _BOUNDS = {
     "minimum": "at least {}",
@@ -109,11 +109,11 @@ def documentation_of(commands: Registry | Iterable[Command], contexts: Iterable[
     said = commands.contexts if isinstance(commands, Registry) else contexts
     return Documentation(
         contexts=tuple(said),
-        commands=tuple(page_of(command) for command in commands if not command.declaration.is_hidden),
+        commands=tuple(document_command(command) for command in commands if not command.declaration.is_hidden),
     )
 
 
-def page_of(command: Command) -> CommandPage:
+def document_command(command: Command) -> CommandPage:
     """What there is to know of one command, hidden or not."""
     declared = command.declaration
     return CommandPage(
@@ -132,21 +132,21 @@ def page_of(command: Command) -> CommandPage:
         profiles=tuple(sorted(declared.profiles)),
         for_agents=declared.for_agents,
         is_hidden=declared.is_hidden,
-        is_structured=command.output.is_structured,
+        is_structured=command.return_type.is_structured,
         metadata=declared.metadata,
     )
 
 
-def type_of(schema: Mapping[str, Any]) -> str:
+def type_name(schema: Mapping[str, Any]) -> str:
     """The type that a schema asks for, in words."""
     arms = schema.get("anyOf") or schema.get("oneOf")
     if arms:
-        return " or ".join(dict.fromkeys(type_of(arm) for arm in arms))
+        return " or ".join(dict.fromkeys(type_name(arm) for arm in arms))
     kind = schema.get("type")
     if isinstance(kind, list):
         return " or ".join(kind)
     if kind == "array":
-        return f"list of {type_of(schema.get('items', {}))}"
+        return f"list of {type_name(schema.get('items', {}))}"
     if kind is None and "enum" in schema:
         return "string"
     return str(kind or "any")
@@ -186,7 +186,7 @@ def _fields(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Par
     return tuple(
         ParameterPage(
             name=name,
-            type=type_of(shape),
+            type=type_name(shape),
             is_required=name in required,
             default=defaults.get(name, shape.get("default")),
             description=shape.get("description", ""),
@@ -262,7 +262,7 @@ def tool_table(documentation: Documentation) -> str:
     return "\n".join(lines)
 
 
-def with_table(text: str, table: str) -> str:
+def insert_table(text: str, table: str) -> str:
     """A page with the table of tools in its place.
 
     Raises:
@@ -326,7 +326,7 @@ def usage(command: CommandPage) -> str:
     return " ".join((*words, *(["[options]"] if has_options else [])))
 
 
-def said_of(parameter: ParameterPage) -> str:
+def describe_parameter(parameter: ParameterPage) -> str:
     """Description, choices and limits of a parameter, in one line."""
     said = [parameter.description.rstrip(".")] if parameter.description else []
     if parameter.choices:
@@ -354,7 +354,9 @@ def _rows(parameters: Iterable[ParameterPage], prefix: str) -> list[str]:
     rows = []
     for one in parameters:
         default = "required" if one.is_required else f"`{json.dumps(one.default, ensure_ascii=False)}`"
-        rows.append(f"| `{prefix}{one.name}` | {cell(one.type)} | {cell(default)} | {cell(_prose(said_of(one)))} |")
+        rows.append(
+            f"| `{prefix}{one.name}` | {cell(one.type)} | {cell(default)} | {cell(_prose(describe_parameter(one)))} |"
+        )
         rows += _rows(one.fields, f"{prefix}{one.name}{'[]' if one.type.startswith('list') else ''}.")
     return rows
 

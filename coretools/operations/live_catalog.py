@@ -11,29 +11,29 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 
 from coretools.errors import CoreError, UnknownTool
-from coretools.operations.catalog import Offer, Selection, Surfaces, offered
+from coretools.operations.catalog import Catalog, Selection, Surfaces, build_catalog
 from coretools.operations.declare import Surface
 from coretools.operations.registry import Command, Registry
 
 DEBOUNCE_SECONDS = 0.1
 """Changes that follow each other within this time are told once."""
 
-MOST_ROUNDS = 10
+MAX_DEBOUNCES = 10
 """Of debouncing: commands that come and go without end are told of all the same."""
 
 Sleep = Callable[[float], Awaitable[None]]
 Listener = Callable[[frozenset[Surface]], Awaitable[None]]
 """Told which lists changed."""
 
-Release = Callable[[], None]
+Unsubscribe = Callable[[], None]
 
 logger = logging.getLogger(__name__)
 
 
 class _Subscription:
-    """A notification of a registry, forwarded by the registry of the graph that adopted it."""
+    """A notification of a registry, forwarded by the registry of the catalog that adopted it."""
 
-    def __init__(self, begin: Callable[[Registry], Release], registry: Registry) -> None:
+    def __init__(self, begin: Callable[[Registry], Unsubscribe], registry: Registry) -> None:
         self._begin = begin
         self.stop = begin(registry)
 
@@ -43,7 +43,7 @@ class _Subscription:
         self.stop = self._begin(registry)
 
 
-class Graph:
+class LiveCatalog:
     """Offers of one registry. Used on the event loop; the registry may change in any thread."""
 
     def __init__(
@@ -63,32 +63,32 @@ class Graph:
         self.surfaces = surfaces or Surfaces()
         self.sleep = sleep
         """How time passes, for whoever follows."""
-        self._offers: dict[Selection, Offer] = {}
+        self._catalogs: dict[Selection, Catalog] = {}
         self._version = registry.version
         self._listeners: list[Listener] = []
         self._subscriptions: list[_Subscription] = []
 
     @property
-    def offers(self) -> Mapping[Selection, Offer]:
+    def catalogs(self) -> Mapping[Selection, Catalog]:
         """Those that were asked for."""
-        return self._offers
+        return self._catalogs
 
     @property
     def version(self) -> int:
         """Of the registry, when the oldest of the offers was built."""
         return self._version
 
-    def offer(self, principal: str) -> Offer:
+    def for_principal(self, principal: str) -> Catalog:
         """What this principal sees and may call.
 
         Raises:
             BadSetting: at the first use only: two commands of one name, or no such profile.
         """
         selection = self.selection_of(principal)
-        found = self._offers.get(selection)
+        found = self._catalogs.get(selection)
         if found is None:
-            self._version = min(self._version, self.registry.version) if self._offers else self.registry.version
-            found = self._offers[selection] = self._built(selection)
+            self._version = min(self._version, self.registry.version) if self._catalogs else self.registry.version
+            found = self._catalogs[selection] = self._built(selection)
         return found
 
     def command(self, principal: str, name: str) -> Command:
@@ -97,50 +97,50 @@ class Graph:
         Raises:
             UnknownTool: not offered, or taken away.
         """
-        return self.present(self.offer(principal).get(name))
+        return self.require_registered(self.for_principal(principal).get(name))
 
-    def present(self, command: Command) -> Command:
+    def require_registered(self, command: Command) -> Command:
         """The command, unless it was taken away since the offer was built.
 
         Raises:
             UnknownTool: it was.
         """
-        if not self.registry.holds(command):
+        if not self.registry.contains(command):
             raise UnknownTool(f"{command.name} is not there any more")
         return command
 
-    def listen(self, listener: Listener) -> Release:
+    def on_change(self, listener: Listener) -> Unsubscribe:
         """Have a function told of every exchange; the result ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def hear(self, hearer: Callable[[str], None]) -> Release:
+    def on_announce(self, listener: Callable[[str], None]) -> Unsubscribe:
         """Have a function called with each address that is announced, in that thread; the result ends that."""
-        return self._subscribed(lambda registry: registry.hear(hearer))
+        return self._subscribed(lambda registry: registry.on_announce(listener))
 
-    def adopt(self, other: "Graph") -> frozenset[Surface]:
-        """Serve what another graph serves, from now on and in one step: its registry, selections and surfaces.
+    def adopt(self, other: "LiveCatalog") -> frozenset[Surface]:
+        """Serve what another catalog serves, from now on and in one step: its registry, selections and surfaces.
 
         Calls under way go on with the commands that they began with.
 
         Returns:
-            The lists that changed; `tell` notifies the listeners.
+            The lists that changed; `notify` tells the listeners.
         """
-        before, self._offers = self._offers, dict(other.offers)
+        before, self._catalogs = self._catalogs, dict(other.catalogs)
         self.registry, self._version = other.registry, other.version
         self.selection_of, self.surfaces = other.selection_of, other.surfaces
         for subscription in self._subscriptions:
             subscription.move(self.registry)
-        pairs = [(old, new) for old in before.values() for new in self._offers.values()]
-        return frozenset(kind for kind in Surface for old, new in pairs if _differ(kind, old, new))
+        pairs = [(old, new) for old in before.values() for new in self._catalogs.values()]
+        return frozenset(kind for kind in Surface for old, new in pairs if _lists_differ(kind, old, new))
 
-    async def tell(self, kinds: frozenset[Surface]) -> None:
+    async def notify(self, kinds: frozenset[Surface]) -> None:
         """Tell those who listen that these lists changed."""
         if kinds:
             for listener in tuple(self._listeners):
                 await listener(kinds)
 
-    def _subscribed(self, begin: Callable[[Registry], Release]) -> Release:
+    def _subscribed(self, begin: Callable[[Registry], Unsubscribe]) -> Unsubscribe:
         subscription = _Subscription(begin, self.registry)
         self._subscriptions.append(subscription)
 
@@ -159,13 +159,13 @@ class Graph:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed.set)
 
-        stop = self._subscribed(lambda registry: registry.watch(tell))
+        stop = self._subscribed(lambda registry: registry.on_change(tell))
         if self._version != self.registry.version:
             changed.set()
         try:
             while True:
                 await changed.wait()
-                for _ in range(MOST_ROUNDS):
+                for _ in range(MAX_DEBOUNCES):
                     changed.clear()
                     await self.sleep(DEBOUNCE_SECONDS)
                     if not changed.is_set():
@@ -189,24 +189,26 @@ class Graph:
             return
         built = building.result()
         self._version = version
-        kinds = frozenset(kind for kind in Surface for one in built if _differ(kind, self._offers[one], built[one]))
-        self._offers |= built
-        await self.tell(kinds)
+        kinds = frozenset(
+            kind for kind in Surface for one in built if _lists_differ(kind, self._catalogs[one], built[one])
+        )
+        self._catalogs |= built
+        await self.notify(kinds)
 
-    async def _rebuilt(self) -> dict[Selection, Offer]:
-        built = {selection: self._built(selection) for selection in self._offers}
-        for selection, offer in built.items():
-            proved = set(map(id, self._offers[selection].commands))
-            for command in offer.commands:
-                if id(command) not in proved:
-                    command.prove()
+    async def _rebuilt(self) -> dict[Selection, Catalog]:
+        built = {selection: self._built(selection) for selection in self._catalogs}
+        for selection, catalog in built.items():
+            known = set(map(id, self._catalogs[selection].commands))
+            for command in catalog.commands:
+                if id(command) not in known:
+                    command.validate()
         return built
 
-    def _built(self, selection: Selection) -> Offer:
+    def _built(self, selection: Selection) -> Catalog:
         registry = self.registry
-        return offered(registry, selection, self.surfaces, contexts=registry.contexts)
+        return build_catalog(registry, selection, self.surfaces, contexts=registry.contexts)
 
 
-def _differ(kind: Surface, before: Offer, after: Offer) -> bool:
+def _lists_differ(kind: Surface, before: Catalog, after: Catalog) -> bool:
     lists = {Surface.TOOL: "tools", Surface.RESOURCE: "resources", Surface.PROMPT: "prompts"}
     return list(getattr(before, lists[kind]).items()) != list(getattr(after, lists[kind]).items())

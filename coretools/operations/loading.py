@@ -38,15 +38,15 @@ def load(text: str) -> "Registry":
     for part in name.split("."):
         found = getattr(found, part, None)
     if isinstance(found, Registry):
-        return _proved(found, text)
+        return _validated(found, text)
     there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
     what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}, not a coretools Registry"
     raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(there) or 'none'}")
 
 
-def _proved(found: "Registry", text: str) -> "Registry":
+def _validated(found: "Registry", text: str) -> "Registry":
     try:
-        found.prove()
+        found.validate()
     except BadSetting as error:
         raise BadSetting(f"--with {text}: {error}") from error
     return found

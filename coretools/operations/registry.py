@@ -15,8 +15,9 @@ from typing import Any, Unpack
 
 from coretools.config.policy import ToolPolicy
 from coretools.errors import BadSetting
+from coretools.operations.arguments import Arguments
 from coretools.operations.call import Call
-from coretools.operations.checks import check_function, prove
+from coretools.operations.checks import check_function, validate_command
 from coretools.operations.declare import (
     Declaration,
     Decorator,
@@ -25,13 +26,12 @@ from coretools.operations.declare import (
     Hints,
     Surface,
     declaration_of,
-    note_registered,
+    mark_registered,
     source_of,
     tool,
 )
-from coretools.operations.output import Output
-from coretools.operations.route import SEPARATORS, Context, below, checked, flattened
-from coretools.operations.schema import Arguments
+from coretools.operations.return_type import ReturnType
+from coretools.operations.route import SEPARATORS, Context, check_route, name_of_route, route_in
 from coretools.questions.kinds import CONFIRM
 
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
@@ -90,26 +90,26 @@ class Command:
         )
 
     @cached_property
-    def is_silent(self) -> bool:
+    def returns_result_only(self) -> bool:
         """Whether nothing but its result can come of a call: it waits for nobody, tells nothing and asks nothing."""
         declared = self.declaration
         has_call = Call in self.arguments.injected.values()
-        return not (self.is_async or has_call or declared.asks or declared.asks_first)
+        return not (self.is_async or has_call or declared.asks or declared.needs_confirmation)
 
     @cached_property
-    def output(self) -> Output:
+    def return_type(self) -> ReturnType:
         """What its function returns."""
-        return Output(self.function, structured=self.declaration.structured)
+        return ReturnType(self.function, structured=self.declaration.structured)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
         """Schema of the structured result, or None when the result goes out as text."""
-        return self.output.schema
+        return self.return_type.schema
 
     @property
     def mime_type(self) -> str:
         """Of what it gives as a resource."""
-        is_json = not self.declaration.mime_type and self.output.is_json
+        is_json = not self.declaration.mime_type and self.return_type.is_json
         return self.declaration.mime_type or ("application/json" if is_json else "text/plain")
 
     def version_of(self, given: Mapping[str, Any]) -> Callable[[], object] | None:
@@ -128,14 +128,14 @@ class Command:
             return found
         return declared
 
-    def prove(self) -> None:
+    def validate(self) -> None:
         """Build everything that a list of it, a call and its result need.
 
         Raises:
             BadSetting: what can't be served, with its source.
         """
-        made = lambda: (self.arguments, self.output)  # noqa: E731  # what fails to be made is said with its source
-        prove(self.function, self.declaration, self.route, description=self.description, made=made)
+        ends = lambda: (self.arguments, self.return_type)  # noqa: E731  # built inside: its failure names the source
+        validate_command(self.function, self.declaration, self.route, description=self.description, ends=ends)
 
     def is_a(self, surface: Surface) -> bool:
         """Whether its declaration asks for the surface."""
@@ -154,7 +154,7 @@ class Registry:
         self._commands: dict[Key, Command] = {}
         self._contexts: dict[tuple[str, ...], Context] = {}
         self._listeners: list[Callable[[], None]] = []
-        self._hearers: list[Callable[[str], None]] = []
+        self._announce_listeners: list[Callable[[str], None]] = []
         self._lock = threading.RLock()
         self.version = 0
         """Another one after each change."""
@@ -170,7 +170,7 @@ class Registry:
         Raises:
             BadSetting: a word that can't be typed.
         """
-        context = Context(checked(words, "context"), summary, details)
+        context = Context(check_route(words, "context"), summary, details)
         with self._lock:
             self._contexts[context.words] = context
         return Group(self, context.words)
@@ -206,12 +206,12 @@ class Registry:
         key = key_of(command)
         with self._lock:
             self._refuse_another(key, command)
-            note_registered(function)
+            mark_registered(function)
             if key in self._commands:
                 return function
             self._commands[key] = command
             self.version += 1
-        self._tell()
+        self._notify()
         return function
 
     def command_of(self, function: Callable[..., Any]) -> Command:
@@ -225,7 +225,7 @@ class Registry:
                 return command
         raise KeyError(source_of(function))
 
-    def prove(self, *, but: Collection[Command] = ()) -> None:
+    def validate(self, *, but: Collection[Command] = ()) -> None:
         """Build what every command needs to be listed and called, other than those that are known to have it.
 
         Raises:
@@ -234,7 +234,7 @@ class Registry:
         known = set(map(id, but))
         for command in self:
             if id(command) not in known:
-                command.prove()
+                command.validate()
 
     def add_set(self, tool_set: str, holder: object, *, context: Sequence[str] = ()) -> None:
         """Add every declared method of an object, in the order in which its class defines them."""
@@ -250,7 +250,7 @@ class Registry:
             BadSetting: a route is taken; nothing was added.
         """
         theirs = {
-            key_of(command): self._asking(replace(command, name=flattened(command.route, self._separator)))
+            key_of(command): self._asking(replace(command, name=name_of_route(command.route, self._separator)))
             for command in other
         }
         with self._lock:
@@ -260,7 +260,7 @@ class Registry:
                 self._contexts.setdefault(context.words, context)
             self._commands.update({key: theirs[key] for key in theirs if key not in self._commands})
             self.version += 1
-        self._tell()
+        self._notify()
 
     def remove(self, *route: str, overrides: bool | None = None) -> None:
         """Take a command away; it can't be called from now on, and its calls under way go on.
@@ -277,13 +277,13 @@ class Registry:
             for key in found:
                 del self._commands[key]
             self.version += 1
-        self._tell()
+        self._notify()
 
-    def holds(self, command: Command) -> bool:
+    def contains(self, command: Command) -> bool:
         """Whether the command is there still."""
         return self._commands.get(key_of(command)) is command
 
-    def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after each change, in the thread that made it; the result ends that."""
         with self._lock:
             self._listeners.append(listener)
@@ -291,14 +291,14 @@ class Registry:
 
     def announce(self, uri: str) -> None:
         """Say that the resource at this address is another now; whoever subscribed to it is told. From any thread."""
-        for hearer in tuple(self._hearers):
-            hearer(uri)
+        for listener in tuple(self._announce_listeners):
+            listener(uri)
 
-    def hear(self, hearer: Callable[[str], None]) -> Callable[[], None]:
+    def on_announce(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Have a function called with each address that is announced, in that thread; the result ends that."""
         with self._lock:
-            self._hearers.append(hearer)
-        return lambda: self._hearers.remove(hearer)
+            self._announce_listeners.append(listener)
+        return lambda: self._announce_listeners.remove(listener)
 
     def __iter__(self) -> Iterator[Command]:
         """Every command, hidden ones too."""
@@ -308,7 +308,7 @@ class Registry:
     def _refuse_another(self, key: Key, command: Command) -> None:
         taken = self._commands.get(key)
         if taken is not None and taken.function != command.function:
-            raise named_twice(taken, command)
+            raise duplicate_name(taken, command)
 
     def _command(
         self, function: Callable[..., Any], tool_set: str, context: tuple[str, ...], *, overrides: bool
@@ -319,8 +319,8 @@ class Registry:
             raise BadSetting(
                 f"{name or function}: not declared with @tool, @resource or @prompt, which stand below @registry.add"
             )
-        words = (*context, *declaration.route) if declaration.route else below(context, name)
-        command = Command(flattened(words, self._separator), function, declaration, tool_set, words, overrides)
+        words = (*context, *declaration.route) if declaration.route else route_in(context, name)
+        command = Command(name_of_route(words, self._separator), function, declaration, tool_set, words, overrides)
         _check(command)
         return self._asking(command)
 
@@ -329,12 +329,12 @@ class Registry:
         declared = command.declaration
         names = (command.name, *declared.asked_as)
         is_meant = any(fnmatchcase(name, pattern) for pattern in self._policy.ask for name in names)
-        if declared.asks_first or not is_meant:
+        if declared.needs_confirmation or not is_meant:
             return command
         unlisted = declared.unlisted_asks if self._policy.trusts_answers else (*declared.unlisted_asks, CONFIRM)
         asks = dict.fromkeys((*declared.asks, CONFIRM))
         return replace(
-            command, declaration=replace(declared, asks=tuple(asks), unlisted_asks=unlisted, asks_first=True)
+            command, declaration=replace(declared, asks=tuple(asks), unlisted_asks=unlisted, needs_confirmation=True)
         )
 
     def require_known(self) -> None:
@@ -348,7 +348,7 @@ class Registry:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise BadSetting(f"[tools] ask holds {pattern!r}: there is no such tool")
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
 
@@ -378,7 +378,7 @@ def key_of(command: Command) -> Key:
     return command.route, command.overrides
 
 
-def named_twice(first: Command, second: Command) -> BadSetting:
+def duplicate_name(first: Command, second: Command) -> BadSetting:
     """The error for two commands of one name."""
     return BadSetting(f"two commands are named {second.name}: {first.source} and {second.source}")
 
@@ -386,7 +386,7 @@ def named_twice(first: Command, second: Command) -> BadSetting:
 def _check(command: Command) -> None:
     """Refuse at start what would fail at a call."""
     if command.declaration.route:
-        checked(command.route, command.source)
+        check_route(command.route, command.source)
     if not NAME.fullmatch(command.name):
         raise BadSetting(f"{command.source}: {command.name!r} is no tool name; use a to z, 0 to 9 and _, 64 at most")
     if not command.description:

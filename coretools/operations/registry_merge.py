@@ -12,7 +12,7 @@ from coretools.operations.registry import Key, Registry, key_of
 logger = logging.getLogger(__name__)
 
 
-def join(target: Registry, sources: Sequence[Registry], until: ExitStack | None = None) -> Registry:
+def merge_registries(target: Registry, sources: Sequence[Registry], until: ExitStack | None = None) -> Registry:
     """The target, with the commands of every source, as long as the process lives, or until the stack is closed.
 
     What a source adds later and can't be had (a name that is taken) is said in the log; the rest goes on.
@@ -24,13 +24,13 @@ def join(target: Registry, sources: Sequence[Registry], until: ExitStack | None 
     # A registry may be changed in any thread, and whoever is told of a change may make another.
     lock = threading.RLock()
     for source in sources:
-        _join(target, source, lock, until or ExitStack())
-    target.prove(but=own)
+        _merge_source(target, source, lock, until or ExitStack())
+    target.validate(but=own)
     require_sources(command for command in target if command not in own)
     return target
 
 
-def _join(target: Registry, source: Registry, lock: threading.RLock, until: ExitStack) -> None:
+def _merge_source(target: Registry, source: Registry, lock: threading.RLock, until: ExitStack) -> None:
     known: set[Key] = set()
     """What came from this source; nothing else is taken away when it goes from there."""
 
@@ -51,8 +51,8 @@ def _join(target: Registry, source: Registry, lock: threading.RLock, until: Exit
             logger.warning("a change of the commands can't be had: %s", error)
 
     # Watched first: a change in between is not missed.
-    until.callback(source.watch(take_again))
-    until.callback(source.hear(target.announce))
+    until.callback(source.on_change(take_again))
+    until.callback(source.on_announce(target.announce))
     with lock:
         take()
 

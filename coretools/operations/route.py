@@ -27,7 +27,7 @@ class Context:
     details: str = ""
 
 
-def checked(route: Sequence[str], source: str) -> tuple[str, ...]:
+def check_route(route: Sequence[str], source: str) -> tuple[str, ...]:
     """The route, if it is one.
 
     Raises:
@@ -41,18 +41,18 @@ def checked(route: Sequence[str], source: str) -> tuple[str, ...]:
     return tuple(route)
 
 
-def below(context: Sequence[str], name: str) -> tuple[str, ...]:
+def route_in(context: Sequence[str], name: str) -> tuple[str, ...]:
     """The route of a function of this name: `git_log` in the context `git` is `git log`, and so is `log`."""
     prefix = "".join(f"{word}_" for word in context)
     return (*context, name.removeprefix(prefix))
 
 
-def flattened(route: Sequence[str], separator: str) -> str:
+def name_of_route(route: Sequence[str], separator: str) -> str:
     """The name that follows from a route: its words without the parameters."""
     return separator.join(word for word in route if VARIABLE.fullmatch(word) is None)
 
 
-def parameters(route: Sequence[str]) -> tuple[str, ...]:
+def route_parameters(route: Sequence[str]) -> tuple[str, ...]:
     """Names of the parameters that stand in a route, in their order."""
     return tuple(found[1] for word in route if (found := VARIABLE.fullmatch(word)))
 
@@ -69,7 +69,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\*|:[1-9][0-9]{0,3})?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
-def variables(template: str) -> tuple[str, ...]:
+def template_variables(template: str) -> tuple[str, ...]:
     """Names of the variables, in their order; none for a fixed address."""
     found = [_NAME.fullmatch(part) for _, inside in _EXPRESSION.findall(template) for part in inside.split(",")]
     return tuple(name[1] if name else "" for name in found)
@@ -88,7 +88,7 @@ def query_keys(template: str) -> tuple[str, ...]:
     return (*(part.partition("=")[0] for part in written.split("&") if part), *in_variables)
 
 
-def shape_of(template: str) -> str:
+def template_shape(template: str) -> str:
     """The template without the names of its variables, where the addresses that it matches don't have them."""
     return _EXPRESSION.sub(
         lambda found: found[0] if found[1] in _NAMED else f"{{{found[1]}{',' * found[2].count(',')}}}", template
@@ -104,7 +104,7 @@ def check_template(template: str, *, required: Iterable[str], known: Iterable[st
     bare = _EXPRESSION.sub("", template)
     if not _SCHEME.fullmatch(urlsplit(bare).scheme) or "{" in bare or "}" in bare:
         raise BadSetting(f"{source}: {template!r} is no address; write SCHEME://... with {{variables}} (RFC 6570)")
-    names = set(variables(template))
+    names = set(template_variables(template))
     unknown = sorted(names - set(known))
     if unknown:
         raise BadSetting(f"{source}: {template} has a variable that is no parameter: {', '.join(unknown)}")
@@ -113,7 +113,7 @@ def check_template(template: str, *, required: Iterable[str], known: Iterable[st
         raise BadSetting(f"{source}: {template} lacks a required parameter: {', '.join(missing)}")
 
 
-def template_of(route: Sequence[str], scheme: str, *, required: Sequence[str], optional: Sequence[str]) -> str:
+def default_template(route: Sequence[str], scheme: str, *, required: Sequence[str], optional: Sequence[str]) -> str:
     """The address of a command that declares none: its route and what must be given as a path, the rest behind `?`."""
     in_route = {found[1] for word in route if (found := VARIABLE.fullmatch(word))}
     path = "/".join([*route, *(f"{{{name}}}" for name in required if name not in in_route)])

@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 
 from coretools.config.author import Author
 from coretools.operations.call import LOCAL, Capability, Level, SilentCall
-from coretools.operations.content import on_the_wire
+from coretools.operations.content import escape_surrogates
 from coretools.protocol.extensions import offered
 from coretools.protocol.live_questions import Interview
 from coretools.questions.kinds import Question
@@ -125,7 +125,7 @@ class Teller:
             if self._progress is not None:
                 (done, total, message), self._progress = self._progress, None
                 self._told += _FRAME + len(message or "")
-                await self._session.report_progress(done, total, on_the_wire(message))
+                await self._session.report_progress(done, total, escape_surrogates(message))
                 if not self._ending.is_set():
                     with anyio.move_on_after(1 / MOST_PER_SECOND if self._told < MOST_TOLD else LATE_SECONDS):
                         await self._ending.wait()
@@ -141,7 +141,7 @@ class Teller:
         self._told += _FRAME + len(text)
         if self._dropped:
             text, self._dropped = f"[{self._dropped} messages before this one were left out]\n{text}", 0
-        params = types.LoggingMessageNotificationParams(level=level, logger=LOGGER, data=on_the_wire(text))
+        params = types.LoggingMessageNotificationParams(level=level, logger=LOGGER, data=escape_surrogates(text))
         # `send_log_message` does the same and is deprecated, which it would tell in the log of whoever runs this.
         await self._session.send_notification(
             types.LoggingMessageNotification(params=params), related_request_id=self._request_id

@@ -30,7 +30,7 @@ from mcp.server.subscriptions import (
 from coretools.errors import CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph, Release
+from coretools.operations.live_catalog import LiveCatalog, Unsubscribe
 from coretools.process.jobs.job_table import Run
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.handshake import Handshakes
@@ -76,25 +76,29 @@ class Changes:
     """What changes in one server, and the requests of the protocol to be told of it."""
 
     def __init__(
-        self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None, bus: SubscriptionBus | None = None
+        self,
+        catalog: LiveCatalog,
+        dispatcher: Dispatcher,
+        runs: RunResources | None,
+        bus: SubscriptionBus | None = None,
     ) -> None:
         """`bus` is what several servers share; by default what changes is told in this one alone."""
         self.handshakes = Handshakes()
-        self._graph = graph
+        self._catalog = catalog
         self._dispatcher = dispatcher
         self._runs = runs
         self._bus: SubscriptionBus = bus or InMemorySubscriptionBus()
         self._listener = ListenHandler(self._bus, max_subscriptions=MOST_LISTENERS)
         self._watched: dict[str, _Watched] = {}
         self._users = 0
-        self._stops: list[Release] = []
+        self._stops: list[Unsubscribe] = []
         # Tasks of asyncio and not of a group: they outlive the connection that happened to be the first.
         self._tasks: set[asyncio.Task[None]] = set()
         self._poll: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def running(self, _: object) -> AsyncIterator[None]:
-        """Follow the graph while anybody is connected."""
+        """Follow the catalog while anybody is connected."""
         self._users += 1
         if self._users == 1:
             self._start()
@@ -179,11 +183,11 @@ class Changes:
                 loop.call_soon_threadsafe(lambda: self._begin(self._updated(uri)))
 
         self._stops = [
-            self._graph.listen(self._lists_changed),
-            self._graph.hear(told),
+            self._catalog.on_change(self._lists_changed),
+            self._catalog.on_announce(told),
             self._bus.subscribe(self._note),
         ]
-        self._begin(self._graph.follow())
+        self._begin(self._catalog.follow())
 
     async def _stop(self) -> None:
         for stop in self._stops:
@@ -221,7 +225,7 @@ class Changes:
         else:
             self.handshakes.note_lists(frozenset(kind for kind, made in _EVENTS.items() if isinstance(event, made)))
 
-    async def _watch(self, uri: str, principal: str) -> Release:
+    async def _watch(self, uri: str, principal: str) -> Unsubscribe:
         """Watch a resource that this principal can have, until the result is called.
 
         Raises:
@@ -239,7 +243,7 @@ class Changes:
             self._poll = self._begin(self._look_again())
         return watching
 
-    def _watching(self, uri: str, begin: Callable[[], _Watched]) -> Release:
+    def _watching(self, uri: str, begin: Callable[[], _Watched]) -> Unsubscribe:
         watched = self._watched.get(uri)
         if watched is None:
             watched = self._watched[uri] = begin()
@@ -260,12 +264,12 @@ class Changes:
         Raises:
             MCPError: there is no such resource.
         """
-        at = found(self._graph.offer(principal).resources.values(), uri)
-        if at is None or not self._graph.registry.holds(at[0]):
+        at = found(self._catalog.for_principal(principal).resources.values(), uri)
+        if at is None or not self._catalog.registry.contains(at[0]):
             raise no_resource(uri)
         command, written = at
         try:
-            return command.version_of(command.arguments.written(written))
+            return command.version_of(command.arguments.from_text(written))
         except CoreError as error:
             raise no_resource(uri) from error
 
@@ -278,7 +282,7 @@ class Changes:
     async def _look_again(self) -> None:
         """Look at every resource that has to be looked at, one after the other, as long as there are any."""
         while looked := {uri: watched for uri, watched in self._watched.items() if watched.look is not None}:
-            await self._graph.sleep(TOLD_SECONDS)
+            await self._catalog.sleep(TOLD_SECONDS)
             # Looked up each time: a reload may have put other commands, on other handles, in their place.
             looks = [self._look_now(uri, watched.principal) for uri, watched in looked.items()]
             versions = await self._dispatcher.versions(looks)
@@ -295,7 +299,7 @@ class Changes:
             await news.wait()
             news, is_alive = run.news, run.is_alive
             await self._updated(uri)
-            await self._graph.sleep(TOLD_SECONDS)
+            await self._catalog.sleep(TOLD_SECONDS)
 
 
 def _gone() -> None:

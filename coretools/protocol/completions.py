@@ -8,11 +8,11 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 
 from coretools.errors import UnknownTool
-from coretools.operations.completion import MOST_COUNTED
+from coretools.operations.completion import MAX_VALUES
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
-from coretools.operations.route import variables
+from coretools.operations.route import template_variables
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.resources import SHOWN, TEMPLATE, RunResources, no_resource
 
@@ -23,8 +23,8 @@ MOST_VALUES = 100
 class Completer:
     """Answers what an argument could be."""
 
-    def __init__(self, graph: Graph, dispatcher: Dispatcher, runs: RunResources | None) -> None:
-        self._graph = graph
+    def __init__(self, catalog: LiveCatalog, dispatcher: Dispatcher, runs: RunResources | None) -> None:
+        self._catalog = catalog
         self._dispatcher = dispatcher
         self._runs = runs
 
@@ -43,12 +43,12 @@ class Completer:
             command = self._prompt(params.ref.name, principal)
             values = await self._values(command, name, typed, given, known=command.arguments.names)
         elif self._runs is not None and params.ref.uri == TEMPLATE:
-            _require(name, variables(TEMPLATE))
+            _require(name, template_variables(TEMPLATE))
             values = self._runs.completed(name, typed, principal)
         else:
             uri = params.ref.uri
             command = self._template(uri, principal)
-            values = await self._values(command, name, typed, given, known=variables(uri))
+            values = await self._values(command, name, typed, given, known=template_variables(uri))
         return _shown(values)
 
     async def _values(
@@ -59,13 +59,13 @@ class Completer:
 
     def _prompt(self, name: str, principal: str) -> Command:
         try:
-            return self._graph.present(self._graph.offer(principal).prompt(name))
+            return self._catalog.require_registered(self._catalog.for_principal(principal).prompt(name))
         except UnknownTool as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
 
     def _template(self, uri: str, principal: str) -> Command:
-        resource = self._graph.offer(principal).resources.get(uri)
-        if resource is None or not self._graph.registry.holds(resource.command):
+        resource = self._catalog.for_principal(principal).resources.get(uri)
+        if resource is None or not self._catalog.registry.contains(resource.command):
             raise no_resource(uri)
         return resource.command
 
@@ -79,6 +79,6 @@ def _require(name: str, known: tuple[str, ...]) -> None:
 def _shown(values: list[str]) -> types.CompleteResult:
     shown = values[:MOST_VALUES]
     # More than that were not looked at, so how many there are is not known.
-    total = len(values) if len(values) < MOST_COUNTED else None
+    total = len(values) if len(values) < MAX_VALUES else None
     completion = types.Completion(values=shown, total=total, has_more=len(shown) < len(values))
     return types.CompleteResult(completion=completion)

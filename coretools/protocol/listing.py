@@ -1,6 +1,6 @@
 """Commands as the protocol lists them: tools with their hints, resources, templates and prompts; in pages.
 
-A list is built when it is first asked for and kept as long as its offer: a start pays nothing for it.
+A list is built when it is first asked for and kept as long as its catalog: a start pays nothing for it.
 """
 
 import base64
@@ -14,9 +14,9 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.shared.inbound import X_MCP_HEADER_KEY
 
-from coretools.operations.catalog import Offer, Resource
+from coretools.operations.arguments import ANSWERS
+from coretools.operations.catalog import Catalog, Resource
 from coretools.operations.registry import Command
-from coretools.operations.schema import ANSWERS
 from coretools.protocol.results import STRUCTURED_SINCE
 
 Item = TypeVar("Item")
@@ -31,10 +31,10 @@ LONG_RUNNING_KEY = "coretools/longRunning"
 
 
 class Listing:
-    """The lists of one offer."""
+    """The lists of one catalog."""
 
-    def __init__(self, offer: Offer) -> None:
-        self._offer = offer
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
         self._tools: list[types.Tool] | None = None
         self._headed: dict[str, dict[str, Any] | None] = {}
 
@@ -42,7 +42,7 @@ class Listing:
     def tools(self) -> list[types.Tool]:
         """Every tool."""
         if self._tools is None:
-            self._tools = [as_tool(command, shows_output=self._offer.shows_outputs) for command in self._offer]
+            self._tools = [as_tool(command, shows_output=self._catalog.shows_outputs) for command in self._catalog]
         return self._tools
 
     def headed_schema(self, name: str) -> dict[str, Any] | None:
@@ -51,7 +51,7 @@ class Listing:
         The SDK looks through a whole schema with each call, to find that there is none: a fortieth of the call.
         """
         if name not in self._headed:
-            command = self._offer.find(name)
+            command = self._catalog.find(name)
             if command is None:
                 return None
             schema = command.arguments.schema()
@@ -61,34 +61,34 @@ class Listing:
     @property
     def resources(self) -> list[types.Resource]:
         """Every resource with a fixed address."""
-        return [_as_resource(one) for one in self._offer.resources.values() if not one.is_template]
+        return [_as_resource(one) for one in self._catalog.resources.values() if not one.is_template]
 
     @property
     def templates(self) -> list[types.ResourceTemplate]:
         """Every template."""
-        return [_as_template(one) for one in self._offer.resources.values() if one.is_template]
+        return [_as_template(one) for one in self._catalog.resources.values() if one.is_template]
 
     @property
     def prompts(self) -> list[types.Prompt]:
         """Every prompt."""
-        return [_as_prompt(name, command) for name, command in self._offer.prompts.items()]
+        return [_as_prompt(name, command) for name, command in self._catalog.prompts.items()]
 
 
 class Listings:
-    """The listing of each offer, as long as that is the one in force."""
+    """The listing of each catalog, as long as that is the one in force."""
 
-    def __init__(self, offer_to: Callable[[str], Offer]) -> None:
-        self._offer_to = offer_to
-        self._known: dict[int, tuple[Offer, Listing]] = {}
+    def __init__(self, catalog_for: Callable[[str], Catalog]) -> None:
+        self._catalog_for = catalog_for
+        self._known: dict[int, tuple[Catalog, Listing]] = {}
 
     def of(self, principal: str) -> Listing:
         """What the principal is listed."""
-        offer = self._offer_to(principal)
-        known = self._known.get(id(offer))
+        catalog = self._catalog_for(principal)
+        known = self._known.get(id(catalog))
         if known is None:
             if len(self._known) > MOST_LISTINGS:
                 self._known.clear()
-            known = self._known[id(offer)] = (offer, Listing(offer))
+            known = self._known[id(catalog)] = (catalog, Listing(catalog))
         return known[1]
 
 
@@ -100,7 +100,7 @@ def _names_header(schema: object) -> bool:
 
 
 MOST_LISTINGS = 64
-"""Kept at once; offers that were exchanged are forgotten with the rest."""
+"""Kept at once; catalogs that were replaced are forgotten with the rest."""
 
 
 def tools_for(tools: list[types.Tool], revision: str) -> list[types.Tool]:

@@ -21,9 +21,15 @@ from pydantic import ValidationError
 
 from coretools.config.settings import Asking
 from coretools.errors import InvalidArguments
-from coretools.operations.content import on_the_wire
+from coretools.operations.content import escape_surrogates
 from coretools.questions.kinds import AskChoices, AskForm, AskModel, Missing, Question
-from coretools.questions.resolution import Settled, Way, declined, ladder_of, require_apart
+from coretools.questions.resolution import (
+    AskChannel,
+    ResolvedAnswer,
+    answer_resolution,
+    declined_error,
+    require_distinct_keys,
+)
 
 MOST_ATTEMPTS = 3
 """A client that answers beside the question is asked so often; a person may mistype, a program does it for ever."""
@@ -61,19 +67,19 @@ class LiveInterview:
         self._session = context.session
         self._request_id = context.request_id
         self._seconds = asking.seconds
-        self._ladder = ladder_of(asking)
+        self._resolution = answer_resolution(asking)
         self._able = ways_of(context.session) if context.session.can_send_request else frozenset()
         self._known: dict[str, Any] = {}
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._ladder.take(answers, asks)
+        self._resolution.prefill(answers, asks)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Answers, in the order of the questions. Nobody is asked before each question has a way or an answer."""
-        require_apart(questions)
+        require_distinct_keys(questions)
         for question in questions:
-            self._ladder.settle(question, self._able)
+            self._resolution.resolve(question, self._able)
         return tuple([await self._answer(question) for question in questions])
 
     async def _answer(self, question: Question[Any]) -> Any:
@@ -83,19 +89,19 @@ class LiveInterview:
         with anyio.move_on_after(self._seconds):
             self._known[digest] = await self._climb(question)
             return self._known[digest]
-        raise declined(question, f"no answer within {self._seconds:g} s")
+        raise declined_error(question, f"no answer within {self._seconds:g} s")
 
     async def _climb(self, question: Question[Any]) -> Any:
         able, said, attempts = set(self._able), "", 0
         while True:
-            found = self._ladder.settle(question, able)
-            if isinstance(found, Settled):
+            found = self._resolution.resolve(question, able)
+            if isinstance(found, ResolvedAnswer):
                 return found.answer
             try:
                 return question.accept(answer_in(question, found, await self._send(question, found, said)))
             except MCPError as error:
                 if error.code == REJECTED:
-                    raise declined(question, "it was rejected") from error
+                    raise declined_error(question, "it was rejected") from error
                 able.discard(found)  # this client can't after all
             except (InvalidArguments, ValidationError) as error:
                 attempts += 1
@@ -103,21 +109,21 @@ class LiveInterview:
                     raise question.fault(f"no answer in {MOST_ATTEMPTS} attempts; the last: {_said(error)}") from error
                 said = _said(error)
 
-    async def _send(self, question: Question[Any], way: Way, said: str) -> types.InputResponse:
+    async def _send(self, question: Question[Any], way: AskChannel, said: str) -> types.InputResponse:
         request = request_of(question, way, said=said, revision=self._session.protocol_version)
         # Without the id it would ride the stream of a GET that a client need not have opened, and wait there for ever.
         metadata = ServerMessageMetadata(related_request_id=self._request_id)
         return await self._session.send_request(request, _RESULTS[way], metadata=metadata)
 
 
-_RESULTS: dict[Way, type[types.ElicitResult | types.CreateMessageResult | types.ListRootsResult]] = {
-    Way.FORM: types.ElicitResult,
-    Way.MODEL: types.CreateMessageResult,
-    Way.ROOTS: types.ListRootsResult,
+_RESULTS: dict[AskChannel, type[types.ElicitResult | types.CreateMessageResult | types.ListRootsResult]] = {
+    AskChannel.FORM: types.ElicitResult,
+    AskChannel.MODEL: types.CreateMessageResult,
+    AskChannel.ROOTS: types.ListRootsResult,
 }
 
 
-def ways_of(session: ServerSession) -> frozenset[Way]:
+def ways_of(session: ServerSession) -> frozenset[AskChannel]:
     """What the client declared: in its handshake, or with this request."""
     declared = session.client_capabilities
     if declared is None:
@@ -126,20 +132,20 @@ def ways_of(session: ServerSession) -> frozenset[Way]:
     elicitation = declared.elicitation
     # Before 2025-11-25 there were only forms, and an empty object said so.
     if elicitation is not None and (elicitation.form is not None or elicitation.url is None):
-        found.add(Way.FORM)
+        found.add(AskChannel.FORM)
     if declared.sampling is not None:
-        found.add(Way.MODEL)
+        found.add(AskChannel.MODEL)
     if declared.roots is not None:
-        found.add(Way.ROOTS)
+        found.add(AskChannel.ROOTS)
     return frozenset(found)
 
 
-def request_of(question: Question[Any], way: Way, *, said: str, revision: str) -> types.InputRequest:
+def request_of(question: Question[Any], way: AskChannel, *, said: str, revision: str) -> types.InputRequest:
     """The protocol's request for a question; `said` is what was wrong with the answer before."""
-    message = on_the_wire(f"{question.message}\n({said})" if said else question.message)
-    if way is Way.ROOTS:
+    message = escape_surrogates(f"{question.message}\n({said})" if said else question.message)
+    if way is AskChannel.ROOTS:
         return types.ListRootsRequest()
-    if way is Way.FORM:
+    if way is AskChannel.FORM:
         form = types.ElicitRequestFormParams(message=message, requested_schema=form_of(question, revision))
         return types.ElicitRequest(params=form)
     if isinstance(question, AskModel):
@@ -165,32 +171,34 @@ def form_of(question: Question[Any], revision: str) -> dict[str, Any]:
             answer["default"] = list(usual) if isinstance(usual, tuple) else usual
     elif isinstance(question, AskChoices):
         answer = {"type": "string", "description": f"Some of {', '.join(question.choices)}, with commas between"}
-    form: dict[str, Any] = on_the_wire({"type": "object", "properties": {"answer": answer}, "required": ["answer"]})
+    form: dict[str, Any] = escape_surrogates(
+        {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+    )
     return form
 
 
-def answer_in(question: Question[Any], way: Way, response: types.InputResponse) -> Any:
+def answer_in(question: Question[Any], way: AskChannel, response: types.InputResponse) -> Any:
     """What a response says, for `Question.accept`.
 
     Raises:
         Declined: somebody declined or dismissed the question. InvalidArguments: it is no response to this request.
     """
     match way, response:
-        case Way.FORM, types.ElicitResult():
+        case AskChannel.FORM, types.ElicitResult():
             return _filled_in(question, response)
-        case Way.MODEL, (
+        case AskChannel.MODEL, (
             types.CreateMessageResult(content=types.TextContent(text=text))
             | types.CreateMessageResultWithTools(content=types.TextContent(text=text))
         ):
             return text if isinstance(question, AskModel) else _parsed(text)
-        case Way.ROOTS, types.ListRootsResult(roots=roots):
+        case AskChannel.ROOTS, types.ListRootsResult(roots=roots):
             return [str(root.uri) for root in roots]
     raise question.fault("the response is of another kind than the request")
 
 
 def _filled_in(question: Question[Any], form: types.ElicitResult) -> Any:
     if form.action != "accept":
-        raise declined(question, "it was declined" if form.action == "decline" else "it was dismissed")
+        raise declined_error(question, "it was declined" if form.action == "decline" else "it was dismissed")
     content = form.content or {}
     return content if isinstance(question, AskForm) else content.get("answer")
 

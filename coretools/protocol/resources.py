@@ -13,7 +13,7 @@ from mcp import MCPError, UriTemplate
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.operations.catalog import Resource
-from coretools.operations.completion import beginning_with
+from coretools.operations.completion import with_prefix
 from coretools.operations.registry import Command
 from coretools.operations.route import query_keys
 from coretools.process.jobs.job_table import Run, Runs
@@ -132,7 +132,7 @@ class RunResources:
     def completed(self, variable: str, typed: str, principal: str) -> list[str]:
         """Values of a variable of the template: the caller's runs, the newest first."""
         ids = [run.id for run in reversed(self._runs.of(principal))] if variable == "run" else []
-        return beginning_with(typed, ids)
+        return with_prefix(typed, ids)
 
     def read(self, uri: str, principal: str) -> types.ReadResourceResult:
         """At most `read_bytes` of the output of one run.

@@ -6,7 +6,7 @@ from typing import Any
 
 import mcp_types as types
 
-from coretools.operations.content import Audio, Content, Embedded, Image, Link, Message, Text, on_the_wire
+from coretools.operations.content import Audio, Content, Embedded, Image, Link, Message, Text, escape_surrogates
 from coretools.operations.dispatch import Outcome
 
 Contents = types.TextResourceContents | types.BlobResourceContents
@@ -28,14 +28,14 @@ def as_result(outcome: Outcome, revision: str = STRUCTURED_SINCE) -> types.CallT
     """An outcome as the result of a tool, in a revision of the protocol."""
     meta: dict[str, Any] = {}
     if outcome.facts:
-        meta[FACTS_KEY] = on_the_wire(outcome.facts)
+        meta[FACTS_KEY] = escape_surrogates(outcome.facts)
     if outcome.failed:
         meta[FAILED_KEY] = True
     if outcome.error is not None:
         meta[ERROR_KEY] = outcome.error.kind
     return types.CallToolResult(
         content=[as_block(part) for part in _parts(outcome)],
-        structured_content=on_the_wire(outcome.data) if revision >= STRUCTURED_SINCE else None,
+        structured_content=escape_surrogates(outcome.data) if revision >= STRUCTURED_SINCE else None,
         is_error=outcome.error is not None,
         _meta=meta or None,
     )
@@ -54,7 +54,7 @@ def _parts(outcome: Outcome) -> tuple[Content, ...]:
 def as_contents(outcome: Outcome, uri: str, mime_type: str) -> list[Contents]:
     """An outcome as what a resource holds: its text, or the bytes that the command returned."""
     if not outcome.content:
-        return [types.TextResourceContents(uri=uri, mime_type=mime_type, text=on_the_wire(outcome.text))]
+        return [types.TextResourceContents(uri=uri, mime_type=mime_type, text=escape_surrogates(outcome.text))]
     return [_contents(part, uri, mime_type) for part in outcome.content]
 
 
@@ -68,7 +68,7 @@ def as_block(content: Content) -> types.ContentBlock:
     """One piece of content."""
     match content:
         case Text(text):
-            return types.TextContent(type="text", text=on_the_wire(text))
+            return types.TextContent(type="text", text=escape_surrogates(text))
         case Image(data, mime_type):
             return types.ImageContent(type="image", data=_encoded(data), mime_type=mime_type)
         case Audio(data, mime_type):
@@ -86,13 +86,13 @@ def _contents(content: Content, uri: str, mime_type: str) -> Contents:
         case Embedded(own, data, own_type):
             if isinstance(data, bytes):
                 return types.BlobResourceContents(uri=own or uri, mime_type=own_type, blob=_encoded(data))
-            return types.TextResourceContents(uri=own or uri, mime_type=own_type, text=on_the_wire(data))
+            return types.TextResourceContents(uri=own or uri, mime_type=own_type, text=escape_surrogates(data))
         case Image(data, own_type) | Audio(data, own_type):
             return types.BlobResourceContents(uri=uri, mime_type=own_type, blob=_encoded(data))
         case Link(target):
-            return types.TextResourceContents(uri=uri, mime_type=mime_type, text=on_the_wire(target))
+            return types.TextResourceContents(uri=uri, mime_type=mime_type, text=escape_surrogates(target))
         case Text(text):
-            return types.TextResourceContents(uri=uri, mime_type=mime_type, text=on_the_wire(text))
+            return types.TextResourceContents(uri=uri, mime_type=mime_type, text=escape_surrogates(text))
 
 
 def _encoded(data: bytes) -> str:

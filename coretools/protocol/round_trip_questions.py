@@ -23,7 +23,13 @@ from coretools.errors import AnswerNeeded, CapabilityMissing, Conflict, InputNee
 from coretools.operations.call import Capability
 from coretools.protocol.live_questions import Interview, LiveInterview, answer_in, digest_of, request_of, ways_of
 from coretools.questions.kinds import AskConfirmation, Question
-from coretools.questions.resolution import Settled, Way, ladder_of, require_apart, ways
+from coretools.questions.resolution import (
+    AskChannel,
+    ResolvedAnswer,
+    answer_resolution,
+    channels_for,
+    require_distinct_keys,
+)
 
 MOST_ROUNDS = 10
 """Times that one call may ask, as clients have it (`input_required_max_rounds` of the SDK's)."""
@@ -105,10 +111,14 @@ class State:
         return json.dumps(values, separators=(",", ":"))
 
 
-Known = tuple[Settled[Any] | Way, str]
+Known = tuple[ResolvedAnswer[Any] | AskChannel, str]
 """The answer to a question, or the way to ask on; and what was wrong with the answer that came."""
 
-_CAPABILITIES: dict[Way, Capability] = {Way.FORM: "elicitation", Way.MODEL: "sampling", Way.ROOTS: "roots"}
+_CAPABILITIES: dict[AskChannel, Capability] = {
+    AskChannel.FORM: "elicitation",
+    AskChannel.MODEL: "sampling",
+    AskChannel.ROOTS: "roots",
+}
 """What a client declares so that it can be asked on a way."""
 
 
@@ -125,7 +135,7 @@ class RoundInterview:
         self._able = ways_of(context.session)
         self._revision = context.session.protocol_version
         self._asking = asking
-        self._ladder = ladder_of(asking)
+        self._resolution = answer_resolution(asking)
         self._once = once
         self._state = State.read(params.request_state)
         self._is_used = False
@@ -141,7 +151,7 @@ class RoundInterview:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._ladder.take(answers, asks)
+        self._resolution.prefill(answers, asks)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Answers, in the order of the questions.
@@ -150,7 +160,7 @@ class RoundInterview:
             InputNeeded: the rest must come first. CapabilityMissing: the client can't be asked.
         """
         known = await self.known(*questions)
-        answers = tuple(found.answer for found, _ in known if isinstance(found, Settled))
+        answers = tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
         if len(answers) < len(questions):
             raise self.needed(questions, known)
         return answers
@@ -161,7 +171,7 @@ class RoundInterview:
         Raises:
             CapabilityMissing: the client can't be asked, and declared too little for it.
         """
-        require_apart(questions)
+        require_distinct_keys(questions)
         return [await self._found(question) for question in questions]
 
     def needed(self, questions: Sequence[Question[Any]], known: Sequence[Known]) -> InputNeeded:
@@ -172,10 +182,10 @@ class RoundInterview:
         """
         requests, asked = {}, {}
         for question, (found, said) in zip(questions, known, strict=True):
-            if isinstance(found, Settled):
+            if isinstance(found, ResolvedAnswer):
                 continue
             if self._state.round >= MOST_ROUNDS:
-                raise self._ladder.needed(question, f"asked {MOST_ROUNDS} times without an answer")
+                raise self._resolution.answer_needed(question, f"asked {MOST_ROUNDS} times without an answer")
             requests[question.key] = request_of(question, found, said=said, revision=self._revision)
             asked[question.key] = (digest_of(question), found.value)
         following = State(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
@@ -187,30 +197,34 @@ class RoundInterview:
         # What was answered comes first: a client that can do less by now must not turn a no into the default.
         if digest not in self._answers:
             found = self._settled(question)
-            if isinstance(found, Settled) or question.key not in self._unasked or isinstance(question, AskConfirmation):
+            if (
+                isinstance(found, ResolvedAnswer)
+                or question.key not in self._unasked
+                or isinstance(question, AskConfirmation)
+            ):
                 return found, ""
             # Without a state nothing says which question it was for: as good as one given beforehand, but no yes.
             self._answers[digest] = [found.value, self._unasked.pop(question.key)]
         way, response = self._answers[digest]
         try:
-            return Settled(question.accept(await self._said(question, Way(way), response))), ""
+            return ResolvedAnswer(question.accept(await self._said(question, AskChannel(way), response))), ""
         except (InvalidArguments, ValidationError) as error:
             del self._answers[digest]
             said = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
             return self._settled(question), said
 
-    def _settled(self, question: Question[Any]) -> Settled[Any] | Way:
+    def _settled(self, question: Question[Any]) -> ResolvedAnswer[Any] | AskChannel:
         try:
-            return self._ladder.settle(question, self._able)
+            return self._resolution.resolve(question, self._able)
         except AnswerNeeded as error:
-            missing = [_CAPABILITIES[way] for way in ways(question, self._asking.mode) if way in _CAPABILITIES]
+            missing = [_CAPABILITIES[way] for way in channels_for(question, self._asking.mode) if way in _CAPABILITIES]
             if not missing:  # nothing that the client could declare would help
                 raise
             # basic/index, "_meta": an answer for a model would be worth more, and the revision has it as an error.
-            needed = self._ladder.needed(question, f"the client does not offer {missing[0]}")
+            needed = self._resolution.answer_needed(question, f"the client does not offer {missing[0]}")
             raise CapabilityMissing(missing[0], str(needed), hint=needed.hint) from error
 
-    async def _said(self, question: Question[Any], way: Way, response: Any) -> Any:
+    async def _said(self, question: Question[Any], way: AskChannel, response: Any) -> Any:
         if isinstance(question, AskConfirmation):
             await self._use()
         return answer_in(question, way, _RESPONSE.validate_python(response, by_name=False))

@@ -1,4 +1,4 @@
-"""A graph of commands as an MCP server, for both protocol eras, on the SDK's lowlevel `Server`.
+"""A catalog of commands as an MCP server, for both protocol eras, on the SDK's lowlevel `Server`.
 
 The lowlevel server and a dispatch of our own: strict arguments, one copy of each result, public API only
 (docs/adr/0001). Tools, resources and prompts go through one dispatch; the transport is the entry point's choice.
@@ -24,7 +24,7 @@ from coretools.config.settings import Asking
 from coretools.errors import CoreError, InputNeeded, NotFound, RequestRefused, UnknownTool
 from coretools.operations.call import LOCAL
 from coretools.operations.dispatch import Dispatcher, Outcome
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import Changes
@@ -52,7 +52,7 @@ class Identity:
 
 
 def build_server(
-    graph: Graph,
+    catalog: LiveCatalog,
     dispatcher: Dispatcher,
     identity: Identity,
     runs: RunResources | None = None,
@@ -60,13 +60,13 @@ def build_server(
     extensions: Sequence[Extension] = (),
     asking: Asking = ASKING,
 ) -> Server[Any]:
-    """A server of a graph. Not started; serves any number of connections.
+    """A server of a catalog. Not started; serves any number of connections.
 
     Raises:
         BadSetting: an extension can't be attached.
     """
     beside = Beside(runs=runs, extensions=extensions, interviews=Interviews(asking))
-    return build_shared(graph, dispatcher, identity, beside)
+    return build_shared(catalog, dispatcher, identity, beside)
 
 
 def are_spans_exported() -> bool:
@@ -91,17 +91,17 @@ class Beside:
     """Whether each message has its span. Where nobody exports them they cost a twentieth of a call all the same."""
 
 
-def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, beside: Beside) -> Server[Any]:
+def build_shared(catalog: LiveCatalog, dispatcher: Dispatcher, identity: Identity, beside: Beside) -> Server[Any]:
     """As `build_server`, of what it may share with others.
 
     Raises:
         BadSetting: an extension can't be attached.
     """
     runs = beside.runs
-    changes = Changes(graph, dispatcher, runs, beside.bus)
+    changes = Changes(catalog, dispatcher, runs, beside.bus)
     if beside.draining is not None:
         beside.draining.hear(changes.close)
-    handlers = _Handlers(graph, dispatcher, runs, interviews=beside.interviews, handshakes=changes.handshakes)
+    handlers = _Handlers(catalog, dispatcher, runs, interviews=beside.interviews, handshakes=changes.handshakes)
     server: Server[Any] = _Announcing(
         identity.name,
         version=identity.version,
@@ -116,7 +116,7 @@ def build_shared(graph: Graph, dispatcher: Dispatcher, identity: Identity, besid
         on_subscribe_resource=changes.subscribe,
         on_unsubscribe_resource=changes.unsubscribe,
         on_subscriptions_listen=changes.listen,
-        on_completion=Completer(graph, dispatcher, runs).complete,
+        on_completion=Completer(catalog, dispatcher, runs).complete,
         lifespan=changes.running,
         # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
         get_tool_input_schema=handlers.headed_schema,
@@ -160,20 +160,20 @@ class _Handlers:
 
     def __init__(
         self,
-        graph: Graph,
+        catalog: LiveCatalog,
         dispatcher: Dispatcher,
         runs: RunResources | None,
         *,
         interviews: Interviews,
         handshakes: Handshakes,
     ) -> None:
-        self._graph = graph
+        self._catalog = catalog
         self._handshakes = handshakes
-        self._scope: Literal["public", "private"] = "public" if graph.is_same_for_all else "private"
+        self._scope: Literal["public", "private"] = "public" if catalog.is_same_for_all else "private"
         self._dispatcher = dispatcher
         self._runs = runs
         self._interviews = interviews
-        self.listings = Listings(graph.offer)
+        self.listings = Listings(catalog.for_principal)
 
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -189,7 +189,7 @@ class _Handlers:
     ) -> types.CallToolResult | types.InputRequiredResult:
         call = self._call(context, params)
         try:
-            command = self._graph.command(call.principal, params.name)
+            command = self._catalog.command(call.principal, params.name)
         except UnknownTool as error:
             # The protocol has this one as an error of the request, not of the tool (server/tools, "Error Handling").
             raise _refused(error) from error
@@ -232,11 +232,11 @@ class _Handlers:
         call = self._call(context, params)
         if self._runs and self._runs.is_one(params.uri):
             return self._runs.read(params.uri, call.principal)
-        at = found(self._graph.offer(call.principal).resources.values(), params.uri)
+        at = found(self._catalog.for_principal(call.principal).resources.values(), params.uri)
         if at is None:
             raise no_resource(params.uri)
         command, written = at
-        outcome = await self._run(command, command.arguments.written(written), call, uri=params.uri)
+        outcome = await self._run(command, command.arguments.from_text(written), call, uri=params.uri)
         if isinstance(outcome.error, InputNeeded):
             return as_questions(outcome.error)
         contents = as_contents(outcome, params.uri, command.mime_type)
@@ -255,10 +255,10 @@ class _Handlers:
     ) -> types.GetPromptResult | types.InputRequiredResult:
         call = self._call(context, params)
         try:
-            command = self._graph.present(self._graph.offer(call.principal).prompt(params.name))
+            command = self._catalog.require_registered(self._catalog.for_principal(call.principal).prompt(params.name))
         except UnknownTool as error:
             raise _refused(error) from error
-        outcome = await self._run(command, command.arguments.written(params.arguments or {}), call)
+        outcome = await self._run(command, command.arguments.from_text(params.arguments or {}), call)
         if isinstance(outcome.error, InputNeeded):
             return as_questions(outcome.error)
         return types.GetPromptResult(description=command.summary, messages=as_messages(outcome))
@@ -289,7 +289,7 @@ class _Handlers:
 
     def _present(self, command: Command) -> Command:
         try:
-            return self._graph.present(command)
+            return self._catalog.require_registered(command)
         except UnknownTool as error:
             raise _refused(error) from error
 

@@ -311,7 +311,7 @@ SHOWN_CHARACTERS = 4_096
 """Of one argument; a longer one is shown by its start, its end and its length. No path is longer (PATH_MAX)."""
 
 
-def before_call(name: str, arguments: Mapping[str, Any]) -> AskConfirmation:
+def call_confirmation(name: str, arguments: Mapping[str, Any]) -> AskConfirmation:
     """Whether a call with these arguments may go on."""
     lines = [f"{_name(argument)}: {_shown(value)}" for argument, value in arguments.items()]
     return AskConfirmation(key=CONFIRM, message="\n".join([f"Run {name}?", *lines]), is_for_operator=True)

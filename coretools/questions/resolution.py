@@ -2,7 +2,7 @@
 
 What was given beforehand, then a person (at a terminal, or by a form of the client), then a model if the operator
 allows it, then the declared default. What is left is an error that says which answer to send. A surface says which
-ways it has, and sends the question itself.
+channels it has, and sends the question itself.
 """
 
 import json
@@ -20,11 +20,11 @@ T = TypeVar("T")
 NOBODY = "nobody can be asked here"
 
 
-class Way(Enum):
+class AskChannel(Enum):
     """How a question reaches somebody."""
 
     TERMINAL = "terminal"
-    """The person at this end; the only way for a secret."""
+    """The person at this end; the only channel for a secret."""
     FORM = "form"
     """A person, by the client (elicitation)."""
     MODEL = "model"
@@ -34,13 +34,13 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settled(Generic[T]):
+class ResolvedAnswer(Generic[T]):
     """An answer."""
 
     answer: T
 
 
-class Ladder:
+class AnswerResolution:
     """The answers of one call that came beforehand, and how far it may look for others."""
 
     def __init__(self, mode: AskMode, *, trusts_answers: bool = False) -> None:
@@ -50,13 +50,13 @@ class Ladder:
         self._answers: Mapping[str, Any] = {}
         self._asks: Sequence[str] | None = None
 
-    def take(self, answers: Mapping[str, Any], asks: Sequence[str] | None) -> None:
+    def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None) -> None:
         """Keep what was given beforehand, and which keys the command declared; None: whatever it asks."""
         self._answers = answers
         self._asks = asks
 
-    def settle(self, question: Question[T], able: Collection[Way]) -> Settled[T] | Way:
-        """The answer, or the way on which to ask for it; `able` are those that the surface has.
+    def resolve(self, question: Question[T], available: Collection[AskChannel]) -> ResolvedAnswer[T] | AskChannel:
+        """The answer, or the channel on which to ask for it; `available` are those that the surface has.
 
         Raises:
             AnswerNeeded: there is neither. InvalidArguments: what was given beforehand is no answer.
@@ -64,27 +64,29 @@ class Ladder:
         """
         if self._asks is not None and question.key not in self._asks:
             raise LookupError(f"the question {question.key!r} is not declared; add it to @asks(...)")
-        if question.key in self._answers and self.counts(question):
-            return Settled(question.accept(self._answers[question.key]))
-        for way in ways(question, self._mode):
-            if way in able:
-                return way
+        if question.key in self._answers and self.accepts_prefilled(question):
+            return ResolvedAnswer(question.accept(self._answers[question.key]))
+        for channel in channels_for(question, self._mode):
+            if channel in available:
+                return channel
         if not isinstance(question.default, Missing) and self._mode != "prefilled":
-            return Settled(question.default)
-        raise self.needed(question)
+            return ResolvedAnswer(question.default)
+        raise self.answer_needed(question)
 
-    def counts(self, question: Question[Any]) -> bool:
+    def accepts_prefilled(self, question: Question[Any]) -> bool:
         """Whether an answer to this question may be given beforehand."""
         return self._trusts_answers or not (isinstance(question, AskConfirmation) and question.is_for_operator)
 
-    def needed(self, question: Question[Any], why: str = NOBODY) -> AnswerNeeded:
+    def answer_needed(self, question: Question[Any], why: str = NOBODY) -> AnswerNeeded:
         """The error for a question that got no answer: says what to send with the next call."""
-        said = f"send {example(question)}" if self.counts(question) else "a yes sent beforehand does not count"
+        said = (
+            f"send {example(question)}" if self.accepts_prefilled(question) else "a yes sent beforehand does not count"
+        )
         hint = f"{why}; {said}"
         return AnswerNeeded(f"{question.message}: {hint}", question=question.key, hint=hint)
 
 
-def require_apart(questions: Sequence[Question[Any]]) -> None:
+def require_distinct_keys(questions: Sequence[Question[Any]]) -> None:
     """Refuse two questions of one key that are asked at once.
 
     Raises:
@@ -95,26 +97,26 @@ def require_apart(questions: Sequence[Question[Any]]) -> None:
         raise LookupError(f"questions asked at once need keys of their own: {', '.join(keys)}")
 
 
-def ladder_of(asking: Asking) -> Ladder:
-    """A ladder for one call, as the operator set it."""
-    return Ladder(asking.mode, trusts_answers=asking.trusts_answers)
+def answer_resolution(asking: Asking) -> AnswerResolution:
+    """A resolution for one call, as the operator set it."""
+    return AnswerResolution(asking.mode, trusts_answers=asking.trusts_answers)
 
 
-def ways(question: Question[Any], mode: AskMode) -> tuple[Way, ...]:
-    """The ways on which this may be asked, best first."""
+def channels_for(question: Question[Any], mode: AskMode) -> tuple[AskChannel, ...]:
+    """The channels on which this may be asked, best first."""
     if ASK_MODES.index(mode) < ASK_MODES.index("elicitation"):
         return ()
     if isinstance(question, AskRoots):
-        return (Way.ROOTS,)
-    by_model = (Way.MODEL,) if mode == "sampling" and question.can_be_sampled else ()
+        return (AskChannel.ROOTS,)
+    by_model = (AskChannel.MODEL,) if mode == "sampling" and question.can_be_sampled else ()
     if isinstance(question, AskModel):
         return by_model
     if question.is_secret:
-        return (Way.TERMINAL,)
-    return (Way.TERMINAL, Way.FORM, *by_model)
+        return (AskChannel.TERMINAL,)
+    return (AskChannel.TERMINAL, AskChannel.FORM, *by_model)
 
 
-def declined(question: Question[Any], how: str) -> Declined:
+def declined_error(question: Question[Any], how: str) -> Declined:
     """The error for a question to which somebody said no, or nothing."""
     return Declined(f"{question.message}: {how}; nothing was done", question=question.key)
 

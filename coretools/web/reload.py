@@ -18,7 +18,7 @@ from coretools.app.assembly import Assembly
 from coretools.config.logs import configure_logging
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.declare import Surface
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
 from coretools.web.app import Parts, Replaceable, application
 from coretools.web.auth.exposure import require_safe
@@ -116,8 +116,8 @@ class Reloading:
         # Nothing is waited for until all of it is in force.
         lists = self._exchange(read, opened)
         _say(read)
-        for graph, kinds in lists:
-            await graph.tell(kinds)
+        for catalog, kinds in lists:
+            await catalog.notify(kinds)
 
     async def _prepared(self) -> tuple[_Read, _Opened]:
         read = await anyio.to_thread.run_sync(self._read)
@@ -182,14 +182,14 @@ class Reloading:
             undo.pop_all()
         return opened
 
-    def _exchange(self, read: _Read, opened: _Opened) -> list[tuple[Graph, frozenset[Surface]]]:
+    def _exchange(self, read: _Read, opened: _Opened) -> list[tuple[LiveCatalog, frozenset[Surface]]]:
         """Bring it into force; says which lists changed in which graphs."""
         living, config = self._living, read.config
         for name in self._roles.keys() - read.roles.keys():
             living.workplaces.withdraw(name)
         for workplace in opened.workplaces:
             living.workplaces.serve(workplace)
-        lists = [(one.graph, living.workplaces.replace(one, role, new)) for one, role, new in opened.successors]
+        lists = [(one.catalog, living.workplaces.replace(one, role, new)) for one, role, new in opened.successors]
         self._exchange_gate(read)
         living.admission.use(session_limits(config.limits))
         self.connections(config.limits, read.tls)

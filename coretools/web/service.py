@@ -14,8 +14,8 @@ from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from coretools.errors import BadSetting
-from coretools.operations.dispatch import Watcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.dispatch import CallObserver
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining, Ending
 from coretools.web.app import PATH, Parts, Replaceable, application
@@ -160,9 +160,9 @@ async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Sit
         with _tracing(config, stores.replica, tools) as tracing:
             overseer = Overseer(config, standing, plan.environment, tracing)
 
-            def watching(role: str, graph: Graph) -> Watcher:
-                tools.update(command.name for command in graph.registry)
-                return overseer.watcher(role, graph)
+            def watching(role: str, catalog: LiveCatalog) -> CallObserver:
+                tools.update(command.name for command in catalog.registry)
+                return overseer.watcher(role, catalog)
 
             around = Surroundings(
                 environment=plan.environment,

@@ -18,8 +18,8 @@ from mcp.server.lowlevel import Server
 from coretools.app.assembly import Assembly, announce, assembled, prepare, require, succeeding
 from coretools.errors import CoreError, Unreachable
 from coretools.operations.declare import Surface
-from coretools.operations.dispatch import Watcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.dispatch import CallObserver
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.protocol.round_trip_questions import Interviews
@@ -52,7 +52,7 @@ class Surroundings:
     others: Sequence[Registry]
     stores: Stores
     admission: Admission
-    watching: Callable[[str, Graph], Watcher]
+    watching: Callable[[str, LiveCatalog], CallObserver]
     """Makes what is told of the calls of a role."""
     draining: Draining
     is_same_for_all: bool
@@ -68,7 +68,7 @@ class Workplace:
     endpoint: Endpoint
     server: Server[Any]
     interviews: Interviews
-    graph: Graph
+    catalog: LiveCatalog
     """What the server serves; the graphs of later assemblies are adopted by it."""
     over: anyio.Event = field(default_factory=anyio.Event)
     """Set for it to be closed."""
@@ -86,7 +86,7 @@ class Workplace:
         self.assembly = assembly
         self.server.instructions = assembly.instructions
         self.interviews.use(role.settings.asking)
-        return self.graph.adopt(assembly.graph)
+        return self.catalog.adopt(assembly.catalog)
 
     def stop_revoked(self, verifier: Verifier) -> None:
         """Stop the runs and tasks of principals who are let in no more. Their calls under way are answered.
@@ -269,7 +269,7 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
             stores=around.stores,
             admission=around.admission,
             draining=around.draining,
-            is_quiet=quiet_in(assembly.graph),
+            is_quiet=quiet_in(assembly.catalog),
         )
         endpoint.manager.session_ended = assembly.runs.end_of_session
         workplace = Workplace(
@@ -278,7 +278,7 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
             endpoint=endpoint,
             server=server,
             interviews=interviews,
-            graph=assembly.graph,
+            catalog=assembly.catalog,
         )
         try:
             async with endpoint.running():
@@ -299,4 +299,4 @@ def _server(assembly: Assembly, interviews: Interviews, role: str, around: Surro
         bus=around.stores.bus(role),
         draining=around.draining,
     )
-    return build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
+    return build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)

@@ -8,8 +8,8 @@ from starlette.types import ASGIApp
 
 from coretools.app.assembly import Assembly
 from coretools.errors import Unreachable
-from coretools.operations.dispatch import Watcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.dispatch import CallObserver
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
 from coretools.redaction.redactor import Redactor, secret_values
 from coretools.web.auth.exposure import is_exposed
@@ -92,10 +92,10 @@ class Overseer:
         self._board = Board(standing, Redactor(secret_values(environment)))
         self.metrics.supply(standing)
 
-    def watcher(self, role: str, graph: Graph) -> Watcher:
+    def watcher(self, role: str, catalog: LiveCatalog) -> CallObserver:
         """What is told of the calls of a role."""
-        names = [command.name for command in graph.registry]
-        watchers: list[Watcher] = [self.metrics.calls(role, names), CallJournal()]
+        names = [command.name for command in catalog.registry]
+        watchers: list[CallObserver] = [self.metrics.calls(role, names), CallJournal()]
         if self._config.console.tokens:
             watchers.append(self._board.calls(role))
         if self._tracing is not None:

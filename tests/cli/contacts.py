@@ -21,7 +21,7 @@ from coretools.operations.completion import Completes
 from coretools.operations.content import Image, Result
 from coretools.operations.declare import Effect, asks, at, automation_hidden, hidden, prompt, raw_schema, resource, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskRoots, AskSecret, AskText
 
@@ -185,8 +185,10 @@ REGISTRY = registry()
 
 def bench(*, profile: str = "all", read_only: bool = False, ask: Any = "elicitation") -> Bench:
     selection = Selection(profile=profile, read_only=read_only)
-    graph = Graph(registry(), lambda _: selection)
-    return Bench(graph=graph, dispatcher=Dispatcher(threads=4), selection=selection, ask=ask, roots=("file:///work",))
+    catalog = LiveCatalog(registry(), lambda _: selection)
+    return Bench(
+        catalog=catalog, dispatcher=Dispatcher(threads=4), selection=selection, ask=ask, roots=("file:///work",)
+    )
 
 
 def desk(screen: Screen = QUIET, **given: Any) -> Desk:

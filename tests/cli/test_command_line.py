@@ -188,7 +188,7 @@ async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
 async def test_a_command_that_was_taken_away_is_refused(capsys: Captured) -> None:
     """cli-11, catalog-9: the commands are those there are now."""
     found = desk()
-    found.bench.graph.registry.remove("contact", "count")
+    found.bench.catalog.registry.remove("contact", "count")
     assert await found.run(Line(words=["contact", "count", "1"])) == 64
     assert "no command 'contact count 1'" in capsys.readouterr().err
 

@@ -10,11 +10,11 @@ from coretools.cli.manual import WIDTH, command_page, context_page, overview, ta
 from coretools.cli.routes import Routes
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, at, tool
-from coretools.operations.documentation import page_of
+from coretools.operations.documentation import document_command
 from coretools.operations.registry import Registry
 from tests.cli.contacts import registry
 
-PAGES = {command.name: page_of(command) for command in registry()}
+PAGES = {command.name: document_command(command) for command in registry()}
 
 
 @tool(Effect.CHANGE, long_running=True, profiles=())
@@ -64,7 +64,7 @@ def test_a_context_page_says_how_to_go_on(routes: Routes) -> None:
 def test_a_command_page_has_texts_effect_and_options() -> None:
     """cli-12: details are wrapped, what is true by default is switched off."""
     found = Registry()
-    page = command_page(page_of(found.command_of(found.add(rebuild))))
+    page = command_page(document_command(found.command_of(found.add(rebuild))))
     assert page.startswith("usage: coretools rebuild [options]\n\nBuild it again.\n\nEverything that was built before")
     assert "\n\nA second paragraph.\n\nIt changes, may take long, is for people only.\n\n" in page
     assert re.search(r'^  --target STRING +\["all"\]$', page, re.MULTILINE)

@@ -46,7 +46,7 @@ def test_behind_the_first_word_only_what_is_named_is_taken() -> None:
 async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path: Path) -> None:
     """cli-12: it could not be typed."""
     async with assembled(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
-        routes = Routes(assembly.graph.registry, Selection(profile="all"))
+        routes = Routes(assembly.catalog.registry, Selection(profile="all"))
         clashes = {command.name: options_at(routes, command.route) & BEHIND for command in routes}
     assert {name: options for name, options in clashes.items() if options} == {}
 

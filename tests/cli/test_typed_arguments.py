@@ -10,10 +10,10 @@ import pytest
 
 from coretools.cli.arguments import typed_arguments
 from coretools.errors import InvalidArguments
-from coretools.operations.documentation import page_of
+from coretools.operations.documentation import document_command
 from tests.cli.contacts import registry
 
-PAGES = {command.name: page_of(command) for command in registry()}
+PAGES = {command.name: document_command(command) for command in registry()}
 
 
 def taken(line: str, name: str = "contact_add", **in_route: str) -> dict[str, Any]:

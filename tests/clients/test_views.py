@@ -110,7 +110,7 @@ async def results(folder: Path) -> dict[str, dict[str, Any]]:
     settings = Settings(roots=(str(folder),), limits=Limits(output_bytes=4096))
     async with assembled(settings, dict(os.environ)) as assembly:
         extensions = assembly.extensions(Interviews(Asking()))
-        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, extensions=extensions)
+        server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, extensions=extensions)
         async with Client(server) as connected:
             made = {name: await connected.call_tool(tool, given) for name, (tool, given) in calls.items()}
             contents = {name: (await connected.read_resource(f"ui://coretools/{name}")).contents for name in PAGES}

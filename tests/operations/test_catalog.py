@@ -6,7 +6,7 @@ import pytest
 
 from coretools.errors import BadSetting, UnknownTool
 from coretools.operations.call import Call
-from coretools.operations.catalog import Offer, Selection, Surfaces, offered
+from coretools.operations.catalog import Catalog, Selection, Surfaces, build_catalog
 from coretools.operations.content import Message, Text
 from coretools.operations.declare import (
     Effect,
@@ -22,7 +22,7 @@ from coretools.operations.declare import (
     tool,
 )
 from coretools.operations.registry import Registry
-from coretools.operations.route import below, flattened, parameters, shape_of, variables
+from coretools.operations.route import name_of_route, route_in, route_parameters, template_shape, template_variables
 
 ALL = Selection(profile="all")
 PROMOTED = Surfaces(promote_read_only=True)
@@ -49,8 +49,8 @@ def registry_with(*functions: Any, separator: str = "_") -> Registry:
     return registry
 
 
-def offer_of(registry: Registry, selection: Selection = ALL, surfaces: Surfaces | None = None) -> Offer:
-    return offered(registry, selection, surfaces)
+def offer_of(registry: Registry, selection: Selection = ALL, surfaces: Surfaces | None = None) -> Catalog:
+    return build_catalog(registry, selection, surfaces)
 
 
 # Routes and names
@@ -70,7 +70,7 @@ def test_the_route_of_a_function_is_its_context_and_its_own_word(
     context: tuple[str, ...], name: str, route: tuple[str, ...]
 ) -> None:
     """catalog-1: `git_log` in the context `git` is `git log`."""
-    assert below(context, name) == route
+    assert route_in(context, name) == route
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: s
 
     registry = registry_with(show, separator=separator)
     assert list(offer_of(registry).tools) == [name]
-    assert parameters(next(iter(registry)).route) == ("number",)
-    assert flattened(("a", "{b}", "c"), separator) == f"a{separator}c"
+    assert route_parameters(next(iter(registry)).route) == ("number",)
+    assert name_of_route(("a", "{b}", "c"), separator) == f"a{separator}c"
 
 
 def test_a_separator_that_no_name_may_have_is_refused() -> None:
@@ -205,7 +205,7 @@ def test_a_version_that_is_no_method_is_refused() -> None:
 )
 def test_the_variables_of_a_template_are_found(template: str, names: tuple[str, ...]) -> None:
     """catalog-3: of all operators and modifiers of RFC 6570."""
-    assert variables(template) == names
+    assert template_variables(template) == names
 
 
 def test_a_call_is_no_variable() -> None:
@@ -407,7 +407,7 @@ def test_only_a_prompt_overrides() -> None:
 )
 def test_templates_are_told_apart_by_what_they_match(one: str, other: str, same: bool) -> None:
     """catalog-6: names of variables matter only where they stand in the address."""
-    assert (shape_of(one) == shape_of(other)) is same
+    assert (template_shape(one) == template_shape(other)) is same
 
 
 # Selection
@@ -511,7 +511,7 @@ def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
     registry = registry_with()
     command = registry.command_of(registry.add(tool(Effect.READ)(takes_odd)))
     with pytest.raises(BadSetting, match=r"takes_odd: parameter 'value' \(Odd\) gives no JSON schema"):
-        command.prove()
+        command.validate()
 
 
 def test_messages_and_text_are_what_a_prompt_may_give() -> None:

@@ -47,7 +47,7 @@ from coretools.operations.declare import (
 )
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.registry import Registry
-from coretools.operations.registry_merge import join
+from coretools.operations.registry_merge import merge_registries
 from coretools.questions.kinds import AskChoice, AskConfirmation, AskForm, AskText, Question
 from tests.checkout import TREE
 
@@ -198,7 +198,7 @@ QUESTIONS: dict[str, tuple[Callable[[], Question[Any]], str]] = {
 def serve_question(made: Callable[[], Question[Any]]) -> None:
     registry = Registry()
     registry.add(tool(Effect.READ)(asks(made())(function())))
-    registry.prove()
+    registry.validate()
 
 
 @pytest.mark.parametrize("case", QUESTIONS)
@@ -322,9 +322,9 @@ def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
     # The operator's question makes the argument `answers`, of which the author could not know.
     mine = Registry()
     mine.add(tool(Effect.READ)(function(str, answers=str)))
-    mine.prove()
+    mine.validate()
     with pytest.raises(BadSetting, match=r"authors\.made: 'answers' is taken"):
-        join(Registry(policy=ToolPolicy(ask=("made",))), [mine])
+        merge_registries(Registry(policy=ToolPolicy(ask=("made",))), [mine])
 
 
 def _plain() -> int:
@@ -349,7 +349,7 @@ def test_a_method_is_registered_with_its_object() -> None:
     registry.add(Shelf().count)
     (command,) = registry
     assert command.function() == 2
-    registry.prove()
+    registry.validate()
     with pytest.raises(BadSetting, match=r"_plain: not declared with .*, which stand below @registry\.add"):
         registry.add(_plain)
 
@@ -384,11 +384,11 @@ def test_what_can_not_be_called_by_name_is_refused_when_it_is_registered() -> No
     registry = Registry()
     registry.tool(Effect.READ)(stream)
     with pytest.raises(BadSetting, match="is a generator"):
-        registry.prove()
+        registry.validate()
     untyped = Registry()
     untyped.tool(Effect.READ)(unsaid_type)
     with pytest.raises(BadSetting, match="no annotation of what it returns"):
-        untyped.prove()
+        untyped.validate()
 
 
 def unsaid_type():  # type: ignore[no-untyped-def]  # noqa: ANN201  # what is tested
@@ -531,7 +531,7 @@ async def test_what_is_text_or_content_has_no_schema(case: str) -> None:
     annotation, value, text = MODES[case]
     registry = Registry()
     registry.tool(Effect.READ, structured=False)(returning("made", annotation, value))
-    registry.prove()
+    registry.validate()
     (command,) = registry
     outcome = await Dispatcher(threads=1).dispatch(command, {}, SilentCall())
     assert (outcome.text, outcome.data, outcome.error, command.output_schema) == (text, None, None, None)
@@ -566,7 +566,7 @@ async def test_a_result_that_is_not_what_was_declared_says_that_the_command_ran(
     """declarations-18, declarations-20: the model must not try again what had its effect; the log has the reason."""
     registry = Registry()
     registry.tool(Effect.CHANGE, structured=True)(returning("made", annotation, value))
-    registry.prove()
+    registry.validate()
     (command,) = registry
     outcome = await Dispatcher(threads=1).dispatch(command, {}, SilentCall())
     assert outcome.error is not None
@@ -620,7 +620,7 @@ async def test_an_async_function_in_a_plain_wrapper_is_awaited() -> None:
         return add(*args, **kwargs)
 
     registry.tool(Effect.READ)(wrapper)
-    registry.prove()
+    registry.validate()
     (command,) = registry
     outcome = await Dispatcher(threads=1).dispatch(command, {"a": 1, "b": 2}, SilentCall())
     assert outcome.data == {"result": 3}

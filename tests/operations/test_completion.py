@@ -10,7 +10,7 @@ import pytest
 
 from coretools.errors import BadSetting, NotFound, OutsideRoot
 from coretools.operations.call import Call, SilentCall
-from coretools.operations.completion import MOST_COUNTED, Completes, beginning_with, completions
+from coretools.operations.completion import MAX_VALUES, Completes, complete_parameter, with_prefix
 from coretools.operations.declare import Effect, raw_schema, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.registry import Command, Registry
@@ -108,17 +108,17 @@ def go_to() -> Command:
 )
 async def test_values_begin_with_what_was_typed(go_to: Command, parameter: str, typed: str, values: list[str]) -> None:
     """completion-1, completion-2: from a source, or the choices of the type; whatever the case."""
-    assert await completions(go_to, parameter, typed, {}) == values
+    assert await complete_parameter(go_to, parameter, typed, {}) == values
 
 
 async def test_a_source_knows_the_other_arguments(go_to: Command) -> None:
     """completion-1: those that are there already, as text."""
-    assert await completions(go_to, "town", "", {"country": "ch"}) == ["Basel", "Bern"]
+    assert await complete_parameter(go_to, "town", "", {"country": "ch"}) == ["Basel", "Bern"]
 
 
 async def test_a_plain_source_runs_in_a_worker_thread(go_to: Command) -> None:
     """completion-1: a generator does its work there too."""
-    [name] = await completions(go_to, "thread", "anyio", {})
+    [name] = await complete_parameter(go_to, "thread", "anyio", {})
     assert name.casefold().startswith("anyio worker thread")
 
 
@@ -131,7 +131,7 @@ async def test_choices_of_a_raw_schema_complete_too() -> None:
         """Take it."""
         return ""
 
-    assert await completions(command_of(raw), "a", "", {}) == ["one", "two", "3"]
+    assert await complete_parameter(command_of(raw), "a", "", {}) == ["one", "two", "3"]
 
 
 async def test_a_source_that_fails_has_no_values(go_to: Command, caplog: pytest.LogCaptureFixture) -> None:
@@ -152,13 +152,13 @@ async def test_a_source_that_is_not_there_is_told_by_name() -> None:
         return town
 
     with pytest.raises(BadSetting, match="completes by 'towns'"):
-        await completions(command_of(alone), "town", "", {})
+        await complete_parameter(command_of(alone), "town", "", {})
 
 
 def test_values_are_bounded_and_each_is_there_once() -> None:
     """completion-4: in the order of their source."""
-    assert beginning_with("a", ["ab", "b", "aa", "ab"]) == ["ab", "aa"]
-    assert len(beginning_with("", map(str, range(2 * MOST_COUNTED)))) == MOST_COUNTED
+    assert with_prefix("a", ["ab", "b", "aa", "ab"]) == ["ab", "aa"]
+    assert len(with_prefix("", map(str, range(2 * MAX_VALUES)))) == MAX_VALUES
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from coretools.cancellation import check_cancelled
 from coretools.errors import BadSetting, InputNeeded, NotFound
 from coretools.operations.call import SilentCall, require_thread
-from coretools.operations.catalog import Selection, offered
+from coretools.operations.catalog import Selection, build_catalog
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, nonblocking, tool
 from coretools.operations.dispatch import Dispatcher, Outcome
@@ -91,7 +91,7 @@ class Sample:
 async def run(name: str, **arguments: object) -> Outcome:
     registry = Registry()
     registry.add_set("sample", Sample())
-    offer = offered(registry, Selection(profile="all"))
+    offer = build_catalog(registry, Selection(profile="all"))
     return await Dispatcher(threads=2).dispatch(offer.get(name), arguments, SilentCall())
 
 
@@ -174,7 +174,7 @@ async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> 
     sample = Sample()
     registry = Registry()
     registry.add_set("sample", sample)
-    offer = offered(registry, Selection(profile="all"))
+    offer = build_catalog(registry, Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
@@ -215,7 +215,7 @@ async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_th
     """declarations-13: one function; arguments are checked before, and errors are told as ever."""
     sample, registry = Nonblocking(), Registry()
     registry.add_set("sample", sample)
-    double, dispatcher = offered(registry, Selection(profile="all")).get("double"), Dispatcher(threads=2)
+    double, dispatcher = build_catalog(registry, Selection(profile="all")).get("double"), Dispatcher(threads=2)
     assert await dispatcher.dispatch(double, {"number": 1}, SilentCall()) == Outcome(text="2")
     assert sample.ran == [("began", True)]
     assert await dispatcher.dispatch(double, {"number": 2}, SilentCall()) == Outcome(text="4")

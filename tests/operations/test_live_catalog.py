@@ -13,7 +13,7 @@ from coretools.errors import BadSetting, UnknownTool
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, Surface, at, prompt, resource, tool
-from coretools.operations.live_catalog import DEBOUNCE_SECONDS, MOST_ROUNDS, Graph
+from coretools.operations.live_catalog import DEBOUNCE_SECONDS, MAX_DEBOUNCES, LiveCatalog
 from coretools.operations.registry import Registry
 
 BOUND_SECONDS = 5
@@ -87,12 +87,14 @@ class Heard:
 class Served:
     def __init__(self, registry: Registry, **given: Any) -> None:
         self.registry, self.clock, self.heard = registry, Clock(), Heard()
-        self.graph = Graph(registry, lambda principal: Selection(profile="all"), sleep=self.clock.sleep, **given)
-        self.stop = self.graph.listen(self.heard)
+        self.catalog = LiveCatalog(
+            registry, lambda principal: Selection(profile="all"), sleep=self.clock.sleep, **given
+        )
+        self.stop = self.catalog.on_change(self.heard)
 
     @property
     def tools(self) -> list[str]:
-        return list(self.graph.offer(LOCAL).tools)
+        return list(self.catalog.for_principal(LOCAL).tools)
 
 
 @asynccontextmanager
@@ -102,7 +104,7 @@ async def served() -> AsyncIterator[Served]:
     one = Served(registry)
     assert one.tools == ["first"]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.graph.follow)
+        tasks.start_soon(one.catalog.follow)
         await anyio.lowlevel.checkpoint()
         yield one
         tasks.cancel_scope.cancel()
@@ -141,7 +143,7 @@ async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Sur
 async def test_changes_without_end_are_told_all_the_same() -> None:
     """catalog-9: at the latest after ten times the quiet."""
     async with served() as one:
-        for _ in range(MOST_ROUNDS // 2):
+        for _ in range(MAX_DEBOUNCES // 2):
             for change in (lambda: one.registry.add(second), lambda: one.registry.remove("second")):
                 change()
                 await one.clock.until_asleep()
@@ -151,25 +153,25 @@ async def test_changes_without_end_are_told_all_the_same() -> None:
         one.registry.add(second)
         one.clock.pass_time()
         await one.clock.until_asleep()
-        assert len(one.clock.asked) == MOST_ROUNDS + 1
+        assert len(one.clock.asked) == MAX_DEBOUNCES + 1
 
 
 async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> None:
     """catalog-9: before any exchange; what was found before is checked again when it is run."""
     async with served() as one:
-        command = one.graph.command(LOCAL, "first")
+        command = one.catalog.command(LOCAL, "first")
         one.registry.remove("first")
         with pytest.raises(UnknownTool, match="not there any more"):
-            one.graph.command(LOCAL, "first")
+            one.catalog.command(LOCAL, "first")
         with pytest.raises(UnknownTool):
-            one.graph.present(command)
+            one.catalog.require_registered(command)
         assert one.tools == ["first"]
         await one.clock.until_asleep()
         one.clock.pass_time()
         assert await one.heard.next() == {Surface.TOOL}
         assert one.tools == []
         with pytest.raises(UnknownTool, match="unknown tool"):
-            one.graph.command(LOCAL, "first")
+            one.catalog.command(LOCAL, "first")
 
 
 async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_is_not_told_of() -> None:
@@ -184,7 +186,7 @@ async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_i
         await one.clock.until_asleep()
         one.clock.pass_time()
         assert await one.heard.next() == {Surface.RESOURCE}
-        assert one.graph.command(LOCAL, "first") is again
+        assert one.catalog.command(LOCAL, "first") is again
 
 
 async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest.LogCaptureFixture) -> None:
@@ -281,7 +283,7 @@ async def test_what_changed_while_nobody_followed_is_found() -> None:
     registry.add(second)
     assert one.tools == ["first"]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.graph.follow)
+        tasks.start_soon(one.catalog.follow)
         await one.clock.until_asleep()
         one.clock.pass_time()
         assert await one.heard.next() == {Surface.TOOL}
@@ -308,12 +310,12 @@ async def test_every_principal_has_the_offer_of_his_selection() -> None:
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.CHANGE)(lambda_named("change")))
-    graph = Graph(registry, lambda principal: Selection(profile="read" if principal == "guest" else "all"))
-    assert list(graph.offer("guest").tools) == ["first"]
-    assert list(graph.offer("owner").tools) == ["first", "change"]
-    assert graph.offer("owner") is graph.offer("other owner")
+    catalog = LiveCatalog(registry, lambda principal: Selection(profile="read" if principal == "guest" else "all"))
+    assert list(catalog.for_principal("guest").tools) == ["first"]
+    assert list(catalog.for_principal("owner").tools) == ["first", "change"]
+    assert catalog.for_principal("owner") is catalog.for_principal("other owner")
     with pytest.raises(UnknownTool, match="profile read"):
-        graph.command("guest", "change")
+        catalog.command("guest", "change")
 
 
 def test_what_cannot_be_offered_at_the_start_ends_the_start() -> None:
@@ -322,7 +324,7 @@ def test_what_cannot_be_offered_at_the_start_ends_the_start() -> None:
     registry.add(first)
     registry.add(tool(Effect.READ)(at("first", "{word}")(lambda_named("collides", word=True))))
     with pytest.raises(BadSetting, match="two commands are named first"):
-        Graph(registry, lambda principal: Selection(profile="all")).offer(LOCAL)
+        LiveCatalog(registry, lambda principal: Selection(profile="all")).for_principal(LOCAL)
 
 
 def lambda_named(name: str, *, word: bool = False) -> Any:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from coretools.errors import BadSetting, UnknownTool
-from coretools.operations.catalog import Selection, offered
+from coretools.operations.catalog import Selection, build_catalog
 from coretools.operations.declare import Effect, declaration_of, tool
 from coretools.operations.registry import Registry
 
@@ -95,7 +95,7 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
     registry: Registry, profile: str, read_only: bool, names: list[str]
 ) -> None:
     """declarations-7: profiles; read-only wins over each; hidden tools are in none."""
-    offer = offered(registry, Selection(profile=profile, read_only=read_only))
+    offer = build_catalog(registry, Selection(profile=profile, read_only=read_only))
     assert [command.name for command in offer] == names
 
 
@@ -111,14 +111,14 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
 def test_what_is_not_offered_cannot_be_called_and_says_why(registry: Registry, name: str, reason: str) -> None:
     """declarations-8: lists and calls go through the same offer."""
     with pytest.raises(UnknownTool, match=reason) as caught:
-        offered(registry, Selection(profile="all", read_only=True)).get(name)
+        build_catalog(registry, Selection(profile="all", read_only=True)).get(name)
     assert len(str(caught.value)) < 250
 
 
 def test_an_unknown_profile_is_refused(registry: Registry) -> None:
     """declarations-7: a bad setting fails at start, by name."""
     with pytest.raises(BadSetting, match="profile 'root'"):
-        offered(registry, Selection(profile="root"))
+        build_catalog(registry, Selection(profile="root"))
 
 
 def test_the_hints_follow_from_the_effect() -> None:

@@ -9,7 +9,7 @@ from coretools.config.policy import ToolPolicy
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect, prompt, tool
 from coretools.operations.registry import Registry
-from coretools.operations.registry_merge import join
+from coretools.operations.registry_merge import merge_registries
 
 
 @tool(Effect.READ)
@@ -53,22 +53,22 @@ def names(registry: Registry) -> list[str]:
 def test_the_commands_of_all_stand_in_one_in_order() -> None:
     """api-10: ours first where we serve too, then theirs as they were named."""
     target = of(one)
-    assert names(join(target, [of(two), of(three)])) == ["one", "two", "three"]
+    assert names(merge_registries(target, [of(two), of(three)])) == ["one", "two", "three"]
 
 
 def test_two_commands_of_one_name_end_the_start_with_both_sources() -> None:
     """api-10: whoever they come from; the same function twice is one command."""
     with pytest.raises(BadSetting, match=r"two commands are named one: .*one and .*one"):
-        join(Registry(), [of(one), of(another("one"))])
-    assert names(join(Registry(), [of(one), of(one)])) == ["one"]
+        merge_registries(Registry(), [of(one), of(another("one"))])
+    assert names(merge_registries(Registry(), [of(one), of(one)])) == ["one"]
 
 
 def test_what_is_added_or_removed_later_shows_in_the_whole() -> None:
     """api-11: each source stays its owner's."""
     first, second = of(one), of(two)
-    whole = join(Registry(), [first, second])
+    whole = merge_registries(Registry(), [first, second])
     told: list[int] = []
-    whole.watch(lambda: told.append(whole.version))
+    whole.on_change(lambda: told.append(whole.version))
     second.add(three)
     assert names(whole) == ["one", "two", "three"]
     second.remove("two")
@@ -84,7 +84,7 @@ def test_a_later_command_whose_name_is_taken_is_said_in_the_log_and_the_rest_goe
 ) -> None:
     """api-11: nobody's command takes another's place while a server runs."""
     first, second = of(one), of(two)
-    whole = join(Registry(), [first, second])
+    whole = merge_registries(Registry(), [first, second])
     with caplog.at_level(logging.WARNING):
         second.add(another("one"))  # type: ignore[arg-type]  # a declared function
     assert "two commands are named one" in caplog.text
@@ -98,7 +98,7 @@ def test_a_later_command_whose_name_is_taken_is_said_in_the_log_and_the_rest_goe
 def test_changes_in_many_threads_all_show() -> None:
     """api-11: whichever thread an owner uses."""
     source = of(one)
-    whole = join(Registry(), [source])
+    whole = merge_registries(Registry(), [source])
 
     def change(number: int) -> None:
         for turn in range(10):
@@ -130,7 +130,7 @@ def test_removing_a_prompt_that_overrides_leaves_the_command_it_overrode() -> No
     other.__name__ = "hello"
     theirs = Registry()
     theirs.add(prompt()(other), overrides=True)
-    whole = join(of(hello), [theirs])
+    whole = merge_registries(of(hello), [theirs])
     assert [command.overrides for command in whole] == [False, True]
     theirs.remove("hello")
     assert [command.overrides for command in whole] == [False]
@@ -139,14 +139,14 @@ def test_removing_a_prompt_that_overrides_leaves_the_command_it_overrode() -> No
 def test_an_announced_resource_is_announced_by_the_whole() -> None:
     """api-11: subscribers are told wherever the command came from."""
     source = of(one)
-    whole = join(Registry(), [source])
+    whole = merge_registries(Registry(), [source])
     heard: list[str] = []
-    whole.hear(heard.append)
+    whole.on_announce(heard.append)
     source.announce("notes://1")
     assert heard == ["notes://1"]
 
 
 def test_the_operators_policy_holds_for_commands_of_others() -> None:
     """api-12: what a person must be asked before is asked before."""
-    whole = join(Registry(policy=ToolPolicy(ask=("one",))), [of(one, two)])
-    assert [command.declaration.asks_first for command in whole] == [True, False]
+    whole = merge_registries(Registry(policy=ToolPolicy(ask=("one",))), [of(one, two)])
+    assert [command.declaration.needs_confirmation for command in whole] == [True, False]

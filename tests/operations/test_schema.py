@@ -6,10 +6,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.errors import BadSetting, InvalidArguments
+from coretools.operations.arguments import Arguments
 from coretools.operations.call import Call
 from coretools.operations.content import Result
 from coretools.operations.json_schema import output_schema
-from coretools.operations.schema import Arguments
 
 
 class Item(BaseModel):

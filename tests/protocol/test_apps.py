@@ -24,7 +24,7 @@ from coretools.errors import BadSetting
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, resource, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.apps import IDENTIFIER, MIME_TYPE, OWN_VIEWS, View, Views
 from coretools.protocol.extensions import Wrapping
@@ -61,8 +61,8 @@ def client(
 ) -> Client:
     registry = Registry()
     registry.add_set("drawn", Drawn())
-    graph = Graph(registry, lambda _: Selection(profile="all"))
-    server = build_server(graph, Dispatcher(threads=2), Identity(), extensions=extensions)
+    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    server = build_server(catalog, Dispatcher(threads=2), Identity(), extensions=extensions)
     declared: list[ClientExtension] = [] if settings is None else [advertise(IDENTIFIER, dict(settings))]
     return Client(server, mode=mode, extensions=declared)
 
@@ -71,7 +71,7 @@ def client(
 async def workstation(root: Path, mode: str, settings: Mapping[str, Any] | None) -> AsyncIterator[Client]:
     async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
         extensions = assembly.extensions(Interviews(Asking()))
-        server = build_server(assembly.graph, assembly.dispatcher, assembly.identity, extensions=extensions)
+        server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, extensions=extensions)
         declared: list[ClientExtension] = [] if settings is None else [advertise(IDENTIFIER, dict(settings))]
         async with Client(server, mode=mode, extensions=declared) as connected:
             yield connected

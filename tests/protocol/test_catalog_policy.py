@@ -29,7 +29,7 @@ async def serving(directory: Path, mode: str, offer: OfferPolicy, profile: str =
     settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(offer=offer))
     with anyio.fail_after(60):
         async with assembled(settings, dict(os.environ)) as built:
-            server = build_server(built.graph, built.dispatcher, built.identity, built.resources)
+            server = build_server(built.catalog, built.dispatcher, built.identity, built.resources)
             async with Client(server, mode=mode) as client:
                 yield client
 
@@ -138,8 +138,8 @@ async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
         return ""
 
     async with assembled(settings, dict(os.environ), [other]) as built:
-        assert "read_file" in built.graph.offer("local").tools
-        assert "theirs" not in built.graph.offer("local").tools
+        assert "read_file" in built.catalog.for_principal("local").tools
+        assert "theirs" not in built.catalog.for_principal("local").tools
 
 
 def test_a_server_on_stdio_reads_it(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from coretools.errors import NotFound
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, prompt, resource, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.change_notifications import MOST_SUBSCRIPTIONS
 from coretools.protocol.handshake import Handshake
@@ -69,8 +69,8 @@ def plan() -> str:
 
 
 def server_of(registry: Registry) -> Server[Any]:
-    graph = Graph(registry, lambda principal: Selection(profile="all"), sleep=hurried)
-    return build_server(graph, Dispatcher(threads=2), Identity())
+    catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"), sleep=hurried)
+    return build_server(catalog, Dispatcher(threads=2), Identity())
 
 
 def registry_with(*functions: Any) -> Registry:
@@ -473,8 +473,8 @@ async def test_a_file_that_a_tool_would_refuse_is_no_resource(files: Registry, t
 @asynccontextmanager
 async def workstation(root: Path) -> AsyncIterator[tuple[Assembly, Server[Any]]]:
     async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
-        assembly.graph.sleep = hurried
-        yield assembly, build_server(assembly.graph, assembly.dispatcher, assembly.identity, assembly.resources)
+        assembly.catalog.sleep = hurried
+        yield assembly, build_server(assembly.catalog, assembly.dispatcher, assembly.identity, assembly.resources)
 
 
 def fact(result: types.CallToolResult, name: str) -> Any:

@@ -14,10 +14,10 @@ from mcp import Client, MCPError
 from coretools.app.assembly import assembled
 from coretools.config.settings import Settings
 from coretools.operations.catalog import Selection, Surfaces
-from coretools.operations.completion import MOST_COUNTED, Completes
+from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Effect, automation_hidden, prompt, resource, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.completions import MOST_VALUES
 from coretools.protocol.resources import TEMPLATE
@@ -58,8 +58,8 @@ class Guide:
 def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("guide", Guide())
-    graph = Graph(registry, lambda principal: Selection(profile="all"))
-    return Client(build_server(graph, Dispatcher(threads=2), Identity()), mode=mode)
+    catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"))
+    return Client(build_server(catalog, Dispatcher(threads=2), Identity()), mode=mode)
 
 
 def a_prompt(name: str) -> types.PromptReference:
@@ -92,7 +92,7 @@ async def test_arguments_of_prompts_and_variables_of_templates_complete(mode: st
     [
         (MOST_VALUES, MOST_VALUES, MOST_VALUES, False),
         (MOST_VALUES + 1, MOST_VALUES, MOST_VALUES + 1, True),
-        (2 * MOST_COUNTED, MOST_VALUES, None, True),
+        (2 * MAX_VALUES, MOST_VALUES, None, True),
     ],
 )
 async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
@@ -131,8 +131,8 @@ async def test_what_is_not_there_is_an_error_of_the_request(
 @asynccontextmanager
 async def workstation(root: Path, mode: str, surfaces: Surfaces | None = None) -> AsyncIterator[Client]:
     async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
-        graph = Graph(assembly.graph.registry, lambda principal: Selection(), surfaces)
-        server = build_server(graph, assembly.dispatcher, assembly.identity, assembly.resources)
+        catalog = LiveCatalog(assembly.catalog.registry, lambda principal: Selection(), surfaces)
+        server = build_server(catalog, assembly.dispatcher, assembly.identity, assembly.resources)
         async with Client(server, mode=mode) as connected:
             yield connected
 

@@ -22,7 +22,7 @@ from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.call_adapter import LOGGER, MOST_MESSAGES
 from coretools.protocol.server import Identity, build_server
@@ -138,8 +138,8 @@ class Talkative:
 def served(talkative: Talkative) -> Server[Any]:
     registry = Registry()
     registry.add_set("talkative", talkative)
-    graph = Graph(registry, lambda principal: Selection(profile="all"))
-    return build_server(graph, Dispatcher(threads=2), Identity())
+    catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"))
+    return build_server(catalog, Dispatcher(threads=2), Identity())
 
 
 class Heard:

@@ -60,7 +60,7 @@ async def serving(
     )
     with anyio.fail_after(60):
         async with assembled(settings, dict(os.environ)) as built:
-            server = build_server(built.graph, built.dispatcher, built.identity, asking=settings.asking)
+            server = build_server(built.catalog, built.dispatcher, built.identity, asking=settings.asking)
             async with Client(server, mode=era, elicitation_callback=someone) as client:
                 yield client
 
@@ -151,7 +151,7 @@ async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path)
         async with assembled(settings, dict(os.environ)) as built:
             interviews = Interviews(settings.asking)
             beside = Beside(extensions=built.extensions(interviews), interviews=interviews)
-            server = build_shared(built.graph, built.dispatcher, built.identity, beside)
+            server = build_shared(built.catalog, built.dispatcher, built.identity, beside)
             async with task_client.client(server, elicitation_callback=someone) as client:
                 result = await client.call_tool("run_command", {"command": "touch made", "answers": {"confirm": True}})
     assert kind(result) is None

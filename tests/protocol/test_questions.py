@@ -16,11 +16,11 @@ from pydantic import BaseModel
 
 from coretools.config.policy import ToolPolicy
 from coretools.config.settings import Asking
-from coretools.operations.call import Call, confirmed
+from coretools.operations.call import Call, require_confirmation
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, asks, prompt, resource, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.live_questions import form_of, request_of
 from coretools.protocol.results import ERROR_KEY
@@ -36,7 +36,7 @@ from coretools.questions.kinds import (
     AskSecret,
     AskText,
 )
-from coretools.questions.resolution import Way
+from coretools.questions.resolution import AskChannel
 from tests.protocol.unasked import unasked
 
 ERAS = ("legacy", "auto")
@@ -62,7 +62,7 @@ class Asker:
     async def drop(self, name: str, call: Call) -> str:
         """Drop it."""
         self.begun += 1
-        await confirmed(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
         self.done.append(name)
         return "dropped"
 
@@ -71,7 +71,7 @@ class Asker:
     async def drop_with_reason(self, call: Call) -> str:
         """Drop it, and say why."""
         self.begun += 1
-        await confirmed(call, AskConfirmation(key="sure", message="Drop?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message="Drop?"))
         why = await call.ask(AskText(key="why", message="Why?"))
         self.done.append(why)
         return f"dropped: {why}"
@@ -92,7 +92,7 @@ class Asker:
     def drop_in_a_thread(self, call: Call) -> str:
         """A plain function asks from its thread."""
         self.begun += 1
-        anyio.from_thread.run(confirmed, call, AskConfirmation(key="sure", message="Drop?"))
+        anyio.from_thread.run(require_confirmation, call, AskConfirmation(key="sure", message="Drop?"))
         self.done.append(anyio.from_thread.run(call.ask, AskText(key="why", message="Why?")))
         return "dropped"
 
@@ -102,7 +102,7 @@ class Asker:
         """Ask in tasks of its own."""
         self.begun += 1
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(confirmed, call, AskConfirmation(key="sure", message="Drop?"))
+            tasks.start_soon(require_confirmation, call, AskConfirmation(key="sure", message="Drop?"))
         self.done.append("x")
         return "dropped"
 
@@ -213,8 +213,8 @@ def server_of(asking: Asking | None = None, policy: ToolPolicy | None = None) ->
     asker = Asker()
     registry = Registry(policy=policy or ToolPolicy())
     registry.add_set("sample", asker)
-    graph = Graph(registry, lambda _: Selection(profile="all"))
-    return build_server(graph, Dispatcher(threads=2), Identity(), asking=asking or Asking()), asker
+    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    return build_server(catalog, Dispatcher(threads=2), Identity(), asking=asking or Asking()), asker
 
 
 @asynccontextmanager
@@ -481,7 +481,7 @@ async def test_a_question_that_nobody_answers_ends() -> None:
 
 
 async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
-    """questions-14: an error is no answer; the ladder goes on. A rejection is one."""
+    """questions-14: an error is no answer; the resolution goes on. A rejection is one."""
     code = types.INTERNAL_ERROR
 
     async def failing(context: Any, params: Any) -> types.ErrorData:
@@ -684,7 +684,7 @@ def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
     assert "default" not in form_of(AskText(key="k", message="m", default="d"), "2025-06-18")["properties"]["answer"]
     odd = AskChoice(key="k", message="\udcff", choices=("\udcff",))
     json.dumps(form_of(odd, "2025-06-18"), ensure_ascii=False).encode()
-    assert request_of(odd, Way.FORM, said="", revision="2025-11-25").params.message == "\\udcff"
+    assert request_of(odd, AskChannel.FORM, said="", revision="2025-11-25").params.message == "\\udcff"
 
 
 async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:

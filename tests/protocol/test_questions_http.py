@@ -12,11 +12,11 @@ from mcp import Client
 from mcp.server.lowlevel import Server
 
 from coretools.config.settings import Asking
-from coretools.operations.call import Call, confirmed
+from coretools.operations.call import Call, require_confirmation
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.results import ERROR_KEY
 from coretools.protocol.server import Identity, build_server
@@ -34,7 +34,7 @@ class Asker:
     @asks("sure")
     async def drop(self, name: str, call: Call) -> str:
         """Drop it."""
-        await confirmed(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message=f"Drop {name}?"))
         self.done.append(name)
         return "dropped"
 
@@ -53,8 +53,8 @@ class Asker:
 def server_of(asker: Asker, asking: Asking | None = None) -> Server[Any]:
     registry = Registry()
     registry.add_set("sample", asker)
-    graph = Graph(registry, lambda _: Selection(profile="all"))
-    return build_server(graph, Dispatcher(threads=2), Identity(), asking=asking or Asking())
+    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    return build_server(catalog, Dispatcher(threads=2), Identity(), asking=asking or Asking())
 
 
 @asynccontextmanager

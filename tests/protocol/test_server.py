@@ -13,7 +13,7 @@ from coretools.operations.catalog import Selection
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.listing import LONG_RUNNING_KEY
 from coretools.protocol.results import ERROR_KEY, FACTS_KEY, FAILED_KEY
@@ -84,8 +84,8 @@ class Sample:
 def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("sample", Sample())
-    graph = Graph(registry, lambda _: Selection(profile="all"))
-    return Client(build_server(graph, Dispatcher(threads=2), Identity(instructions="be kind")), mode=mode)
+    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    return Client(build_server(catalog, Dispatcher(threads=2), Identity(instructions="be kind")), mode=mode)
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -187,8 +187,8 @@ def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() ->
     registry = Registry()
     for function in (headed, headless, shapeless):
         registry.add(function)
-    graph = Graph(registry, lambda _: Selection(profile="all"))
-    schema_of = build_server(graph, Dispatcher(threads=1), Identity()).get_tool_input_schema
+    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    schema_of = build_server(catalog, Dispatcher(threads=1), Identity()).get_tool_input_schema
     assert schema_of is not None
     for _ in range(2):
         found = schema_of("headed")

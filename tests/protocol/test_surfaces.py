@@ -1,4 +1,4 @@
-"""One graph as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
+"""One catalog as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
 
 import base64
 from datetime import date, datetime, time, timedelta
@@ -26,7 +26,7 @@ from coretools.operations.declare import (
     tool,
 )
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.listing import LIST_SECONDS, PAGE
 from coretools.protocol.results import ERROR_KEY
@@ -49,8 +49,8 @@ class Point(BaseModel):
 def client(
     registry: Registry, mode: str, *, selection: Selection | None = None, surfaces: Surfaces | None = None
 ) -> Client:
-    graph = Graph(registry, lambda principal: selection or Selection(profile="all"), surfaces)
-    return Client(build_server(graph, Dispatcher(threads=2), Identity()), mode=mode, cache=None)
+    catalog = LiveCatalog(registry, lambda principal: selection or Selection(profile="all"), surfaces)
+    return Client(build_server(catalog, Dispatcher(threads=2), Identity()), mode=mode, cache=None)
 
 
 def text(result: types.CallToolResult) -> str:
@@ -534,8 +534,8 @@ async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
 @pytest.mark.parametrize(("same", "scope"), [(True, "public"), (False, "private")])
 async def test_lists_and_reads_say_how_long_they_may_be_kept(same: bool, scope: str) -> None:
     """catalog-15: on the revision that has it; shared only where all principals have the same; reads are never kept."""
-    graph = Graph(many(3), lambda principal: Selection(profile="all"), is_same_for_all=same)
-    server = build_server(graph, Dispatcher(threads=2), Identity())
+    catalog = LiveCatalog(many(3), lambda principal: Selection(profile="all"), is_same_for_all=same)
+    server = build_server(catalog, Dispatcher(threads=2), Identity())
     async with Client(server, mode="auto", cache=None) as connected:
         lists = [await getattr(connected, each.values[0])() for each in LISTS]
         lists.append(await connected.list_resource_templates())

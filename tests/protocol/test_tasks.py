@@ -22,11 +22,11 @@ from coretools.cancellation import check_cancelled
 from coretools.config.policy import OperatorPolicy, ToolPolicy
 from coretools.config.settings import Asking, AskMode, Limits, Settings
 from coretools.errors import NotFound, RequestRefused
-from coretools.operations.call import Call, confirmed
+from coretools.operations.call import Call, require_confirmation
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.apps import IDENTIFIER as VIEWS
 from coretools.protocol.round_trip_questions import Interviews
@@ -95,7 +95,7 @@ class Work:
     async def remove(self, name: str, call: Call) -> str:
         """Remove, if a person says so, later."""
         await self.go_on.wait()
-        await confirmed(call, AskConfirmation(key="confirm", message=f"remove {name}?"))
+        await require_confirmation(call, AskConfirmation(key="confirm", message=f"remove {name}?"))
         return f"removed {name}"
 
     @asks("name", "colour")
@@ -139,13 +139,13 @@ async def served(
 ) -> AsyncIterator[tuple[Server[Any], Tasks]]:
     registry = Registry()
     registry.add_set("work", work)
-    graph = Graph(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
     async with Tasks(limits) as tasks:
         interviews = Interviews(Asking(mode=mode))
-        extension = TaskExtension(graph, dispatcher, tasks, limits=Limits(), interviews=interviews)
+        extension = TaskExtension(catalog, dispatcher, tasks, limits=Limits(), interviews=interviews)
         beside = Beside(extensions=[extension], interviews=interviews)
-        yield build_shared(graph, dispatcher, Identity(), beside), tasks
+        yield build_shared(catalog, dispatcher, Identity(), beside), tasks
 
 
 async def nobody(*_: object) -> types.ElicitResult:
@@ -602,7 +602,7 @@ async def real(
     async with assembled(settings, dict(os.environ)) as assembly:
         interviews = Interviews(settings.asking)
         beside = Beside(extensions=assembly.extensions(interviews), interviews=interviews)
-        server = build_shared(assembly.graph, assembly.dispatcher, assembly.identity, beside)
+        server = build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
         async with client(server, **callbacks) as connected:
             yield assembly, connected
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from coretools.config.policy import ToolPolicy
 from coretools.config.settings import ASK_MODES, AskMode
 from coretools.errors import AnswerNeeded, BadSetting, Declined, InvalidArguments
-from coretools.operations.call import Call, SilentCall, confirmed
+from coretools.operations.call import Call, SilentCall, require_confirmation
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.registry import Command, Registry
@@ -24,9 +24,9 @@ from coretools.questions.kinds import (
     AskSecret,
     AskText,
     Question,
-    before_call,
+    call_confirmation,
 )
-from coretools.questions.resolution import Ladder, Settled, Way, example, ways
+from coretools.questions.resolution import AnswerResolution, AskChannel, ResolvedAnswer, channels_for, example
 
 
 class Person(BaseModel):
@@ -114,64 +114,64 @@ def test_what_was_given_beforehand_wins_in_every_mode() -> None:
     for mode in ASK_MODES:
         for question in ALL:
             given = dict(zip(ALL, ("a", "s", "red", ["red"], True, {"name": "A"}, "w", ["file:///a"]), strict=True))
-            ladder = Ladder(mode)
-            ladder.take({"k": given[question]}, ("k",))
-            found = ladder.settle(question, set(Way))
-            assert isinstance(found, Settled), (mode, question)
+            resolution = AnswerResolution(mode)
+            resolution.prefill({"k": given[question]}, ("k",))
+            found = resolution.resolve(question, set(AskChannel))
+            assert isinstance(found, ResolvedAnswer), (mode, question)
 
 
-PERSON = (Way.TERMINAL, Way.FORM)
+PERSON = (AskChannel.TERMINAL, AskChannel.FORM)
 
 
 @pytest.mark.parametrize(
     ("question", "elicitation", "sampling"),
     [
-        (TEXT, PERSON, (*PERSON, Way.MODEL)),
-        (CHOICE, PERSON, (*PERSON, Way.MODEL)),
-        (SOME, PERSON, (*PERSON, Way.MODEL)),
-        (FORM, PERSON, (*PERSON, Way.MODEL)),
+        (TEXT, PERSON, (*PERSON, AskChannel.MODEL)),
+        (CHOICE, PERSON, (*PERSON, AskChannel.MODEL)),
+        (SOME, PERSON, (*PERSON, AskChannel.MODEL)),
+        (FORM, PERSON, (*PERSON, AskChannel.MODEL)),
         (YES, PERSON, PERSON),
-        (SECRET, (Way.TERMINAL,), (Way.TERMINAL,)),
-        (MODEL, (), (Way.MODEL,)),
-        (ROOTS, (Way.ROOTS,), (Way.ROOTS,)),
+        (SECRET, (AskChannel.TERMINAL,), (AskChannel.TERMINAL,)),
+        (MODEL, (), (AskChannel.MODEL,)),
+        (ROOTS, (AskChannel.ROOTS,), (AskChannel.ROOTS,)),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
 )
 def test_each_question_has_its_ways(
-    question: Question[Any], elicitation: tuple[Way, ...], sampling: tuple[Way, ...]
+    question: Question[Any], elicitation: tuple[AskChannel, ...], sampling: tuple[AskChannel, ...]
 ) -> None:
     """questions-3, questions-6, questions-7: a secret by no form or model, a yes by no model, else person first."""
-    assert ways(question, "prefilled") == ways(question, "defaults") == ()
-    assert ways(question, "elicitation") == elicitation
-    assert ways(question, "sampling") == sampling
+    assert channels_for(question, "prefilled") == channels_for(question, "defaults") == ()
+    assert channels_for(question, "elicitation") == elicitation
+    assert channels_for(question, "sampling") == sampling
 
 
 @pytest.mark.parametrize(
     ("mode", "has_default", "able", "expected"),
     [
-        ("prefilled", True, set(Way), "needed"),
-        ("defaults", True, set(Way), "default"),
-        ("defaults", False, set(Way), "needed"),
-        ("elicitation", True, {Way.FORM, Way.MODEL}, Way.FORM),
-        ("elicitation", True, {Way.MODEL}, "default"),
-        ("elicitation", False, {Way.MODEL}, "needed"),
-        ("sampling", True, {Way.MODEL, Way.FORM}, Way.FORM),
-        ("sampling", True, {Way.MODEL}, Way.MODEL),
+        ("prefilled", True, set(AskChannel), "needed"),
+        ("defaults", True, set(AskChannel), "default"),
+        ("defaults", False, set(AskChannel), "needed"),
+        ("elicitation", True, {AskChannel.FORM, AskChannel.MODEL}, AskChannel.FORM),
+        ("elicitation", True, {AskChannel.MODEL}, "default"),
+        ("elicitation", False, {AskChannel.MODEL}, "needed"),
+        ("sampling", True, {AskChannel.MODEL, AskChannel.FORM}, AskChannel.FORM),
+        ("sampling", True, {AskChannel.MODEL}, AskChannel.MODEL),
         ("sampling", True, set(), "default"),
         ("sampling", False, set(), "needed"),
     ],
 )
 def test_the_ladder_goes_as_far_as_its_mode(
-    mode: AskMode, has_default: bool, able: set[Way], expected: Way | str
+    mode: AskMode, has_default: bool, able: set[AskChannel], expected: AskChannel | str
 ) -> None:
     """questions-2: a person, then a model, then the default, then an error."""
     question = AskText(key="k", message="m", default="d") if has_default else TEXT
-    ladder = Ladder(mode)
+    resolution = AnswerResolution(mode)
     if expected == "needed":
         with pytest.raises(AnswerNeeded):
-            ladder.settle(question, able)
+            resolution.resolve(question, able)
     else:
-        assert ladder.settle(question, able) == (Settled("d") if expected == "default" else expected)
+        assert resolution.resolve(question, able) == (ResolvedAnswer("d") if expected == "default" else expected)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_error_says_what_to_send(question: Question[Any], said: str) -> None
     """questions-4: the argument as it would be sent; where it can be read literally, it is an answer."""
     assert example(question) == said
     with pytest.raises(AnswerNeeded) as needed:
-        Ladder("elicitation").settle(question, ())
+        AnswerResolution("elicitation").resolve(question, ())
     assert f"send {said}" in str(needed.value)
     assert needed.value.facts == {"question": question.key}
     sent = json.loads(said.removeprefix("answers=").partition(" (")[0])
@@ -200,15 +200,15 @@ def test_the_error_says_what_to_send(question: Question[Any], said: str) -> None
 def test_a_yes_for_the_operator_counts_beforehand_only_where_he_says_so() -> None:
     """questions-8: whoever fills in the arguments of a call can't also be the person who is asked."""
     question = AskConfirmation(key="k", message="m", is_for_operator=True)
-    ladder = Ladder("elicitation")
-    ladder.take({"k": True}, ("k",))
-    assert ladder.settle(question, {Way.FORM}) is Way.FORM
+    resolution = AnswerResolution("elicitation")
+    resolution.prefill({"k": True}, ("k",))
+    assert resolution.resolve(question, {AskChannel.FORM}) is AskChannel.FORM
     with pytest.raises(AnswerNeeded, match="does not count"):
-        ladder.settle(question, ())
-    assert ladder.settle(YES, ()) == Settled(answer=True)
-    trusting = Ladder("elicitation", trusts_answers=True)
-    trusting.take({"k": True}, ("k",))
-    assert trusting.settle(question, ()) == Settled(answer=True)
+        resolution.resolve(question, ())
+    assert resolution.resolve(YES, ()) == ResolvedAnswer(answer=True)
+    trusting = AnswerResolution("elicitation", trusts_answers=True)
+    trusting.prefill({"k": True}, ("k",))
+    assert trusting.resolve(question, ()) == ResolvedAnswer(answer=True)
 
 
 async def test_a_silent_call_takes_what_was_given_or_the_default() -> None:
@@ -221,7 +221,7 @@ async def test_a_silent_call_takes_what_was_given_or_the_default() -> None:
         await call.ask(TEXT)
     call.prefill({"k": False})
     with pytest.raises(Declined, match="nothing was done"):
-        await confirmed(call, YES)
+        await require_confirmation(call, YES)
 
 
 class Asker:
@@ -298,8 +298,8 @@ def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
     drop, paint = named(registry, "drop"), named(registry, "paint")
     assert ("answers" in drop.arguments.schema()["properties"]) is trusts
     assert list(paint.arguments.schema()["properties"]["answers"]["properties"]) == ["colour"]
-    assert drop.declaration.asks_first
-    assert not paint.declaration.asks_first
+    assert drop.declaration.needs_confirmation
+    assert not paint.declaration.needs_confirmation
 
 
 def test_commands_that_are_merged_ask_too() -> None:
@@ -308,7 +308,7 @@ def test_commands_that_are_merged_ask_too() -> None:
     theirs.add_set("sample", Asker())
     ours = Registry(policy=ToolPolicy(ask=("drop",)))
     ours.merge(theirs)
-    assert named(ours, "drop").declaration.asks_first
+    assert named(ours, "drop").declaration.needs_confirmation
     ours.require_known()
 
 
@@ -322,20 +322,20 @@ def test_a_pattern_that_means_no_tool_is_refused() -> None:
 
 def test_the_question_shows_the_call() -> None:
     """questions-9: every argument, in characters that hide nothing; of a long one start, end and length."""
-    shown = before_call("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
+    shown = call_confirmation("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
     assert shown.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
     assert "[906 characters more]" in shown
     assert shown.endswith("n: 3")
     assert all(character.isprintable() or character == "\n" for character in shown)
     assert len(shown.split("\n")) == 4
     path = "docs/" + "./" * 1_000 + "../../elsewhere/" + "./" * 1_000
-    assert path in before_call("delete_file", {"path": path}).message
-    assert before_call("x", {"a\nb": 1}).message == 'Run x?\n"a\\nb": 1'
+    assert path in call_confirmation("delete_file", {"path": path}).message
+    assert call_confirmation("x", {"a\nb": 1}).message == 'Run x?\n"a\\nb": 1'
 
 
 def test_no_two_kinds_share_a_way_they_must_not() -> None:
     """questions-6, questions-7: over every mode and kind, no secret leaves by a form, and no yes comes from a model."""
     for mode, question in itertools.product(ASK_MODES, ALL):
-        found = ways(question, mode)
-        assert not (question.is_secret and {Way.FORM, Way.MODEL} & set(found))
-        assert not (isinstance(question, AskConfirmation) and Way.MODEL in found)
+        found = channels_for(question, mode)
+        assert not (question.is_secret and {AskChannel.FORM, AskChannel.MODEL} & set(found))
+        assert not (isinstance(question, AskConfirmation) and AskChannel.MODEL in found)

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from coretools.operations.call import Call, confirmed
+from coretools.operations.call import Call, require_confirmation
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.registry import Registry
 from coretools.protocol.tasks.extension import IDENTIFIER
@@ -70,7 +70,7 @@ class Telling:
     @asks("sure")
     async def sure(self, word: str, call: Call) -> str:
         """Ask about it."""
-        await confirmed(call, AskConfirmation(key="sure", message=f"{word}?"))
+        await require_confirmation(call, AskConfirmation(key="sure", message=f"{word}?"))
         return f"sure of {word}"
 
 

@@ -22,9 +22,9 @@ from coretools.config.author import Author
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestRefused, UnknownTool
 from coretools.operations.call import Capability, Level
-from coretools.operations.content import on_the_wire
+from coretools.operations.content import escape_surrogates
 from coretools.operations.dispatch import NO_DEFAULTS, Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
 from coretools.protocol.call_adapter import address_of, author_in, principal_of
 from coretools.protocol.extensions import declared, offered, require
@@ -33,7 +33,7 @@ from coretools.protocol.results import as_result
 from coretools.protocol.round_trip_questions import Interviews, Known, RoundInterview, as_questions
 from coretools.protocol.tasks.store import Answer, Asked, Task, Tasks
 from coretools.questions.kinds import Question
-from coretools.questions.resolution import Settled, Way
+from coretools.questions.resolution import AskChannel, ResolvedAnswer
 
 # A call that may go on as a task, as its command sees it: progress is the task's message.
 #
@@ -122,8 +122,8 @@ class TaskCall:
             InputNeeded: the client has no task yet; the call is made again with the answers.
         """
         known = await self._asker.interview.known(*questions)
-        if all(isinstance(found, Settled) for found, _ in known):
-            return tuple(found.answer for found, _ in known if isinstance(found, Settled))
+        if all(isinstance(found, ResolvedAnswer) for found, _ in known):
+            return tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
         if self._task.ask_in_result():
             raise self._asker.interview.needed(questions, known)
         return await self._asked_in_task(questions, known)
@@ -132,10 +132,10 @@ class TaskCall:
         asked: list[Asked | None] = []
         try:
             for question, (way, said) in zip(questions, known, strict=True):
-                asked.append(None if isinstance(way, Settled) else self._asked(question, way, said))
+                asked.append(None if isinstance(way, ResolvedAnswer) else self._asked(question, way, said))
             return tuple(
                 [
-                    way.answer if isinstance(way, Settled) else await self._answer(question, way, first)
+                    way.answer if isinstance(way, ResolvedAnswer) else await self._answer(question, way, first)
                     for question, (way, _), first in zip(questions, known, asked, strict=True)
                 ]
             )
@@ -144,7 +144,7 @@ class TaskCall:
                 if one is not None:
                     self._task.withdraw(one)
 
-    async def _answer(self, question: Question[Any], way: Way, first: Asked | None) -> Any:
+    async def _answer(self, question: Question[Any], way: AskChannel, first: Asked | None) -> Any:
         """The answer to a question that was asked; asked again where it is none."""
         asked, said = first, ""
         for _ in range(MOST_ATTEMPTS):
@@ -158,7 +158,7 @@ class TaskCall:
             asked = None
         raise question.fault(f"no answer in {MOST_ATTEMPTS} attempts; the last: {said}")
 
-    def _asked(self, question: Question[Any], way: Way, said: str = "") -> Asked:
+    def _asked(self, question: Question[Any], way: AskChannel, said: str = "") -> Asked:
         request = request_of(question, way, said=said, revision=self._asker.revision)
         wire = request.model_dump(by_alias=True, mode="json", exclude_none=True)
         return self._task.ask(question.key, wire, lambda response: _read(question, response))
@@ -201,7 +201,7 @@ class TaskExtension(Extension):
 
     def __init__(
         self,
-        graph: Graph,
+        catalog: LiveCatalog,
         dispatcher: Dispatcher,
         tasks: Tasks,
         *,
@@ -209,7 +209,7 @@ class TaskExtension(Extension):
         interviews: Interviews,
     ) -> None:
         """`interviews` are those of the server itself: a confirmation counts once, whether it makes a task or not."""
-        self._graph = graph
+        self._catalog = catalog
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._limits = limits
@@ -245,14 +245,14 @@ class TaskExtension(Extension):
             self._tasks.forget(task)  # nobody knows its id
             raise
         if task.answer is None:
-            return {"resultType": "task", **on_the_wire(self._standing(task))}
+            return {"resultType": "task", **escape_surrogates(self._standing(task))}
         self._tasks.forget(task)
         return _answered(task.answer)
 
     def _as_task(self, name: str, principal: str) -> Command | None:
         """The command, if a call of it may become a task."""
         try:
-            command = self._graph.command(principal, name)
+            command = self._catalog.command(principal, name)
         except UnknownTool:
             return None
         return command if command.declaration.long_running and self._tasks.has_room(principal) else None
@@ -275,7 +275,7 @@ class TaskExtension(Extension):
             standing["inputRequests"] = task.requests
         elif task.answer is not None:
             standing |= {"error": task.answer.error} if task.answer.result is None else {"result": task.answer.result}
-        return dict(on_the_wire(standing))
+        return dict(escape_surrogates(standing))
 
     async def _update(self, context: ServerRequestContext[Any], params: UpdateParams) -> dict[str, Any]:
         task = self._found(context, params)

@@ -15,7 +15,7 @@ from pydantic import Field
 from coretools.command_policy.verdict import Decision, ProgramPolicy
 from coretools.config.settings import Limits
 from coretools.errors import AnswerNeeded, Busy, CapabilityMissing, Conflict, InvalidArguments, Unsupported
-from coretools.operations.call import Call, SilentCall, confirmed
+from coretools.operations.call import Call, SilentCall, require_confirmation
 from coretools.operations.declare import Effect, asks, tool
 from coretools.process.children.streams import FEED_BYTES, Feed, TerminalSize
 from coretools.process.jobs.job_table import Run, Runs
@@ -63,7 +63,7 @@ async def approved(
     if programs is None or decision is None or decision.verdict != "ask":
         return False
     try:
-        await confirmed(call, confirmation_question(decision, directory, stdin))
+        await require_confirmation(call, confirmation_question(decision, directory, stdin))
     except AnswerNeeded as error:
         raise programs.refusal(decision, error.hint) from error
     except CapabilityMissing as error:

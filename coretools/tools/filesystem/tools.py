@@ -17,9 +17,9 @@ from coretools.cancellation import check_cancelled
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.operations.call import WouldBlock, may_block
-from coretools.operations.completion import MOST_COUNTED, Completes
+from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.content import Embedded
-from coretools.operations.declare import Effect, asked_as, nonblocking, resource, tool
+from coretools.operations.declare import Effect, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.editor_settings import note
 from coretools.roots.file_version import Version
@@ -69,7 +69,7 @@ class FilesystemTools:
         self._limits = limits
         self._large_reads = large_reads or threading.BoundedSemaphore(LARGE_READS)
 
-    @asked_as("read_file")
+    @same_policy_as("read_file")
     @resource("coretools://files/{+path}", version="file_version")
     def file(self, path: AnyPath) -> str | Embedded:
         """The content of a file."""
@@ -90,7 +90,7 @@ class FilesystemTools:
 
     def paths(self, typed: str, _: Mapping[str, str]) -> list[str]:
         """Paths that go on from what was typed."""
-        return beginning_with(self._roots, typed, most=MOST_COUNTED)
+        return beginning_with(self._roots, typed, most=MAX_VALUES)
 
     @nonblocking
     @tool(Effect.READ)
@@ -209,7 +209,7 @@ class FilesystemTools:
         """Delete a file or a link."""
         return ChangeResult(message=f"deleted {delete_file(self._roots, path)}")
 
-    @asked_as("delete_file")
+    @same_policy_as("delete_file")
     @tool(Effect.CHANGE)
     def delete_directory(self, path: AnyPath) -> ChangeResult:
         """Delete a directory with all in it, also files that are hidden from commands and repositories."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import InvalidArguments
-from coretools.operations.completion import MOST_COUNTED, Completes
+from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined import Confined
 from coretools.process.runner import Runner
@@ -108,7 +108,7 @@ class GitTools:
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
         """Branches, local ones first, to complete a name."""
         async with self._opened(given.get("repository", ".")) as checkout:
-            words = ("for-each-ref", f"--count={MOST_COUNTED}", "--format=%(refname:short)")
+            words = ("for-each-ref", f"--count={MAX_VALUES}", "--format=%(refname:short)")
             output = await self._git.output(checkout, *words, "refs/heads", "refs/remotes")
         return output.decode("utf-8", "backslashreplace").splitlines()
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
-from coretools.operations.dispatch import Outcome, Underway, Watcher
+from coretools.operations.dispatch import ActiveCall, CallObserver, Outcome
 
 Era = Literal["handshake", "stateless", "none"]
 """Of the protocol that a request speaks; `none` is one that is not for the endpoint."""
@@ -38,15 +38,15 @@ def ending_of(outcome: Outcome | None) -> str:
 class Watchers:
     """Several watchers of calls as one."""
 
-    def __init__(self, watchers: Sequence[Watcher]) -> None:
+    def __init__(self, watchers: Sequence[CallObserver]) -> None:
         self._watchers = tuple(watchers)
 
-    def began(self, call: Underway) -> None:
+    def began(self, call: ActiveCall) -> None:
         """Tell each of them, in order."""
         for watcher in self._watchers:
             watcher.began(call)
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Tell each of them, the last first: what was opened last is closed first."""
         for watcher in reversed(self._watchers):
             watcher.ended(call, outcome)

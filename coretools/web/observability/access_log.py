@@ -13,7 +13,7 @@ from opentelemetry.trace import get_current_span
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.config.logs import Plain, with_facts
-from coretools.operations.dispatch import Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.protocol.call_adapter import PRINCIPAL_KEY, address_in
 from coretools.web.common.events import EXCHANGE_KEY, Exchange, RequestWatcher, ending_of
 from coretools.web.common.refusals import SERVER_FAULT
@@ -44,10 +44,10 @@ FAILED = 500
 class CallJournal:
     """The watcher that logs each call at `info`: who called what, and how it ended."""
 
-    def began(self, call: Underway) -> None:
+    def began(self, call: ActiveCall) -> None:
         """Nothing is said yet."""
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Say how it ended. The id is the one that an error inside is logged with."""
         if not calls.isEnabledFor(logging.INFO):
             return

@@ -14,7 +14,7 @@ from coretools import __version__
 from coretools.app.assembly import Assembly
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, InputNeeded
-from coretools.operations.dispatch import Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.redaction.redactor import Redactor
 from coretools.roots.root_set import Root
 from coretools.web.common.events import Exchange, ending_of
@@ -180,7 +180,7 @@ class Board:
         self._redactor = redactor
         self._clock = clock
         self._began = clock()
-        self._under_way: dict[str, tuple[Underway, str]] = {}
+        self._under_way: dict[str, tuple[ActiveCall, str]] = {}
         self._errors: deque[_Failed] = deque(maxlen=MOST_SHOWN)
         self._failures = 0
         self._calls, self._failed, self._refused = Rate(clock), Rate(clock), Rate(clock)
@@ -189,11 +189,11 @@ class Board:
         """What watches the calls of a role."""
         return CallsOnBoard(self, role)
 
-    def call_began(self, call: Underway, role: str) -> None:
+    def call_began(self, call: ActiveCall, role: str) -> None:
         """Shown until it ends."""
         self._under_way[call.id] = call, role
 
-    def call_ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def call_ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Counted; kept if it failed. A question to the client is no failure, and no more is a call that was left."""
         self._under_way.pop(call.id, None)
         self._calls.add()
@@ -272,11 +272,11 @@ class CallsOnBoard:
         self._board = board
         self._role = role
 
-    def began(self, call: Underway) -> None:
+    def began(self, call: ActiveCall) -> None:
         """Show it."""
         self._board.call_began(call, self._role)
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Count it, and keep it if it failed."""
         self._board.call_ended(call, outcome)
 
@@ -286,7 +286,7 @@ class _Failed:
 
     __slots__ = ("at", "call", "kind", "number", "shown", "text")
 
-    def __init__(self, number: int, call: Underway, kind: str, text: str) -> None:
+    def __init__(self, number: int, call: ActiveCall, kind: str, text: str) -> None:
         self.number = number
         self.call = call
         self.kind = kind

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools import __version__
 from coretools.errors import Unreachable
-from coretools.operations.dispatch import Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.loopback import is_loopback
 from coretools.web.common.events import Exchange, ending_of
 from coretools.web.common.principals import Verifier
@@ -142,11 +142,11 @@ class CallMetrics:
         self._seconds: dict[str, Histogram] = {}
         self._outcomes = _Few()
 
-    def began(self, _: Underway) -> None:
+    def began(self, _: ActiveCall) -> None:
         """One more is under way."""
         self._in_flight.inc()
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """One is over."""
         self._in_flight.dec()
         tool = call.command if call.command in self._tools else UNKNOWN

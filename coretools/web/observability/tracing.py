@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from coretools import __version__
 from coretools.errors import BadSetting
-from coretools.operations.dispatch import Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.common.events import Exchange, ending_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class CallSpans:
         self._tracer = tracer
         self._open: dict[str, tuple[Span, Token[Context]]] = {}
 
-    def began(self, call: Underway) -> None:
+    def began(self, call: ActiveCall) -> None:
         """Open it, and make it the current one."""
         attributes = {
             "gen_ai.operation.name": "execute_tool",
@@ -127,7 +127,7 @@ class CallSpans:
         span = self._tracer.start_span(f"execute_tool {call.command}", attributes=attributes)
         self._open[call.id] = span, attach(trace.set_span_in_context(span))
 
-    def ended(self, call: Underway, outcome: Outcome | None) -> None:
+    def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Close it; an error is known by its kind only."""
         span, token = self._open.pop(call.id)
         ending = ending_of(outcome)

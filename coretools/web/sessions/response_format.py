@@ -19,7 +19,7 @@ from mcp.server.streamable_http import StreamableHTTPServerTransport
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.operations.call import LOCAL
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.open_requests import OpenRequests, RequestReader, ResponseWriter
 
 HELD_SECONDS = 0.5
@@ -226,15 +226,15 @@ class SessionTransport(StreamableHTTPServerTransport):
         """What the SDK says of all requests is not asked for."""
 
 
-def quiet_in(graph: Graph) -> IsQuiet:
+def quiet_in(catalog: LiveCatalog) -> IsQuiet:
     """Tells of the requests to one server."""
 
     def is_quiet(message: JsonMessage) -> bool:
         if message["method"] != "tools/call":
             return message["method"] in QUIET_METHODS
         params = message.get("params") or {}
-        command = graph.offer(LOCAL).find(str(params.get("name")))
-        return command is not None and command.is_silent
+        command = catalog.for_principal(LOCAL).find(str(params.get("name")))
+        return command is not None and command.returns_result_only
 
     return is_quiet
 

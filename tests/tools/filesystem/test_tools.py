@@ -27,7 +27,7 @@ from coretools.errors import (
     TooLarge,
     WrongType,
 )
-from coretools.operations.call import WouldBlock, attempted
+from coretools.operations.call import WouldBlock, run_nonblocking
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.results import FileText
@@ -487,4 +487,4 @@ def test_what_is_read_without_a_thread_is_said_in_the_same_words(
     """filesystem-31: results and refusals."""
     (top / content).write_bytes(CONTENTS[content])
     expected = said(lambda: files.read_file(content, **lines))
-    assert said(lambda: attempted(files.read_file, {"path": content, **lines})) in (expected, ("left", None))
+    assert said(lambda: run_nonblocking(files.read_file, {"path": content, **lines})) in (expected, ("left", None))

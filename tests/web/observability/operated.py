@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route, Router
 from coretools.errors import NotFound
 from coretools.operations.call import SilentCall
 from coretools.operations.declare import Effect
-from coretools.operations.dispatch import Dispatcher, Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Dispatcher, Outcome
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.redaction.redactor import Redactor
@@ -86,20 +86,20 @@ class Operated:
         self.registry = _commands(self)
         names = [command.name for command in self.registry]
         watchers = Watchers([self.metrics.calls("default", names), self.board.calls("default")])
-        self.dispatcher = Dispatcher(threads=2, watcher=watchers)
+        self.dispatcher = Dispatcher(threads=2, observer=watchers)
 
     async def call(self, tool: str, principal: str = "local", /, **arguments: object) -> Outcome:
         """Run a command as a client would have it run."""
         command = next(one for one in self.registry if one.name == tool)
         return await self.dispatcher.dispatch(command, arguments, SilentCall(principal))
 
-    def hostile(self) -> Underway:
+    def hostile(self) -> ActiveCall:
         """A call whose every text is markup: names of ours can't be, those of others might."""
-        call = Underway(command=f"tool{MARKUP}", principal=f"mallory{MARKUP}{BIDI}")
+        call = ActiveCall(command=f"tool{MARKUP}", principal=f"mallory{MARKUP}{BIDI}")
         self.board.calls("default").began(call)
         return call
 
-    def fail(self, call: Underway) -> None:
+    def fail(self, call: ActiveCall) -> None:
         """End it with an error that is markup and holds credentials."""
         error = NotFound(f"{MARKUP}: not there, nor are {SECRET} and correct-horse-battery; {'and more ' * 99}")
         self.board.calls("default").ended(call, Outcome(text=str(error), error=error))

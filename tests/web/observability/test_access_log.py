@@ -29,7 +29,7 @@ CANARY = "canary-4711"
 @pytest.fixture
 def inside() -> Operated:
     found = Operated()
-    found.dispatcher = Dispatcher(threads=2, watcher=Watchers([CallJournal()]))
+    found.dispatcher = Dispatcher(threads=2, observer=Watchers([CallJournal()]))
     return found
 
 

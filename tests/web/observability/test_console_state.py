@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from coretools.errors import InputNeeded, NotFound
-from coretools.operations.dispatch import Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.protocol.process_exit import Draining
 from coretools.redaction.redactor import Redactor
 from coretools.web.common.events import Exchange
@@ -111,7 +111,7 @@ async def test_errors_are_shown_newest_first_without_credentials() -> None:
 def test_a_token_at_the_cut_is_not_shown_in_half() -> None:
     """console-7: the last word goes as a whole."""
     board = board_at(Clock())
-    call = Underway(command="echo", principal="x")
+    call = ActiveCall(command="echo", principal="x")
     error = NotFound(f"{'word ' * 57}{'x' * 12} {SECRET}")
     board.calls("default").ended(call, Outcome(text=str(error), error=error))
     assert "ghp_" not in json.dumps(board.snapshot())
@@ -121,7 +121,7 @@ def test_a_question_is_no_error() -> None:
     """console-7: the call goes on when it is answered."""
     board = board_at(Clock())
     error = InputNeeded({"sure": "Sure?"}, "state")
-    board.calls("default").ended(Underway(command="echo", principal="x"), Outcome(text="", error=error))
+    board.calls("default").ended(ActiveCall(command="echo", principal="x"), Outcome(text="", error=error))
     assert board.snapshot()["errors"]["count"] == 0
 
 
@@ -131,8 +131,8 @@ def test_everything_is_bounded() -> None:
     watcher = board.calls("default")
     error = NotFound("x" * 100_000)
     for number in range(500):
-        watcher.ended(Underway(command="echo", principal="p" * 10_000), Outcome(text=str(error), error=error))
-        watcher.began(Underway(command=f"echo{number}", principal="p" * 10_000))
+        watcher.ended(ActiveCall(command="echo", principal="p" * 10_000), Outcome(text=str(error), error=error))
+        watcher.began(ActiveCall(command=f"echo{number}", principal="p" * 10_000))
     shown = board.snapshot()
     assert (shown["calls"]["count"], len(shown["calls"]["shown"])) == (500, MOST_SHOWN)
     assert (shown["errors"]["count"], len(shown["errors"]["shown"])) == (500, MOST_SHOWN)

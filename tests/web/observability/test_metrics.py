@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coretools.operations.dispatch import Outcome, Underway
+from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.verifiers import TokenFile
 from coretools.web.observability.access_log import Observed
@@ -92,7 +92,7 @@ def test_labels_have_few_values_whatever_comes(inside: Operated) -> None:
     watcher = inside.metrics.calls("default", ["echo"])
     for number in range(MOST_WORDS + 50):
         kind = type("E", (Exception,), {"kind": f"kind-{number}"})()
-        call = Underway(command=f"{MARKUP}{number}", principal=f"principal-{number}")
+        call = ActiveCall(command=f"{MARKUP}{number}", principal=f"principal-{number}")
         watcher.began(call)
         watcher.ended(call, Outcome(text="", error=kind))  # type: ignore[arg-type]
     text = "".join(family.samples.__repr__() for family in inside.metrics.registry.collect())
@@ -105,7 +105,7 @@ def test_labels_have_few_values_whatever_comes(inside: Operated) -> None:
 def test_counting_a_call_costs_little(inside: Operated) -> None:
     """observability-3: no call waits for it; the bound is a hundred times what it costs, and stops a mistake only."""
     watcher = inside.metrics.calls("default", ["echo"])
-    call, outcome = Underway(command="echo", principal="alice"), Outcome(text="")
+    call, outcome = ActiveCall(command="echo", principal="alice"), Outcome(text="")
 
     def counted() -> None:
         watcher.began(call)

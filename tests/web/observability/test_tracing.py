@@ -20,7 +20,7 @@ from opentelemetry.trace import StatusCode
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.server import Beside, Identity, build_shared
 from coretools.web.observability.access_log import Observed
@@ -107,7 +107,7 @@ async def test_paths_and_queries_of_others_are_not_said() -> None:
 async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
     """observability-11: `execute_tool NAME`, with the id of the log; an error by its kind."""
     kept, inside = Kept(), Operated()
-    inside.dispatcher = Dispatcher(threads=2, watcher=kept.tracing.calls())
+    inside.dispatcher = Dispatcher(threads=2, observer=kept.tracing.calls())
     await inside.call("echo", "alice", text=CANARY)
     await inside.call("lose", "alice", path=CANARY)
     await inside.call("crash")
@@ -138,7 +138,7 @@ async def test_what_a_tool_traces_lies_beneath_its_call() -> None:
             span.add_event(CANARY)
         return "done"
 
-    inside.dispatcher = Dispatcher(threads=2, watcher=kept.tracing.calls())
+    inside.dispatcher = Dispatcher(threads=2, observer=kept.tracing.calls())
     await inside.call("traced")
     theirs, call = kept.spans
     assert theirs.parent is not None
@@ -299,7 +299,7 @@ def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> Non
 def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
     """observability-21: the SDK makes one for each message, which then costs a twentieth of a call."""
     server = build_shared(
-        Graph(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
+        LiveCatalog(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
     )
     names = [type(middleware).__name__ for middleware in server.middleware]
     assert ("OpenTelemetryMiddleware" in names) == is_traced

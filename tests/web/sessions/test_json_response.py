@@ -18,7 +18,7 @@ from coretools.config.policy import ToolPolicy
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, tool
-from coretools.operations.live_catalog import Graph
+from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.web.sessions.response_format import QUIET_METHODS, quiet_in
 from tests.process.tree import until
@@ -105,15 +105,15 @@ def call(name: str) -> dict[str, Any]:
 )
 def test_what_may_tell_or_ask_is_not_quiet(message: dict[str, Any], is_quiet: bool) -> None:
     """http-2: by the declaration; what is not known to be quiet is not."""
-    graph = Graph(registry_of(), lambda _: Selection(profile="all"))
-    assert quiet_in(graph)(message) is is_quiet
+    catalog = LiveCatalog(registry_of(), lambda _: Selection(profile="all"))
+    assert quiet_in(catalog)(message) is is_quiet
 
 
 def test_a_tool_that_the_operator_has_asked_for_is_not_quiet() -> None:
     """http-2: the question before it must find its way to the client."""
-    graph = Graph(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
-    assert not quiet_in(graph)(call("plain"))
-    assert quiet_in(graph)(call("slow"))
+    catalog = LiveCatalog(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
+    assert not quiet_in(catalog)(call("plain"))
+    assert quiet_in(catalog)(call("slow"))
 
 
 async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:

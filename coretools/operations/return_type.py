@@ -15,19 +15,18 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from coretools.errors import BadSetting
-from coretools.operations.annotations import RETURN, TYPE_FAULTS, first_sentence, hints_of, shown
+from coretools.operations.annotations import RETURN, TYPE_FAULTS, first_sentence, resolve_hints, type_text
 from coretools.operations.content import Audio, Embedded, Image, Link, Message, Result, Text
 from coretools.operations.declare import source_of
-from coretools.operations.json_schema import compact, output_schema
-from coretools.operations.written_schema import may_differ, written_schema
+from coretools.operations.json_schema import compact, has_custom_serialization, output_schema, serialization_schema
 
 WRAPPER = "result"
 """Key of a value that is no object: structured content is an object in every revision up to 2025-11-25."""
 
-SHOWN = 200
+MAX_QUOTED = 200
 """Characters of the place of a fault."""
 
-TAKEN = (
+ACCEPTED_TYPES = (
     "Return text, a number, a boolean, None, a list, a dict, a dataclass, a TypedDict, a pydantic model, a Result or "
     "content (coretools.operations.content)"
 )
@@ -38,7 +37,7 @@ _CONTENT = (Text, Image, Audio, Embedded, Link)
 _LISTS = (list, tuple, Sequence)
 
 
-class Output:
+class ReturnType:
     """What one function returns."""
 
     def __init__(self, function: Callable[..., Any], *, structured: bool | None) -> None:
@@ -48,24 +47,24 @@ class Output:
             BadSetting: the annotation is missing, can't be resolved, or means nothing that can be sent.
         """
         self._source = source_of(function)
-        hints = hints_of(function)
+        hints = resolve_hints(function)
         if RETURN not in hints:
-            raise BadSetting(f"{self._source}: has no annotation of what it returns, such as -> str. {TAKEN}")
+            raise BadSetting(f"{self._source}: has no annotation of what it returns, such as -> str. {ACCEPTED_TYPES}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise BadSetting(f"{self._source}: is a generator; return a list, and tell progress by `Call.progress`")
         self._hint = hints[RETURN]
-        self.kind: Kind = self._kind(tuple(map(_kind_of, _arms(self._hint))))
+        self.kind: Kind = self._kind(tuple(map(_kind_of, _union_members(self._hint))))
         self.is_structured = self.kind == "json" if structured is None else structured
         """Whether results go out as structured content."""
         if structured and self.kind == "content":
             raise BadSetting(f"{self._source}: content is never structured; leave structured=True out")
         if structured and self.kind == "result" and not _is_a(self._hint, (Result,)):
-            raise BadSetting(f"{self._source}: a structured tool returns one Result or a JSON value, not {self.shown}")
+            raise BadSetting(f"{self._source}: a structured tool returns one Result or a JSON value, not {self.text}")
 
     @property
     def is_json(self) -> bool:
         """Whether it is JSON that is more than text."""
-        return self.kind == "json" and str not in _arms(self._hint)
+        return self.kind == "json" and str not in _union_members(self._hint)
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:
@@ -78,7 +77,7 @@ class Output:
             return self._value_schema
         return {"type": "object", "properties": {WRAPPER: self._value_schema}, "required": [WRAPPER]}
 
-    def prove(self) -> None:
+    def validate(self) -> None:
         """Build everything that a result needs.
 
         Raises:
@@ -89,7 +88,7 @@ class Output:
             if self._may_differ:
                 self._require_schema(self._value_schema)
         elif self.kind == "result":
-            for arm in _arms(self._hint):
+            for arm in _union_members(self._hint):
                 if _is_a(arm, (Result,)) and (self.is_structured or arm.text is Result.text):
                     self._of(arm)
 
@@ -102,7 +101,7 @@ class Output:
         try:
             checked = self._adapter.validate_python(result)
         except ValidationError as error:
-            raise TypeError(f"{self._source} returned {type(result).__name__}, no {self.shown}") from error
+            raise TypeError(f"{self._source} returned {type(result).__name__}, no {self.text}") from error
         try:
             written, is_sure = self._dumped(checked, warnings="error"), not self._may_differ
         except PydanticSerializationError:  # something in it is not of its type, or a member of a union
@@ -116,9 +115,9 @@ class Output:
         return value if self._is_object else {WRAPPER: value}
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """The annotation, for messages."""
-        return shown(self._hint)
+        return type_text(self._hint)
 
     def _dumped(self, value: object, *, warnings: Literal["none", "error"]) -> Any:
         return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=warnings, fallback=str)
@@ -129,7 +128,7 @@ class Output:
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
-            raise self._refused(f"the schema that it gives is none: {error.message[:SHOWN]}") from None
+            raise self._refused(f"the schema that it gives is none: {error.message[:MAX_QUOTED]}") from None
 
     def _require_described(self, written: Any) -> None:
         """Refuse a value that its schema does not describe: a client that checks it would fail, after the effect.
@@ -142,11 +141,11 @@ class Output:
         fault = next(Draft202012Validator(self.schema).iter_errors(self.data(written)), None)
         if fault is not None:
             where = ".".join(map(str, fault.absolute_path)) or "the whole"
-            raise TypeError(f"{self._source} returned {self.shown} whose schema does not fit, at {where[:SHOWN]}")
+            raise TypeError(f"{self._source} returned {self.text} whose schema does not fit, at {where[:MAX_QUOTED]}")
 
     @cached_property
     def _may_differ(self) -> bool:
-        return may_differ(self._adapter)
+        return has_custom_serialization(self._adapter)
 
     @property
     def _is_object(self) -> bool:
@@ -163,7 +162,7 @@ class Output:
     def _of(self, hint: Any) -> dict[str, Any]:
         """The schema of a type that JSON can carry."""
         try:
-            schema = compact(written_schema(TypeAdapter(hint)), keeps_null=True)
+            schema = compact(serialization_schema(TypeAdapter(hint)), keeps_null=True)
         except TYPE_FAULTS as error:
             raise self._refused(first_sentence(error)) from error
         except BadSetting as error:
@@ -175,7 +174,7 @@ class Output:
         return schema
 
     def _refused(self, why: str) -> BadSetting:
-        return BadSetting(f"{self._source}: its result ({self.shown}) can't be sent: {why}. {TAKEN}")
+        return BadSetting(f"{self._source}: its result ({self.text}) can't be sent: {why}. {ACCEPTED_TYPES}")
 
     def _kind(self, kinds: Collection[str]) -> Kind:
         if "content" in kinds or "mixed" in kinds:
@@ -198,14 +197,14 @@ def json_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _arms(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: Any) -> tuple[Any, ...]:
     """The members of a union, however it is written; of anything else itself."""
     hint = getattr(hint, "__value__", hint)  # type X = ..., of Python 3.12
     origin = get_origin(hint)
     if origin is Annotated:
-        return _arms(get_args(hint)[0])
+        return _union_members(get_args(hint)[0])
     if origin in (Union, UnionType):
-        return tuple(arm for member in get_args(hint) for arm in _arms(member))
+        return tuple(arm for member in get_args(hint) for arm in _union_members(member))
     return (hint,)
 
 
@@ -224,7 +223,7 @@ def _kind_of(arm: Any) -> str:
 
 
 def _kind_of_items(items: tuple[Any, ...]) -> str:
-    found = [arm for item in items if item is not ... for arm in _arms(item)]
+    found = [arm for item in items if item is not ... for arm in _union_members(item)]
     content, messages = (any(_is_a(arm, kinds) for arm in found) for kinds in (_CONTENT, (Message,)))
     if not (content or messages):
         return "json"

@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.operations import json_schema
-from coretools.operations.annotations import TYPE_FAULTS, first_sentence, hints_of, place_of, shown
+from coretools.operations.annotations import TYPE_FAULTS, describe_place, first_sentence, resolve_hints, type_text
 from coretools.operations.call import Call
 from coretools.operations.declare import DeclaredQuestion, source_of
-from coretools.operations.json_schema import compact, is_native
+from coretools.operations.json_schema import compact, is_json_type
 from coretools.operations.services import Services
 
 ANSWERS = "answers"
@@ -43,10 +43,10 @@ _UNNAMED = {
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-_NAME_LENGTH = 100
+_MAX_QUOTED_NAME = 100
 """Characters that are shown of where a fault is: the caller chose the name of an unknown argument."""
 
-_OTHER_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+_SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "old_string": ("old",),
         "old_str": ("old",),
@@ -125,7 +125,7 @@ class Arguments:
         self._listed = tuple(key for key in asks if key not in unlisted)
         self._raw = raw
         self._schema: dict[str, Any] | None = None
-        hints = hints_of(function)
+        hints = resolve_hints(function)
         self.injected: dict[str, type] = {}
         parameters: dict[str, Any] = {}
         for parameter in inspect.signature(function).parameters.values():
@@ -141,7 +141,7 @@ class Arguments:
             raise BadSetting(
                 f"{self._source}: {ANSWERS!r} is taken by the answers to its questions; rename the parameter"
             )
-        self._is_native = all(is_native(hint) for hint, _ in parameters.values())
+        self._is_native = all(is_json_type(hint) for hint, _ in parameters.values())
         self._model = self._modelled(parameters)
 
     def _modelled(self, parameters: Mapping[str, Any]) -> type[BaseModel]:
@@ -157,7 +157,7 @@ class Arguments:
         lost = [name for name in parameters if name not in model.model_fields]
         if lost:
             raise BadSetting(
-                f"{self._source}: {place_of(lost[0])} has a name that can't be served; begin it with a letter"
+                f"{self._source}: {describe_place(lost[0])} has a name that can't be served; begin it with a letter"
             )
         return model
 
@@ -167,7 +167,7 @@ class Arguments:
             try:
                 create_model("one", __config__=_STRICT, **{name: parameter}).model_json_schema()
             except TYPE_FAULTS as one:
-                where, reason = f"{place_of(name)} ({shown(parameter[0])})", first_sentence(one)
+                where, reason = f"{describe_place(name)} ({type_text(parameter[0])})", first_sentence(one)
                 break
         else:
             where, reason = "its signature", first_sentence(error)
@@ -216,16 +216,16 @@ class Arguments:
         properties = self.schema().get("properties", {})
         return all(shape.get("type") in _SCALARS for shape in properties.values())
 
-    def written(self, given: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
+    def from_text(self, given: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
         """Arguments that were written as text (an address, the arguments of a prompt), as JSON has them.
 
         Text stays text; a number, true or false is read where the schema says so. What does not fit stays as it is,
         and `accept` refuses it.
         """
         properties = self.schema().get("properties", {})
-        return {name: _read(value, properties.get(name, {})) for name, value in given.items()}
+        return {name: _parse_text(value, properties.get(name, {})) for name, value in given.items()}
 
-    def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def split_answers(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of the function, and the answers given beforehand.
 
         Raises:
@@ -237,11 +237,11 @@ class Arguments:
         answers = arguments.pop(ANSWERS, None) or {}
         answers = _parsed_object(answers) if isinstance(answers, str) else answers
         if not isinstance(answers, dict):
-            raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {_shown(answers)}")
+            raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {_describe_value(answers)}")
         unknown = [key for key in answers if key not in self._asks]
         if unknown:
             asked = ", ".join(self._asks)
-            raise InvalidArguments(f"{self._name}: {ANSWERS}.{unknown[0][:_NAME_LENGTH]}: it asks for {asked}")
+            raise InvalidArguments(f"{self._name}: {ANSWERS}.{unknown[0][:_MAX_QUOTED_NAME]}: it asks for {asked}")
         return arguments, answers
 
     def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,11 +252,11 @@ class Arguments:
                 more there are.
         """
         if self._raw is not None:
-            return {self.names[0]: json_schema.accepted(self._name, self._raw, given)}
+            return {self.names[0]: json_schema.validate_arguments(self._name, self._raw, given)}
         try:
             model = self._validated(given)
         except ValidationError as error:
-            parsed = _parsed(given, error)
+            parsed = _with_parsed_json(given, error)
             if parsed is None:
                 raise self._refusal(error) from None
             try:
@@ -273,28 +273,29 @@ class Arguments:
 
     def _refusal(self, error: ValidationError) -> InvalidArguments:
         faults = error.errors(include_url=False, include_context=True)
-        said = [self._fault(fault) for fault in faults[: json_schema.MOST_FAULTS]]
-        if len(faults) > json_schema.MOST_FAULTS:
-            said.append(f"and {len(faults) - json_schema.MOST_FAULTS} more")
+        said = [self._fault(fault) for fault in faults[: json_schema.MAX_FAULTS]]
+        if len(faults) > json_schema.MAX_FAULTS:
+            said.append(f"and {len(faults) - json_schema.MAX_FAULTS} more")
         return InvalidArguments(f"{self._name}: " + "; ".join(said))
 
     def _fault(self, fault: Any) -> str:
-        where = ".".join(str(part) for part in fault["loc"])[:_NAME_LENGTH] or "arguments"
+        where = ".".join(str(part) for part in fault["loc"])[:_MAX_QUOTED_NAME] or "arguments"
         kind: str = fault["type"]
         if kind == "missing":
             return f"{where}: is required"
         if kind == "extra_forbidden":
-            names = _names_beside(self.schema(), fault["loc"][:-1])
+            names = _known_names(self.schema(), fault["loc"][:-1])
             what = "argument" if len(fault["loc"]) == 1 else "name"
-            return f"{where}: unknown {what}{_meant(str(fault['loc'][-1]), names)} (takes {', '.join(names) or 'none'})"
+            hint = _suggestion(str(fault["loc"][-1]), names)
+            return f"{where}: unknown {what}{hint} (takes {', '.join(names) or 'none'})"
         said = _EXPECTED.get(kind)
         if said is None:
             message: str = fault["msg"]
             return f"{where}: {message[:1].lower()}{message[1:]}"
-        return f"{where}: {said}, got {_shown(fault['input'])}"
+        return f"{where}: {said}, got {_describe_value(fault['input'])}"
 
 
-def _parsed(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
+def _with_parsed_json(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
     """The arguments with lists and objects that came as JSON text, as models often send them; None without any."""
     wrong = [fault["loc"][0] for fault in error.errors() if fault["type"] in _CONTAINERS and len(fault["loc"]) == 1]
     found: dict[str, Any] = {}
@@ -307,7 +308,7 @@ def _parsed(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] 
     return {**given, **found} if found else None
 
 
-def _names_beside(schema: Mapping[str, Any], way: Sequence[str | int]) -> tuple[str, ...]:
+def _known_names(schema: Mapping[str, Any], way: Sequence[str | int]) -> tuple[str, ...]:
     """The names that the schema has at a place in the arguments."""
     node: Any = schema
     for step in way:
@@ -315,9 +316,9 @@ def _names_beside(schema: Mapping[str, Any], way: Sequence[str | int]) -> tuple[
     return tuple(node.get("properties", {}))
 
 
-def _meant(name: str, names: Sequence[str]) -> str:
+def _suggestion(name: str, names: Sequence[str]) -> str:
     """The name that an unknown one probably stands for."""
-    close = [other for other in _OTHER_WORDS.get(name.lower(), ()) if other in names]
+    close = [other for other in _SYNONYMS.get(name.lower(), ()) if other in names]
     close = close or difflib.get_close_matches(name, names, n=1)
     return f", did you mean {close[0]}?" if close else ""
 
@@ -328,7 +329,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[
     Raises:
         BadSetting: an annotation can't be resolved.
     """
-    hints = hints_of(function)
+    hints = resolve_hints(function)
     given = [one for one in inspect.signature(function).parameters.values() if hints.get(one.name) not in _INJECTED]
     return tuple(one.name for one in given), tuple(one.name for one in given if one.default is one.empty)
 
@@ -352,24 +353,24 @@ def require_named(function: Callable[..., Any]) -> None:
             )
 
 
-def _read(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
+def _parse_text(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
     kind = shape.get("type")
     if kind == "array":
-        if isinstance(value, str) and isinstance(_loaded(value), list):
+        if isinstance(value, str) and isinstance(_json_or_text(value), list):
             return value  # `accept` reads it
         items = [value] if isinstance(value, str) else list(value)
-        return [_read(item, shape.get("items", {})) for item in items]
-    return _loaded(value) if kind in ("integer", "number", "boolean") and isinstance(value, str) else value
+        return [_parse_text(item, shape.get("items", {})) for item in items]
+    return _json_or_text(value) if kind in ("integer", "number", "boolean") and isinstance(value, str) else value
 
 
-def _loaded(text: str) -> Any:
+def _json_or_text(text: str) -> Any:
     with suppress(ValueError, RecursionError):
         return json.loads(text)
     return text
 
 
 def _parsed_object(text: str) -> Any:
-    found = _loaded(text)
+    found = _json_or_text(text)
     return found if isinstance(found, dict) else text
 
 
@@ -380,7 +381,7 @@ def _json(name: str, given: Mapping[str, Any]) -> str:
         raise InvalidArguments(f"{name}: the arguments are no JSON: {error}") from None
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     """A value as an error shows it: its JSON kind, and itself when it is short."""
     kinds = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
     kind = kinds.get(type(value), "null" if value is None else type(value).__name__)
