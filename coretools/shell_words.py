@@ -57,7 +57,7 @@ def split(line: str, *, rules: Rules = "posix") -> list[str]:
     position = line.find("\0")
     if position >= 0:
         raise CommandSyntax(f"NUL character at position {position}; no argument can hold one", position)
-    words = _Posix(line).words() if rules == "posix" else _Windows(line).words()
+    words = _PosixSplitter(line).words() if rules == "posix" else _WindowsSplitter(line).words()
     if not words:
         raise CommandSyntax("the command is empty; name a program", 0)
     return words
@@ -95,7 +95,7 @@ def join(argv: Sequence[str], *, rules: Rules = "posix") -> str:
     return line
 
 
-class _Posix:
+class _PosixSplitter:
     """One pass over a line by POSIX rules."""
 
     def __init__(self, line: str) -> None:
@@ -175,7 +175,7 @@ class _Posix:
             self._add(following, length=2)
 
 
-class _Windows:
+class _WindowsSplitter:
     """One pass over a line by the rules of Microsoft's C runtime ("Parsing C command-line arguments")."""
 
     def __init__(self, line: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from coretools.errors import BadSetting
 
 
-def have_standard_error() -> None:
+def ensure_standard_error() -> None:
     """Give a process that was started without fd 2 a null device there: the next file would be taken for its log."""
     if not _is_open(2):
         null = os.open(os.devnull, os.O_WRONLY)
@@ -19,7 +19,7 @@ def have_standard_error() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-def require_wire() -> None:
+def require_standard_streams() -> None:
     """Look for fd 0 and 1 before anything is opened, which would get the number of one that is closed.
 
     Raises:
@@ -30,7 +30,7 @@ def require_wire() -> None:
 
 
 @contextmanager
-def put_aside() -> Iterator[None]:
+def divert_standard_streams() -> Iterator[None]:
     """Keep fd 0 and fd 1 from what runs meanwhile, its children too: it reads nothing, and prints to fd 2.
 
     The descriptors are exchanged and not `sys.stdout` alone, which a child or `os.write` does not know.

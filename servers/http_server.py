@@ -19,7 +19,7 @@ from coretools.config.flags import add_options, working_directory
 from coretools.config.logs import configure_logging
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.loading import load
-from coretools.standard_fds import have_standard_error
+from coretools.standard_fds import ensure_standard_error
 
 if TYPE_CHECKING:
     from coretools.web.service import Plan
@@ -38,7 +38,7 @@ def main() -> None:
         parser.error(f"unrecognized arguments: {' '.join(others)} (a directory is named with --root)")
     if sys.platform == "win32":
         sys.exit("coretools-http: Windows is not supported yet; it runs in WSL")
-    have_standard_error()
+    ensure_standard_error()
     try:
         if options.check:
             faults: list[str] = []

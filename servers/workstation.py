@@ -15,7 +15,7 @@ from coretools.config.flags import add_options, settings_from, working_directory
 from coretools.config.logs import configure_logging
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
-from coretools.standard_fds import have_standard_error, require_wire
+from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
 
 def main() -> None:
@@ -23,9 +23,9 @@ def main() -> None:
     options = _parser().parse_args()
     if sys.platform == "win32":
         sys.exit("coretools-workstation: Windows is not supported yet; it runs in WSL")
-    have_standard_error()
+    ensure_standard_error()
     try:
-        require_wire()
+        require_standard_streams()
         settings = settings_from(options, options.root, os.environ, working_directory())
         configure_logging(settings.log_level, os.environ)
         run(settings)

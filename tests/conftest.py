@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from coretools.config.logs import OWN, TALKATIVE
+from coretools.config.logs import OWN_LOGGERS, VERBOSE_LOGGERS
 
 Figure = Callable[[str], None]
 PRINTED = "figure"
@@ -41,7 +41,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def log_as_it_was() -> Iterator[None]:
     """An entry point that is run in this process decides about the log of the process; the next test has its own."""
-    loggers = [logging.getLogger(name) for name in ("", *OWN, *TALKATIVE)]
+    loggers = [logging.getLogger(name) for name in ("", *OWN_LOGGERS, *VERBOSE_LOGGERS)]
     levels = [one.level for one in loggers]
     handlers = logging.root.handlers[:]
     yield

@@ -4,17 +4,17 @@ import re
 
 import pytest
 
-from coretools.replica_ids import HERE, Handles
+from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 
-ON_A = Handles("a-1", frozenset({"a-1", "b", "b-2"}).__contains__)
+ON_A = ReplicaScopedIds("a-1", frozenset({"a-1", "b", "b-2"}).__contains__)
 
 
 def test_a_name_has_the_name_of_its_replica() -> None:
     """replicas-14: and none where there is one process only."""
-    assert re.fullmatch(r"run-a-1-[0-9a-f]{8}", ON_A.draw("run", 4))
-    assert re.fullmatch(r"task-a-1-[0-9a-f]{32}", ON_A.draw("task", 16))
-    assert re.fullmatch(r"run-[0-9a-f]{8}", HERE.draw("run", 4))
-    assert ON_A.draw("run", 4) != ON_A.draw("run", 4)
+    assert re.fullmatch(r"run-a-1-[0-9a-f]{8}", ON_A.new_id("run", 4))
+    assert re.fullmatch(r"task-a-1-[0-9a-f]{32}", ON_A.new_id("task", 16))
+    assert re.fullmatch(r"run-[0-9a-f]{8}", LOCAL_IDS.new_id("run", 4))
+    assert ON_A.new_id("run", 4) != ON_A.new_id("run", 4)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_name_has_the_name_of_its_replica() -> None:
 )
 def test_a_name_of_another_replica_is_said_to_be_there(handle: str, said: str) -> None:
     """replicas-14: alive or not."""
-    assert said in ON_A.elsewhere(handle)
+    assert said in ON_A.explain_foreign(handle)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_name_of_another_replica_is_said_to_be_there(handle: str, said: str) -
 )
 def test_any_other_text_is_of_no_replica(handle: str) -> None:
     """replicas-14: whatever a model sends."""
-    assert ON_A.elsewhere(handle) == ""
+    assert ON_A.explain_foreign(handle) == ""
 
 
 def test_a_process_that_stands_alone_knows_no_others() -> None:
     """replicas-14: there it is just no such run."""
-    assert HERE.elsewhere("run-b-00000000") == ""
+    assert LOCAL_IDS.explain_foreign("run-b-00000000") == ""

@@ -26,7 +26,7 @@ from coretools.process.jobs.job_table import Runs
 from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import Tasks
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
-from coretools.replica_ids import HERE, Handles
+from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.ci.tools import CiTools
@@ -129,12 +129,12 @@ async def assembled(
     *,
     watching: Callable[[LiveCatalog], CallObserver] | None = None,
     is_same_for_all: bool = True,
-    handles: Handles = HERE,
+    ids: ReplicaScopedIds = LOCAL_IDS,
 ) -> AsyncIterator[Assembly]:
     """Open the roots and build what serves them; at the end every child is gone and every handle closed.
 
     `others` are registries of other people; their commands stand behind ours. `watching` makes what is told of calls.
-    `is_same_for_all` says whether everybody who can reach the server may see its lists. `handles` names runs and tasks.
+    `is_same_for_all` says whether everybody who can reach the server may see its lists. `ids` names runs and tasks.
 
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
@@ -143,8 +143,8 @@ async def assembled(
         os.umask(settings.umask)  # of the whole process, and before any child
     with ExitStack() as handed_back:
         opened = _opened(settings, environment, handed_back)
-        async with Runs(opened.runner, settings.limits, make_filter=opened.make_filter, handles=handles) as runs:
-            tasks = Tasks(handles=handles)
+        async with Runs(opened.runner, settings.limits, make_filter=opened.make_filter, ids=ids) as runs:
+            tasks = Tasks(ids=ids)
             try:
                 catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
                 dispatcher = Dispatcher(
@@ -332,7 +332,7 @@ def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
         roots,
         settings.profile,
         ", read-only" if settings.read_only else "",
-        assembly.roots.resolver,
+        assembly.roots.resolver_name,
         missing,
     )
 

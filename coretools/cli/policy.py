@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from coretools.command_policy.unwrap import readers_of
 from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, display_argv, rule_lines
-from coretools.config.policy import CommandPolicy, OfferPolicy, OperatorPolicy
+from coretools.config.policy import CatalogPolicy, CommandPolicy, OperatorPolicy
 
 REFUSED = 77
 """EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script that goes on would run without a yes."""
@@ -44,7 +44,7 @@ def check(policy: OperatorPolicy) -> int:
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
     lines += _offered(policy.offer)
-    if policy.tools.ask or policy.offer != OfferPolicy():
+    if policy.tools.ask or policy.offer != CatalogPolicy():
         lines.append("note: that there are commands of these names is checked when a server starts")
     lines += [f"note: {note}" for note in _notes(commands)]
     if policy.tools.trusts_answers:
@@ -53,11 +53,11 @@ def check(policy: OperatorPolicy) -> int:
     return 0
 
 
-def _offered(offer: OfferPolicy) -> list[str]:
+def _offered(offer: CatalogPolicy) -> list[str]:
     """What the file leaves of the commands, and which surfaces it adds."""
     switches = ("promote_read_only", "resources_as_tools", "prompts_as_tools")
     kept = [f"of the sets {', '.join(offer.sets)}"] if offer.sets else []
-    kept += [f"only {', '.join(offer.only)}"] if offer.only != OfferPolicy().only else []
+    kept += [f"only {', '.join(offer.only)}"] if offer.only != CatalogPolicy().only else []
     kept += [f"without {', '.join(offer.without)}"] if offer.without else []
     added = [name for name in switches if getattr(offer, name)]
     return [*([f"offered: {'; '.join(kept)}"] if kept else []), *([f"turned on: {', '.join(added)}"] if added else [])]

@@ -16,7 +16,7 @@ from coretools.config.logs import configure_logging
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.operations.loading import load
-from coretools.standard_fds import have_standard_error, require_wire
+from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
 if TYPE_CHECKING:
     from coretools.operations.registry import Registry
@@ -67,8 +67,8 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
     Raises:
         BadSetting: nothing to serve, no such registry, or two commands of one name.
     """
-    have_standard_error()
-    require_wire()
+    ensure_standard_error()
+    require_standard_streams()
     if options.own:
         options.default_profile = "dev"
     else:

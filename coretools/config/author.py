@@ -37,7 +37,7 @@ class Author:
         return f"{self.name} <{self.email}>"
 
 
-def author_of(name: str, email: str) -> Author | None:
+def author_from(name: str, email: str) -> Author | None:
     """The author of these two; None where git would not write them in a commit as they are."""
     both = (name.strip(), email.strip())
     is_good = all(_is_usable(text) for text in both) and not any(one.isspace() for one in both[1])
@@ -51,7 +51,7 @@ def read_author(text: str, where: str) -> Author:
         BadSetting: no name, no address, or a character that can't stand in a commit.
     """
     name, bracket, rest = text.strip().partition("<")
-    author = author_of(name, rest[:-1]) if bracket and rest.endswith(">") else None
+    author = author_from(name, rest[:-1]) if bracket and rest.endswith(">") else None
     if author is None:
         raise BadSetting(
             f"{where}: write a name and an address as git does, such as 'Ada Lovelace <ada@example.com>', on one line"
@@ -68,7 +68,7 @@ _caller: ContextVar[Author | None] = ContextVar("who commits in the call under w
 
 
 @contextmanager
-def acting(author: Author | None) -> Iterator[None]:
+def acting_as(author: Author | None) -> Iterator[None]:
     """Whatever the block starts, also in tasks and threads of its own, commits as this author; None changes nothing."""
     token = _caller.set(author)
     try:
@@ -77,7 +77,7 @@ def acting(author: Author | None) -> Iterator[None]:
         _caller.reset(token)
 
 
-def variables_of_caller() -> Mapping[str, str]:
+def caller_variables() -> Mapping[str, str]:
     """The four variables of whoever's call is under way; empty where he has no author of his own."""
     author = _caller.get()
     return {} if author is None else author.variables

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from coretools.config.author import Author, read_author
-from coretools.config.policy import ACCESSES, CONTAINER_PLACES, TIERS, OperatorPolicy
+from coretools.config.policy import ACCESSES, CONTAINER_DIRECTORIES, TIERS, OperatorPolicy
 from coretools.config.policy_file import policy_path, read_policy, require_out_of_reach
 from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
 from coretools.errors import BadSetting
@@ -133,7 +133,7 @@ def policy_from(
     unconfined, redacted = confinement.allow_unconfined, policy.redact_output
     own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
     if own and path is not None:
-        require_out_of_reach(path, CONTAINER_PLACES)
+        require_out_of_reach(path, CONTAINER_DIRECTORIES)
     return replace(
         policy,
         confinement=replace(

@@ -18,7 +18,7 @@ from coretools.redaction.redactor import Redactor, secret_values
 
 LogFormat = Literal["json", "text"]
 
-FACTS = "facts"
+FIELDS = "facts"
 """Attribute of a record: what it says beside its message, by name."""
 
 MOST_REMEMBERED = 2_048
@@ -29,26 +29,26 @@ LONGEST_REMEMBERED = 200
 """Characters; a longer text is not kept in memory for being looked through."""
 
 
-OWN = ("coretools", "servers")
+OWN_LOGGERS = ("coretools", "servers")
 """Loggers that write what is below `info`; libraries write whole messages there, with contents and tokens."""
 
-TALKATIVE = ("mcp", "sse_starlette")
+VERBOSE_LOGGERS = ("mcp", "sse_starlette")
 """These write ids of sessions at `info`, with which a session can be used."""
 
 
-class Plain(str):
+class TrustedText(str):
     """A text that the server made itself, such as the id of a call: it is not looked through for credentials."""
 
     __slots__ = ()
 
 
-_AS_THEY_ARE = (int, float, Plain)
+_AS_THEY_ARE = (int, float, TrustedText)
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-def with_facts(facts: Mapping[str, object]) -> dict[str, object]:
+def log_fields(facts: Mapping[str, object]) -> dict[str, object]:
     """The `extra` of a record that says more than its message: texts and numbers by name."""
-    return {FACTS: facts}
+    return {FIELDS: facts}
 
 
 def configure_logging(level: str, environment: Mapping[str, str], form: LogFormat = "text") -> None:
@@ -57,13 +57,13 @@ def configure_logging(level: str, environment: Mapping[str, str], form: LogForma
     `environment` is the server's own: what is secret in it by its name is known by its value too.
     """
     redactor = Redactor(secret_values(environment))
-    handler = StandardError()
-    handler.setFormatter(JsonLines(redactor) if form == "json" else TextLines(redactor))
+    handler = StderrHandler()
+    handler.setFormatter(JsonFormatter(redactor) if form == "json" else TextFormatter(redactor))
     least = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(least, logging.INFO), handlers=[handler], force=True)
-    for name in OWN:
+    for name in OWN_LOGGERS:
         logging.getLogger(name).setLevel(least)
-    for name in TALKATIVE:
+    for name in VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
     # Nothing of it is written; a record without it is made in half the time ("Optimization" in logging's How-to).
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
@@ -71,7 +71,7 @@ def configure_logging(level: str, environment: Mapping[str, str], form: LogForma
         logging.logAsyncioTasks = False
 
 
-class StandardError(logging.Handler):
+class StderrHandler(logging.Handler):
     """Writes to fd 2 what its reader takes at once; what it does not take is dropped and counted.
 
     A client may give a server a pipe for its log and never read it. A write that waits would stop every call: 575
@@ -86,19 +86,19 @@ class StandardError(logging.Handler):
         """Write one record, and before it how many were lost."""
         try:
             lost = f"\n{self._told_of_lost()}\n" if self._lost else ""
-            is_whole = _taken_at_once(f"{lost}{self.format(record)}\n".encode("utf-8", "backslashreplace"))
+            is_whole = _write_nonblocking(f"{lost}{self.format(record)}\n".encode("utf-8", "backslashreplace"))
         except (OSError, TypeError, ValueError):  # nobody reads any more, or a record that can't be formatted
             is_whole = False
         self._lost = 0 if is_whole else self._lost + 1
 
     def _told_of_lost(self) -> str:
         text = f"{self._lost} records of the log were lost: nobody read it"
-        if not isinstance(self.formatter, JsonLines):
+        if not isinstance(self.formatter, JsonFormatter):
             return f"[{text}]"
         return self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None))
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """Shows control characters escaped: a file name must not forge a log line or drive a terminal.
 
     Credentials are taken out of the whole record, its traceback included (docs/specs/redaction.md).
@@ -115,13 +115,13 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
         """The line itself, with its facts behind the message."""
-        facts: Mapping[str, object] = getattr(record, FACTS, {})
+        facts: Mapping[str, object] = getattr(record, FIELDS, {})
         said = [record.message, *(f"{name}={value}" for name, value in facts.items())]
         record.message = " ".join(said).replace("\n", "\\n")
         return super().formatMessage(record)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the record's facts, and a traceback as `exception`.
 
     Everything beyond ASCII is escaped, so that no character of a text acts on who looks at the line.
@@ -140,7 +140,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": self._clean(record.getMessage()),
         }
-        facts: Mapping[str, object] = getattr(record, FACTS, {})
+        facts: Mapping[str, object] = getattr(record, FIELDS, {})
         for name, value in facts.items():
             line.setdefault(name, value if isinstance(value, _AS_THEY_ARE) else self._clean(str(value)))
         if record.exc_info:
@@ -151,7 +151,7 @@ class JsonLines(logging.Formatter):
         return self._remembered(text) if len(text) <= LONGEST_REMEMBERED else self._redacted(text)
 
 
-def _taken_at_once(data: bytes) -> bool:
+def _write_nonblocking(data: bytes) -> bool:
     """Write to fd 2 without waiting; False when not all of it was taken."""
     for start in range(0, len(data), select.PIPE_BUF):
         # A pipe that select(2) calls writable takes so many bytes without a wait (pipe(7)). The descriptor is not made

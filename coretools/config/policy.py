@@ -69,7 +69,7 @@ class CommandPolicy:
     """The rules; named as the file's tables are, `[[commands.rule]]`."""
 
 
-CONTAINER_PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only by the operator's word
+CONTAINER_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only by the operator's word
 """Directories of a container that commands of its one server share with nobody else."""
 
 
@@ -87,7 +87,7 @@ class ConfinementPolicy:
     writable: tuple[str, ...] = ()
     """Absolute paths that commands may read and change beside the roots."""
     own_container: bool = False
-    """Whether the server has a container to itself, whose `CONTAINER_PLACES` and terminals are the commands'."""
+    """Whether the server has a container to itself, whose `CONTAINER_DIRECTORIES` and terminals are the commands'."""
     memory_bytes: int | None = None
     """Address space of each process. None: the server's own default."""
     file_bytes: int | None = None
@@ -118,7 +118,7 @@ class ToolPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferPolicy:
+class CatalogPolicy:
     """Which commands there are, and on which surfaces; `coretools.operations.catalog` has the meaning of each."""
 
     sets: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class OperatorPolicy:
 
     commands: CommandPolicy = CommandPolicy()
     tools: ToolPolicy = ToolPolicy()
-    offer: OfferPolicy = OfferPolicy()
+    offer: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment_pass: tuple[str, ...] = ()
     """Names of variables that commands get beside the built-in allow-list."""
@@ -156,7 +156,7 @@ class OperatorPolicy:
     """Path of the file that this was read from. None: there was none."""
 
 
-def below_home(path: str, environment: Mapping[str, str]) -> str:
+def expand_home(path: str, environment: Mapping[str, str]) -> str:
     """A path of the operator's with `~` at its start replaced by the home directory."""
     home = environment.get("HOME", "")
     return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 
-from coretools.config.policy import OperatorPolicy, below_home
+from coretools.config.policy import OperatorPolicy, expand_home
 from coretools.errors import BadSetting
 
 VARIABLE = "CORETOOLS_POLICY"
@@ -19,7 +19,7 @@ def policy_path(flag: str | None, environment: Mapping[str, str]) -> str | None:
     """Where the operator's file is: the flag, the variable, or the usual place if something stands there."""
     named = flag or environment.get(VARIABLE)
     if named:
-        return os.path.abspath(below_home(named, environment))
+        return os.path.abspath(expand_home(named, environment))
     home = environment.get("HOME", "")
     above = environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
     usual = os.path.join(above, "coretools", "policy.toml") if above else ""

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coretools.config.policy import (
+    CatalogPolicy,
     CommandPolicy,
     ConfinementPolicy,
-    OfferPolicy,
     OperatorPolicy,
     ToolPolicy,
-    below_home,
+    expand_home,
 )
 from coretools.config.toml_file import key_of, parse_toml, problem_of, problems_of
 from coretools.errors import BadSetting
@@ -40,7 +40,7 @@ class PolicyFile(_Table):
 
     commands: CommandPolicy = CommandPolicy()
     tools: ToolPolicy = ToolPolicy()
-    offer: OfferPolicy = OfferPolicy()
+    offer: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment: _Environment = _Environment()
     output: _Output = _Output()
@@ -76,7 +76,7 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
 
 
 def _absolute(paths: Sequence[str], key: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    found = [below_home(path, environment) for path in paths]
+    found = [expand_home(path, environment) for path in paths]
     for path in found:
         if not os.path.isabs(path):
             raise BadSetting(f"{key}: {path!r}: write absolute paths, or ~/ for the home directory")

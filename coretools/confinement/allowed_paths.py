@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from coretools.config.policy import CONTAINER_PLACES, ConfinementPolicy
+from coretools.config.policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root_set import Root
@@ -273,7 +273,7 @@ def directories_above_read_only_roots(roots: Iterable[Root], policy: Confinement
     known = list(roots)
     writable = [root.path for root in known if root.writable]
     writable += [os.path.realpath(path) for path in policy.writable]
-    writable += CONTAINER_PLACES if policy.own_container else ()
+    writable += CONTAINER_DIRECTORIES if policy.own_container else ()
     found = set[str]()
     for path in (root.path for root in known if not root.writable):
         above = os.path.dirname(path)

@@ -14,7 +14,7 @@ from coretools.confinement import namespaces
 from coretools.confinement.masks import MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.git_config import NotWritable, Values, parse, values_of, written
+from coretools.roots.git_config import NotWritable, Values, parse, serialize, values_of
 from coretools.roots.root_set import identity_of
 
 MAX_CONFIG_BYTES = 256 * 1024
@@ -102,7 +102,7 @@ def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...
         if version == copy.version:
             return {}
         settings = parse(read_regular_file("config", handle)[0], "config")
-        written(settings)
+        serialize(settings)
     except NotWritable as error:
         raise GitRefused(str(error)) from error
     finally:

@@ -7,7 +7,7 @@ and with values that lead to none: a list of what is allowed, so that a key nobo
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from coretools.redaction.names import is_telling
+from coretools.redaction.names import is_credential_name
 from coretools.redaction.redactor import Redactor
 from coretools.roots.git_config import Setting, Value, Values
 
@@ -197,7 +197,7 @@ def _without_credential(one: Setting) -> Setting | None:
 
 
 def _is_credential_name(name: str) -> bool:
-    return name in _CREDENTIALS or (is_telling(name) and name not in _NO_CREDENTIALS)
+    return name in _CREDENTIALS or (is_credential_name(name) and name not in _NO_CREDENTIALS)
 
 
 def _has_credential(text: str) -> bool:

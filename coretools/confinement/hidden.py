@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 from typing import NamedTuple, Protocol
 
 from coretools.roots.hidden_inodes import HiddenInodes, Inode, inode_of
-from coretools.roots.root_set import GLOB, Root, Roots, by_glob
+from coretools.roots.root_set import GLOB_KIND, Root, Roots, glob_reason
 
 
 class Suspect(NamedTuple):
@@ -58,17 +58,17 @@ class RootRules:
     def suspicion(self, path: str, *, is_directory: bool) -> str | None:
         """The glob that covers it, or the format that its name stands for."""
         deny = self._roots.deny
-        glob = deny.covers(path)
+        glob = deny.denying_glob(path)
         if glob is not None:
-            return f"{GLOB}{glob}"
-        return None if is_directory else deny.suspicion(path) or None
+            return f"{GLOB_KIND}{glob}"
+        return None if is_directory else deny.secret_format(path) or None
 
     def judge(self, root: Root, suspect: Suspect) -> Classification:
         """Hidden by name whatever it holds, else by what it holds and what git's index says of it."""
-        if suspect.kind.startswith(GLOB):
-            return Classification(by_glob(suspect.kind.removeprefix(GLOB)))
-        found = self._roots.check.judge((root.path, root.fd), suspect.path, suspect.kind)
-        return Classification(found.reason or None, found.rests_on, found.inode)
+        if suspect.kind.startswith(GLOB_KIND):
+            return Classification(glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
+        found = self._roots.secret_check.decide((root.path, root.fd), suspect.path, suspect.kind)
+        return Classification(found.reason or None, found.index_paths, found.inode)
 
 
 class HiddenPath(NamedTuple):

@@ -24,7 +24,7 @@ from coretools.confinement.scan import (
     SubdirectoryEntry,
 )
 from coretools.roots.editor_settings import NAMES
-from coretools.roots.git_directories import is_git_directory, is_there
+from coretools.roots.git_directories import entry_exists, is_git_directory
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root_set import Root, Roots
 
@@ -199,7 +199,7 @@ class MaskFinder:
         found = control_files(self._tree.noted)
         for root in self._roots:
             if root.writable:
-                found |= {f"{root.path}/{name}": () for name in NAMES if is_there(root.fd, name)}
+                found |= {f"{root.path}/{name}": () for name in NAMES if entry_exists(root.fd, name)}
         return found
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coretools.config.policy import CONTAINER_PLACES, ConfinementPolicy
+from coretools.config.policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
 from coretools.confinement.allowed_paths import Grant
 from coretools.confinement.masks import Masks
@@ -227,7 +227,7 @@ class CommandConfinement:
 
         Not one in which the server has the temporary directories and homes of all its roles.
         """
-        own = CONTAINER_PLACES if self.policy.own_container else ()
+        own = CONTAINER_DIRECTORIES if self.policy.own_container else ()
         return tuple(
             path for path in own if not os.path.realpath(scratch.path).startswith(f"{os.path.realpath(path)}/")
         )

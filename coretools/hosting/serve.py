@@ -26,7 +26,7 @@ from coretools.protocol.process_exit import Ending
 from coretools.protocol.server import SERVER_NAME, Identity, build_server
 from coretools.protocol.stdio.streams import Incoming, Outgoing, message_streams
 from coretools.protocol.stdio.transport import run_on_wire, standard_streams_claimed
-from coretools.standard_fds import have_standard_error, require_wire
+from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -123,8 +123,8 @@ def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> i
     Raises:
         BadSetting: the commands can't be offered, or a standard stream is closed.
     """
-    have_standard_error()
-    require_wire()
+    ensure_standard_error()
+    require_standard_streams()
     ending = Ending()
     try:
         anyio.run(_on_stdio, registry, options or ServeOptions(), ending)

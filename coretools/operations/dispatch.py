@@ -21,7 +21,7 @@ import anyio
 import anyio.to_thread
 
 from coretools.cancellation import check_cancelled
-from coretools.config.author import acting
+from coretools.config.author import acting_as
 from coretools.errors import CoreError, InputNeeded
 from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
 from coretools.operations.completion import complete_parameter
@@ -154,7 +154,7 @@ class Dispatcher:
     async def _outcome(self, command: Command, call: Call, call_id: str, run: Awaitable[object]) -> Outcome:
         what = "failed inside the server"
         try:
-            with acting(call.author):
+            with acting_as(call.author):
                 result = await run
                 what = "ran, but its result is not what it is declared to return and can't be sent"
                 return _outcome_of(command, result)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from coretools.errors import AUTHOR_FAULTS, BadSetting
-from coretools.standard_fds import put_aside
+from coretools.standard_fds import divert_standard_streams
 
 if TYPE_CHECKING:
     from coretools.operations.registry import Registry
@@ -55,7 +55,7 @@ def _validated(found: "Registry", text: str) -> "Registry":
 def _module(place: str) -> ModuleType:
     # What it prints when it is imported must not reach the wire, and what it reads must not come from there: not by a
     # child of it either. A stream that it keeps for later is standard error.
-    with put_aside(), contextlib.redirect_stdout(sys.stderr):
+    with divert_standard_streams(), contextlib.redirect_stdout(sys.stderr):
         return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
 
 

@@ -15,7 +15,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from coretools.command_policy.verdict import ProgramPolicy
-from coretools.config.author import variables_of_caller
+from coretools.config.author import caller_variables
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.control_files import ControlFiles, changed_between
@@ -32,7 +32,7 @@ from coretools.process.fork_server.pool import Holding, Keeper
 from coretools.process.fork_server.supervised_process import UNENDED, Supervised
 from coretools.process.start_command import start_command
 from coretools.process.watchdog import Guard
-from coretools.redaction.argv import command_line
+from coretools.redaction.argv import redacted_command_line
 from coretools.roots.read import Directory
 
 logger = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Runner:
             self._programs.require(argv, is_confirmed=order.is_confirmed)
         level = logging.INFO if order.is_command else logging.DEBUG
         if logger.isEnabledFor(level):
-            logger.log(level, "run: %s", command_line(argv))
+            logger.log(level, "run: %s", redacted_command_line(argv))
 
     async def prepare(self) -> Holding:
         """Find out how commands are held here, and have one waiting, so that the first call need not."""
@@ -270,7 +270,7 @@ class Runner:
         # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
         # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
         # the start and the first wait for the child.
-        inherited = {**self._environment, **variables_of_caller()} if order.inherit else {}
+        inherited = {**self._environment, **caller_variables()} if order.inherit else {}
         environment = {**inherited, **order.environment, MARKER: run.mark}
         self._guard.ensure()
         start = partial(spawn, argv, cwd=cwd, environment=environment, fed=order.feed is not None)
@@ -283,7 +283,7 @@ class Runner:
 
     def _command_environment(self, run: Run, order: Order) -> dict[str, str]:
         held = {} if self._keeper is None else self._keeper.variables()
-        return {**self._environment, **variables_of_caller(), **held, **order.environment, MARKER: run.mark}
+        return {**self._environment, **caller_variables(), **held, **order.environment, MARKER: run.mark}
 
     async def _follow(self, run: Run, child: Child | Supervised, argv: tuple[str, ...], order: Order) -> Completed:
         limits = self._limits

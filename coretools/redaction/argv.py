@@ -6,7 +6,7 @@ telling `NAME=value`, and the short options of programs that take a password by 
 
 from collections.abc import Callable, Sequence
 
-from coretools.redaction.names import is_telling, kind_of
+from coretools.redaction.names import credential_kind, is_credential_name
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
 
@@ -49,12 +49,12 @@ _PROGRAMS = frozenset({*_ATTACHED, *_SEPARATE, *_PAIRS})
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 
 
-def command_line(argv: Sequence[str], redactor: Redactor | None = None) -> str:
+def redacted_command_line(argv: Sequence[str], redactor: Redactor | None = None) -> str:
     """The command as one printable line of at most `MOST_OF_LINE` characters; what is cut is counted."""
     redactor = redactor or Redactor()
     words = _Words(redactor).redacted([word[:_LOOKED_AT] for word in argv[:MOST_WORDS]])
     shown = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
-    line = one_line(join([word.replace("\0", "\\x00") for word in shown]))
+    line = escape_unprintable(join([word.replace("\0", "\\x00") for word in shown]))
     if len(argv) > MOST_WORDS:
         line += f" [... {len(argv) - MOST_WORDS} more words ...]"
     if len(line) > MOST_OF_LINE:
@@ -110,21 +110,21 @@ class _Words:
             return self._pair
         if name in _HEADERS:
             return self._header
-        return _hidden(kind_of(name)) if is_telling(name) else None
+        return _hidden(credential_kind(name)) if is_credential_name(name) else None
 
     def _assigned(self, word: str) -> str:
         """`NAME=value`, `//host/:_authToken=value`; anything else as free text."""
         name, equals, value = word.partition("=")
         tail = name[len(name.rstrip(_NAME_LETTERS)) :]
-        if equals and value and "?" not in name and is_telling(tail):
-            return f"{self._redactor.text(name)}={_hidden(kind_of(tail))(value)}"
+        if equals and value and "?" not in name and is_credential_name(tail):
+            return f"{self._redactor.text(name)}={_hidden(credential_kind(tail))(value)}"
         return self._redactor.text(word)
 
     def _header(self, word: str) -> str:
         """`Name: value`; the scheme of an authorization stays."""
         name, colon, value = word.partition(":")
         small = name.strip().lower()
-        if not colon or not (small in _SECRET_FIELDS or is_telling(small)):
+        if not colon or not (small in _SECRET_FIELDS or is_credential_name(small)):
             return self._redactor.text(word)
         scheme, blank, _ = value.strip().partition(" ")
         return f"{name}: {scheme if blank and small.endswith('authorization') else ''}{blank}[redacted:header]"
@@ -157,6 +157,6 @@ def _cut(word: str, whole: int) -> str:
     return f"{word[:MOST_OF_WORD]}[... {max(whole, len(word)) - MOST_OF_WORD} more characters ...]"
 
 
-def one_line(line: str) -> str:
+def escape_unprintable(line: str) -> str:
     """The text with everything that is no printable character, a line feed too, as its escape in Python."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)

@@ -2,7 +2,7 @@
 
 A name proves little: code is full of `token = parser.next()` and `password: str`. So the value decides too, and what
 reads like code, a type, a path, a number or a reference stays. In a command line every word's role is known, so there
-the name alone decides (`is_telling`). The work grows with the length of the text only: of a name at most 48
+the name alone decides (`is_credential_name`). The work grows with the length of the text only: of a name at most 48
 characters are looked at, of a value 80 unless it is taken.
 """
 
@@ -69,7 +69,7 @@ _AWS_SECRET_LENGTH = 40
 """An AWS secret key is as long, in base64, and may begin with a slash: it is no path."""
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     """A value behind a telling name, and what stands around it."""
 
     value: str
@@ -90,7 +90,7 @@ def _pattern(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.ASCII)
 
 
-def is_telling(name: str) -> bool:
+def is_credential_name(name: str) -> bool:
     """Whether a variable, an option or a field of this name holds a credential."""
     # The directories of a shell; `DB_PWD` and the `Pwd` of a connection string are passwords.
     if name in ("PWD", "OLDPWD") or not any(hint in name.lower() for hint in _HINTS):
@@ -98,7 +98,7 @@ def is_telling(name: str) -> bool:
     return any(map(_names_the_secret, _pattern(rf"(?i:{_KEYWORDS}){_REST}").finditer(name[:200])))
 
 
-def kind_of(name: str) -> str:
+def credential_kind(name: str) -> str:
     """The kind that stands in the mark for a value of this name."""
     small = name.lower()
     if "pass" in small or "pwd" in small:
@@ -119,7 +119,7 @@ def _names_the_secret(match: re.Match[str]) -> bool:
     return not any(part.lower() in _NOT_THE_SECRET for part in _pattern(_PARTS).findall(rest)[-1:])
 
 
-def assignments(text: str) -> list[Span]:
+def find_assignments(text: str) -> list[Span]:
     """Every value in the text that stands behind a telling name and looks like a credential; sorted."""
     small = text.lower()
     if not any(hint in small for hint in _HINTS):
@@ -153,10 +153,10 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     whole = _RUN if is_upper and is_tight else _PLAIN
     end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_LOOKED_AT}}}+", text, start)
     value = text[start : min(end, start + _LOOKED_AT)]
-    found = _Found(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
+    found = _Candidate(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
     if not _is_secret(found):
         return None
-    return Span(start, end if quote else _end(f"{whole}*+", text, start), kind_of(name))
+    return Span(start, end if quote else _end(f"{whole}*+", text, start), credential_kind(name))
 
 
 def _is_tight(match: re.Match[str]) -> bool:
@@ -168,7 +168,7 @@ def _end(expression: str, text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def _is_secret(found: _Found) -> bool:
+def _is_secret(found: _Candidate) -> bool:
     value = found.value
     if not value or value[0] in "<{[(%" or set(value) <= set("*xX.-_#\u2022"):
         return False
@@ -181,7 +181,7 @@ def _is_secret(found: _Found) -> bool:
     return _is_bare_secret(found, value)
 
 
-def _is_quoted_secret(found: _Found, value: str) -> bool:
+def _is_quoted_secret(found: _Candidate, value: str) -> bool:
     if found.strong:
         return True
     if " " in value or len(value) < 8 or _is_path(value) or _pattern(_NUMBER).fullmatch(value):
@@ -189,7 +189,7 @@ def _is_quoted_secret(found: _Found, value: str) -> bool:
     return not (_pattern(_LETTERS).fullmatch(value) and len(value) < 20)
 
 
-def _is_bare_secret(found: _Found, value: str) -> bool:
+def _is_bare_secret(found: _Candidate, value: str) -> bool:
     if found.is_upper and found.is_tight:
         return _is_variable_secret(found, value)
     if found.behind in ("(", "{", "<") or _is_code(value):
@@ -200,7 +200,7 @@ def _is_bare_secret(found: _Found, value: str) -> bool:
     return _is_bare_token(found, value, is_argument=is_argument)
 
 
-def _is_bare_token(found: _Found, value: str, *, is_argument: bool) -> bool:
+def _is_bare_token(found: _Candidate, value: str, *, is_argument: bool) -> bool:
     if _pattern(_NUMBER).fullmatch(value) or _is_path(value) or _pattern(_LETTERS).fullmatch(value):
         return False
     if found.is_tight:
@@ -210,7 +210,7 @@ def _is_bare_token(found: _Found, value: str, *, is_argument: bool) -> bool:
 
 def _is_code(value: str) -> bool:
     is_chain = _pattern(_CHAIN).fullmatch(value) is not None and len(value) < 32
-    return is_chain or _pattern(_CODE).match(value) is not None or _speaks_of_itself(value)
+    return is_chain or _pattern(_CODE).match(value) is not None or _is_placeholder(value)
 
 
 def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
@@ -220,14 +220,14 @@ def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
     return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
 
 
-def _is_variable_secret(found: _Found, value: str) -> bool:
+def _is_variable_secret(found: _Candidate, value: str) -> bool:
     """`NAME=value`: what `env` prints, a line of a `.env` file, an assignment of a shell."""
     if found.strong:
-        return len(value) >= 3 and not (_speaks_of_itself(value) and value.isupper())
-    return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _speaks_of_itself(value))
+        return len(value) >= 3 and not (_is_placeholder(value) and value.isupper())
+    return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _is_placeholder(value))
 
 
-def _speaks_of_itself(value: str) -> bool:
+def _is_placeholder(value: str) -> bool:
     """`args.token`, `your-api-key`: a variable or a place for the value, as long as no digit stands in it."""
     return _pattern(f"(?i:{_KEYWORDS})").search(value) is not None and not _pattern(_DIGIT).search(value)
 

@@ -46,7 +46,7 @@ _TOKENS = {
     rf"|sbp_[a-f0-9]{{40,}}+|fm[12]_[A-Za-z0-9+/=]{{40,}}+|key-[0-9a-f]{{32}}+(?![0-9a-f])|[0-9]{{8,10}}:AA{_WORD}{{32,}}+"
     r"|cio[A-Za-z0-9]{32}+(?![A-Za-z0-9_])",
 }
-_GLUED = (
+_EMBEDDED_TOKENS = (
     (("AKIA",), r"(?<![A-Z0-9+/])AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])", "aws"),
     (("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"), _TOKENS["github"], "github"),
     (
@@ -97,7 +97,7 @@ _JWT = (
 )
 """JWS and JWE in compact form (RFC 7515, 7516): the header is `{"...`, hence `eyJ`; a cut one is taken too."""
 
-_GLUED_JWT = (
+_EMBEDDED_JWT = (
     r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{1,64}?"
     r"(?P<secret>eyJ[A-Za-z0-9_-]{8,2048}+\.eyJ[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{16,}+)"
 )
@@ -124,7 +124,7 @@ _NETRC = r"\blogin[ \t]++[^\s\x00]{1,128}+[ \t]++password[ \t]++(?P<secret>[^\s\
 
 _INNER = (
     (("eyj",), _JWT, "jwt"),
-    ((".eyj",), _GLUED_JWT, "jwt"),
+    ((".eyj",), _EMBEDDED_JWT, "jwt"),
     (("://",), _ADDRESS, "password"),
     (("authorization", "bearer", "cookie"), _HEADER, "header"),
     (("hooks.", "webhooks", "sig=", "signature="), _HOOK, "address"),
@@ -169,20 +169,20 @@ def _tokens() -> re.Pattern[str]:
     return re.compile(f"{_START}(?:{named})", re.ASCII)
 
 
-def shapes(text: str) -> list[Span]:
+def find_credentials(text: str) -> list[Span]:
     """Every credential in the text that is known by its shape; sorted, none over another."""
     small = text.lower()
-    found = [*private_keys(text)] if " private key" in small else []
-    glued = [*_glued(text)]
+    found = [*find_private_keys(text)] if " private key" in small else []
+    glued = [*_embedded_tokens(text)]
     if any(hint in small for hint in _TOKEN_HINTS):
         found += _beginning_words(text)
         if glued:  # one that another is glued to ends where that begins
-            found += _beginning_words(_without(text, glued))
+            found += _beginning_words(_masked(text, glued))
     found += glued
     for hints, expression, kind in _INNER:
         if any(hint in small for hint in hints):
             found += _inner(text, expression, kind)
-    return disjoint(found)
+    return merge_overlapping(found)
 
 
 def _beginning_words(text: str) -> Iterator[Span]:
@@ -190,19 +190,19 @@ def _beginning_words(text: str) -> Iterator[Span]:
         yield Span(*match.span(), match.lastgroup or "token")
 
 
-def _without(text: str, spans: list[Span]) -> str:
+def _masked(text: str, spans: list[Span]) -> str:
     """The text with something in the place of each span that belongs to no word."""
     pieces: list[str] = []
     at = 0
-    for start, end, _ in disjoint(spans):
+    for start, end, _ in merge_overlapping(spans):
         pieces += text[at:start], "]" * (end - start)
         at = end
     return "".join((*pieces, text[at:]))
 
 
-def _glued(text: str) -> Iterator[Span]:
+def _embedded_tokens(text: str) -> Iterator[Span]:
     """Tokens of a rare beginning, also in the middle of a word."""
-    for beginnings, expression, kind in _GLUED:
+    for beginnings, expression, kind in _EMBEDDED_TOKENS:
         if any(beginning in text for beginning in beginnings):
             for match in compiled(expression).finditer(text):
                 yield Span(*match.span(), kind)
@@ -214,7 +214,7 @@ def _inner(text: str, expression: str, kind: str) -> Iterator[Span]:
         yield Span(*match.span(match.lastgroup or 0), kind)
 
 
-def disjoint(spans: list[Span]) -> list[Span]:
+def merge_overlapping(spans: list[Span]) -> list[Span]:
     """Sorted; what overlaps becomes one span of the first one's kind."""
     merged: list[Span] = []
     for span in sorted(spans):
@@ -225,7 +225,7 @@ def disjoint(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def private_keys(text: str) -> Iterator[Span]:
+def find_private_keys(text: str) -> Iterator[Span]:
     """Every private key in the text, in PEM or of OpenPGP."""
     floor = 0
     for match in compiled(rf"{_KEY}|(?P<lone>{_END})").finditer(text):
@@ -265,14 +265,14 @@ def _long_lines_before(text: str, end: int, floor: int) -> int:
     return start
 
 
-class Open(NamedTuple):
+class OpenKey(NamedTuple):
     """A private key that may go on after the end of a text: where it begins, and as little of it as must be kept."""
 
     start: int
     kept: str
 
 
-def open_key(lines: str) -> Open | None:
+def find_open_key(lines: str) -> OpenKey | None:
     """What may be a private key that the next lines go on with; `lines` ends with a line break."""
     last = None
     at = lines.rfind("-----BEGIN ")
@@ -281,6 +281,6 @@ def open_key(lines: str) -> Open | None:
     if last and last.end() == len(lines) and not last["end"]:
         # Without a first line of base64 it may still turn out to be no key: then all of it is shown.
         kept = f"{last['begin']}\n{last['first']}{last['short'] or ''}" if last["first"] else lines[at:]
-        return Open(at, kept)
+        return OpenKey(at, kept)
     start = _long_lines_before(lines, len(lines), max(0, len(lines) - MOST_BEFORE_END))
-    return Open(start, lines[start:]) if start < len(lines) else None
+    return OpenKey(start, lines[start:]) if start < len(lines) else None

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
 from coretools.excerpt import Excerpt
-from coretools.redaction.names import assignments, is_telling
-from coretools.redaction.patterns import Span, compiled, disjoint, open_key, shapes
+from coretools.redaction.names import find_assignments, is_credential_name
+from coretools.redaction.patterns import Span, compiled, find_credentials, find_open_key, merge_overlapping
 
 SHORTEST_VALUE = 8
 """Characters; a shorter value would be found in half of all words."""
@@ -47,7 +47,7 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         # A value that is but a name for what it should be ("password") would hide the names that other looks need.
-        telling = [value for value in values if not (value.isalpha() and is_telling(value))]
+        telling = [value for value in values if not (value.isalpha() and is_credential_name(value))]
         spellings = {spelling for value in telling[:MOST_VALUES] for spelling in _spellings(value)}
         self._in_text = sorted(spellings, key=len, reverse=True)
         self._in_bytes = [_as_bytes(spelling) for spelling in self._in_text]
@@ -55,19 +55,19 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every credential replaced."""
-        return replaced(text, self.spans(text, self._in_text))
+        return replace_spans(text, self.spans(text, self._in_text))
 
     def data(self, data: bytes) -> bytes:
         """The same for bytes in any encoding that writes ASCII as ASCII."""
         text = data.decode("latin-1")
-        return replaced(text, self.byte_spans(text)).encode("latin-1")
+        return replace_spans(text, self.byte_spans(text)).encode("latin-1")
 
     def byte_spans(self, text: str) -> list[Span]:
         """Where the credentials stand in bytes that were decoded as Latin-1; sorted, none over another."""
         return self.spans(text, self._in_bytes)
 
-    def begun(self, text: str, end: int) -> int:
-        """Where a value may have begun that goes on behind `end`, a break; `end` if none has. In decoded bytes."""
+    def value_start(self, text: str, end: int) -> int:
+        """Where a value begins that may continue behind `end`, a break; `end` if none does. In decoded bytes."""
         starts = (
             end - length
             for spelling in self._broken
@@ -80,17 +80,17 @@ class Redactor:
         """Where the credentials stand, those of `spellings` among them; sorted, none over another."""
         if "\x1b" in text:
             bare, cuts = _without_escapes(text)
-            return [_put_back(span, cuts) for span in self.spans(bare, spellings)]
+            return [_restore_offsets(span, cuts) for span in self.spans(bare, spellings)]
         found = [Span(*match.span(), "") for match in compiled(_MARK).finditer(text)] if "[redacted:" in text else []
-        text = _blanked(text, found)
-        values = disjoint(list(_occurrences(text, spellings)))
-        text = _blanked(text, values)
-        known = shapes(text)
-        named = assignments(_blanked(text, known))
+        text = _blank_out(text, found)
+        values = merge_overlapping(list(_occurrences(text, spellings)))
+        text = _blank_out(text, values)
+        known = find_credentials(text)
+        named = find_assignments(_blank_out(text, known))
         return sorted([*values, *known, *named])
 
 
-def replaced(text: str, spans: Iterable[Span]) -> str:
+def replace_spans(text: str, spans: Iterable[Span]) -> str:
     """The text with a mark in the place of each span."""
     pieces, at = [], 0
     for start, end, kind in spans:
@@ -104,14 +104,14 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
     values = []
     for name, value in environment.items():
         # A path to a file of credentials is no secret, and would be missed in every message.
-        if is_telling(name) and not ("credential" in name.lower() and value.startswith(("/", "~"))):
+        if is_credential_name(name) and not ("credential" in name.lower() and value.startswith(("/", "~"))):
             values.append(value)
         if "://" in value:
             values += [match[1] for match in compiled(_ADDRESS).finditer(value[: 64 * 1024])]
     return values
 
 
-def whole_lines(excerpt: Excerpt) -> Excerpt:
+def drop_partial_lines(excerpt: Excerpt) -> Excerpt:
     """The excerpt without the lines that its gap has cut: half a token can't be told from a word."""
     if not excerpt.dropped_bytes:
         return excerpt
@@ -127,7 +127,7 @@ def _last_break(head: bytes) -> int:
     return head.rfind(b"\n", floor) + 1 or floor
 
 
-def _blanked(text: str, spans: Iterable[Span]) -> str:
+def _blank_out(text: str, spans: Iterable[Span]) -> str:
     """The text with its spans filled, every other character in its place."""
     pieces, at = [], 0
     for start, end, _ in spans:
@@ -148,7 +148,7 @@ def _without_escapes(text: str) -> tuple[str, list[tuple[int, int]]]:
     return "".join([*pieces, text[at:]]).replace("\x1b", _FILLER), cuts
 
 
-def _put_back(span: Span, cuts: list[tuple[int, int]]) -> Span:
+def _restore_offsets(span: Span, cuts: list[tuple[int, int]]) -> Span:
     """The same span in the text with its escape sequences."""
     most = cuts[-1][1] if cuts else 0
     first, last = (bisect_right(cuts, (at, most)) - 1 for at in (span.start, span.end - 1))
@@ -266,7 +266,7 @@ class StreamRedactor:
         start = self._shown
         self._shown = max(start, upto)
         inside = [_moved(span, start) for span in spans if start <= span.start and span.end <= upto]
-        return replaced(self._buffer[start:upto], inside)
+        return replace_spans(self._buffer[start:upto], inside)
 
     def _lines(self) -> str:
         """Give on the complete lines, but for those that a private key may go on from."""
@@ -274,7 +274,7 @@ class StreamRedactor:
         if border <= self._shown:
             return ""
         lines, rest = self._buffer[:border], self._buffer[border:]
-        key = open_key(lines)
+        key = find_open_key(lines)
         upto = max(key.start, self._shown) if key else border
         spans = self._redactor.byte_spans(lines)
         out = self._give(upto, [span for span in spans if span.end <= upto])
@@ -292,7 +292,7 @@ class StreamRedactor:
         dashes = self._buffer.find("-----", self._shown)
         if dashes >= 0:
             upto = min(upto, dashes)
-        upto = self._redactor.begun(self._buffer, upto)
+        upto = self._redactor.value_start(self._buffer, upto)
         if upto <= self._shown:
             return ""
         spans = self._spans()

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
-from coretools.roots.directory_access import DIRECTORY, translated
-from coretools.roots.resolve import Spot
-from coretools.roots.root_set import Place, Roots, identity_of, joined
-from coretools.roots.write import change, require_name
+from coretools.roots.directory_access import DIRECTORY, translate_errors
+from coretools.roots.resolve import ResolvedPath
+from coretools.roots.root_set import RootedPath, Roots, identity_of, join_path
+from coretools.roots.write import require_name, resolve_for_change
 
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -25,7 +25,7 @@ _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @dataclass(slots=True)
-class Deleted:
+class DeletedDirectory:
     """A directory that was deleted."""
 
     shown: str
@@ -35,21 +35,23 @@ class Deleted:
     """Files that were closed to commands, beneath it."""
 
 
-def delete_directory(roots: Roots, path: str) -> Deleted:
+def delete_directory(roots: Roots, path: str) -> DeletedDirectory:
     """Delete a directory and everything in it; links in it are not followed. What failed half-way can be called again.
 
     Raises:
         WrongType: no directory. DeniedPath: it is or lies in a git directory, or is closed itself.
         InvalidPath: a root, or it holds one. Unsupported: something is mounted in it.
         Conflict: a hidden file in it has another name.
-        ReadOnly, NotFound, and what `locate` raises.
+        ReadOnly, NotFound, and what `resolve` raises.
     """
-    with change(roots, path, follow=False) as spot:
-        _require_deletable(roots, spot)
-        return delete_tree(roots, spot.place, spot.fd, shown=spot.shown)
+    with resolve_for_change(roots, path, follow=False) as resolved:
+        _require_deletable(roots, resolved)
+        return delete_tree(roots, resolved.place, resolved.fd, shown=resolved.shown)
 
 
-def delete_tree(roots: Roots, place: Place, above: int, *, shown: str, spares_links: bool = True) -> Deleted:
+def delete_tree(
+    roots: Roots, place: RootedPath, above: int, *, shown: str, spares_links: bool = True
+) -> DeletedDirectory:
     """Delete a directory that holds no root, from the open directory above it.
 
     `spares_links`: a hidden file with another name ends it; else it is deleted under this name and keeps its content.
@@ -57,18 +59,18 @@ def delete_tree(roots: Roots, place: Place, above: int, *, shown: str, spares_li
     Raises:
         Unsupported, Conflict, and what the system refuses: as `delete_directory`.
     """
-    deleted = Deleted(shown)
-    tree = _Tree(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
+    deleted = DeletedDirectory(shown)
+    tree = _TreeDeletion(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
     tree.delete(above, posixpath.basename(place.relative))
     return deleted
 
 
-def _require_deletable(roots: Roots, spot: Spot) -> None:
-    require_name(spot)
-    if not stat.S_ISDIR(spot.require_found().st_mode):
-        raise WrongType(f"{spot.shown}: no directory; delete_file deletes files and links", path=spot.shown)
-    if roots.holds_root(spot.place):
-        raise InvalidPath(f"{spot.shown}: holds a root, which can't be deleted", path=spot.shown)
+def _require_deletable(roots: Roots, resolved: ResolvedPath) -> None:
+    require_name(resolved)
+    if not stat.S_ISDIR(resolved.require_found().st_mode):
+        raise WrongType(f"{resolved.shown}: no directory; delete_file deletes files and links", path=resolved.shown)
+    if roots.holds_root(resolved.place):
+        raise InvalidPath(f"{resolved.shown}: holds a root, which can't be deleted", path=resolved.shown)
 
 
 class _Level(NamedTuple):
@@ -83,11 +85,11 @@ class _Level(NamedTuple):
     """What is left of it: names, and which are directories."""
 
 
-class _Tree:
+class _TreeDeletion:
     """One deletion: depth first, each directory by its handle."""
 
     def __init__(
-        self, roots: Roots, place: Place, deleted: Deleted, *, mount: tuple[int, int], spares_links: bool
+        self, roots: Roots, place: RootedPath, deleted: DeletedDirectory, *, mount: tuple[int, int], spares_links: bool
     ) -> None:
         """`mount` is that of the directory above."""
         self._roots = roots
@@ -120,7 +122,7 @@ class _Tree:
     def _enter(self, levels: list[_Level], here: int, name: str, beneath: str) -> int:
         """Go down from `here`, whose handle is given up."""
         shown = self._shown(beneath)
-        with translated(shown):
+        with translate_errors(shown):
             below = os.open(name, DIRECTORY, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, below)
@@ -135,7 +137,7 @@ class _Tree:
     def _leave(self, level: _Level, here: int) -> int:
         """Go up, delete the directory that was left, and give up its handle."""
         shown = self._shown(level.beneath)
-        with translated(shown):
+        with translate_errors(shown):
             above = os.open("..", _ABOVE, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, above)
@@ -154,10 +156,10 @@ class _Tree:
         return f"{self._deleted.shown}/{beneath}" if beneath else self._deleted.shown
 
     def _delete_file(self, here: int, name: str, beneath: str) -> None:
-        place = Place(self._place.root, joined(self._place.relative, beneath))
+        place = RootedPath(self._place.root, join_path(self._place.relative, beneath))
         shown = self._shown(beneath)
-        with translated(shown):
-            if self._roots.hidden(place) and _emptied(here, name, shown, spares_links=self._spares_links):
+        with translate_errors(shown):
+            if self._roots.hidden(place) and _truncate(here, name, shown, spares_links=self._spares_links):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
         self._deleted.entries += 1
@@ -176,7 +178,7 @@ def _mount_of(fd: int) -> tuple[int, int]:
     return os.fstat(fd).st_dev, number
 
 
-def _emptied(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
+def _truncate(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
     """Leave a regular file without content; False for anything else. A command may exchange it at any moment."""
     found = os.stat(name, dir_fd=here, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.roots import secret_files
-from coretools.roots.path_globs import ANY_NUMBER, ComponentTest, component_pattern, component_tests, components_fit
+from coretools.roots.path_globs import ANY_NUMBER, ComponentTest, component_pattern, component_tests, components_match
 
 DEFAULT_DENY: tuple[str, ...] = (
     # Directories that hold nothing but secrets.
@@ -38,11 +38,11 @@ DEFAULT_DENY: tuple[str, ...] = (
 )
 
 _CACHED_NAMES = 8192
-"""Names whose suspicion is remembered; a walk meets the same ones again and again."""
+"""Names whose verdict is remembered; a walk meets the same ones again and again."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _DenyRule:
     glob: str
     denies: bool
     whole: Sequence[ComponentTest]
@@ -65,7 +65,7 @@ class DenyRules:
         # A path none of whose names is suspect is free: one look-up for each name instead of every rule.
         self._is_suspect = lru_cache(_CACHED_NAMES)(lambda name: matches(name) is not None)
 
-    def covers(self, relative_path: str) -> str | None:
+    def denying_glob(self, relative_path: str) -> str | None:
         """The glob that closes this path, None when it is open."""
         parts = relative_path.split("/")
         if not any(map(self._is_suspect, parts)):
@@ -77,20 +77,20 @@ class DenyRules:
         return None
 
     @property
-    def may_cover(self) -> Callable[[str], bool]:
+    def may_deny(self) -> Callable[[str], bool]:
         """Whether a path can be covered because this name is in it; without such a name none is."""
         return self._is_suspect
 
-    def suspicion(self, relative_path: str) -> str:
+    def secret_format(self, relative_path: str) -> str:
         """The format for which the content of this file decides; "" when its name tells nothing, or a glob opens it."""
-        kind = secret_files.suspicion_of(relative_path) if self._is_by_content else ""
+        kind = secret_files.secret_format_of(relative_path) if self._is_by_content else ""
         if kind:
             names = relative_path.split("/")
-            decides = next((rule for rule in reversed(self._rules) if components_fit(names, rule.whole)), None)
+            decides = next((rule for rule in reversed(self._rules) if components_match(names, rule.whole)), None)
             return kind if decides is None or decides.denies else ""
         return ""
 
-    def hangs_on(self, relative_path: str) -> str | None:
+    def name_dependent_glob(self, relative_path: str) -> str | None:
         """The glob that closes something beneath this directory because of the directory's name, None without one.
 
         Such a directory can't be moved, and nothing can be moved to its place: `.git/config` would be open under
@@ -98,18 +98,18 @@ class DenyRules:
         """
         names = relative_path.split("/")
         for rule in self._rules:
-            if rule.denies and any(components_fit(names, tests) for tests in rule.above):
+            if rule.denies and any(components_match(names, tests) for tests in rule.above):
                 return rule.glob
-        return f"{names[-1]}/*" if self._is_by_content and secret_files.hangs_on(names[-1]) else None
+        return f"{names[-1]}/*" if self._is_by_content and secret_files.is_significant_directory(names[-1]) else None
 
     def _verdict(self, names: list[str]) -> str | None:
         for rule in reversed(self._rules):
-            if components_fit(names, rule.whole):
+            if components_match(names, rule.whole):
                 return rule.glob if rule.denies else None
         return None
 
 
-def _rule(glob: str) -> _Rule:
+def _rule(glob: str) -> _DenyRule:
     denies = not glob.startswith("!")
     text = glob if denies else glob[1:]
     parts = [part for part in text.split("/") if part not in ("", ".")]
@@ -123,7 +123,7 @@ def _rule(glob: str) -> _Rule:
     except InvalidArguments as error:
         raise BadSetting(f"deny {error}") from error
     start = [] if text.startswith("/") else [ANY_NUMBER]
-    return _Rule(
+    return _DenyRule(
         glob=glob,
         denies=denies,
         whole=[*start, *tests],

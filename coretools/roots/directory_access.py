@@ -55,7 +55,7 @@ _MEANINGS: dict[int, tuple[type[CoreError], str]] = {
 }
 
 
-class translated:  # noqa: N801 - used like a function: `with translated(shown):`
+class translate_errors:  # noqa: N801 - used like a function: `with translate_errors(shown):`
     """Turn an OSError of the block into the CoreError that goes with it, named for the path as the caller writes it."""
 
     __slots__ = ("_shown",)
@@ -70,10 +70,10 @@ class translated:  # noqa: N801 - used like a function: `with translated(shown):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, OSError):
-            raise failure(error, self._shown) from error
+            raise core_error_for(error, self._shown) from error
 
 
-def failure(error: OSError, shown: str) -> CoreError:
+def core_error_for(error: OSError, shown: str) -> CoreError:
     """The CoreError for an OSError. Anything unforeseen is an InputOutput with the system's own words."""
     number = error.errno or errno.EIO
     meaning, sentence = _MEANINGS.get(number, (InputOutput, os.strerror(number)))
@@ -86,21 +86,21 @@ _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def kinds(directory: int) -> dict[str, str]:
+def entry_kinds(directory: int) -> dict[str, str]:
     """Name and kind ("file", "directory", "link", "socket", "other") of everything in a directory.
 
     Moves the handle's position and puts it back (CPython, scandir): one look at a time through one handle.
     """
-    with translated("directory"), os.scandir(directory) as entries:
+    with translate_errors("directory"), os.scandir(directory) as entries:
         return {entry.name: _kind(entry) for entry in entries}
 
 
-def odd(directory: int, name: str) -> dict[str, str] | None:
+def special_entries(directory: int, name: str) -> dict[str, str] | None:
     """What is neither a regular file nor a directory in the directory of this name: mostly nothing.
 
     None when nothing has the name. 40 us where 256 directories lie, as among a repository's objects.
     """
-    with translated(name):
+    with translate_errors(name):
         try:
             handle = os.open(name, DIRECTORY, dir_fd=directory)
         except FileNotFoundError:
@@ -116,7 +116,7 @@ def odd(directory: int, name: str) -> dict[str, str] | None:
             os.close(handle)
 
 
-def kind(directory: int, name: str) -> str | None:
+def entry_kind(directory: int, name: str) -> str | None:
     """Kind of what has this name, None when nothing has."""
     mode = _mode(directory, name)
     if mode is None:
@@ -125,9 +125,9 @@ def kind(directory: int, name: str) -> str | None:
     return next((word for word, test in tests if test(mode)), "other")
 
 
-def version(directory: int, name: str) -> Version | None:
+def entry_version(directory: int, name: str) -> Version | None:
     """Version of what has this name, None when nothing has."""
-    with translated(name):
+    with translate_errors(name):
         try:
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
@@ -135,13 +135,13 @@ def version(directory: int, name: str) -> Version | None:
     return version_of(found)
 
 
-def read(directory: int, name: str, *, limit_bytes: int) -> bytes:
+def read_file(directory: int, name: str, *, limit_bytes: int) -> bytes:
     """Content of a regular file; never blocks on anything else.
 
     Raises:
         NotFound, OutsideRoot (a link), WrongType (a FIFO, a directory), TooLarge, PermissionRefused.
     """
-    with translated(name):
+    with translate_errors(name):
         file = os.open(name, _FILE, dir_fd=directory)
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -156,13 +156,13 @@ def read(directory: int, name: str, *, limit_bytes: int) -> bytes:
 
 
 @contextmanager
-def opened(directory: int, name: str) -> Iterator[int]:
+def open_subdirectory(directory: int, name: str) -> Iterator[int]:
     """Handle of the directory of this name.
 
     Raises:
         NotFound, WrongType (a link, a file), PermissionRefused.
     """
-    with translated(name):
+    with translate_errors(name):
         handle = os.open(name, DIRECTORY, dir_fd=directory)
     try:
         yield handle
@@ -171,13 +171,13 @@ def opened(directory: int, name: str) -> Iterator[int]:
 
 
 @contextmanager
-def pinned(directory: int, name: str) -> Iterator[int]:
+def open_handle(directory: int, name: str) -> Iterator[int]:
     """Handle of whatever has this name, a link too: it says which file is meant, and can't be read.
 
     Raises:
         NotFound, PermissionRefused.
     """
-    with translated(name):
+    with translate_errors(name):
         handle = os.open(name, _PIN, dir_fd=directory)
     try:
         yield handle
@@ -186,7 +186,7 @@ def pinned(directory: int, name: str) -> Iterator[int]:
 
 
 def _mode(directory: int, name: str) -> int | None:
-    with translated(name):
+    with translate_errors(name):
         try:
             return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
         except FileNotFoundError:

@@ -8,7 +8,7 @@ import os
 
 from coretools.errors import DeniedPath
 from coretools.roots.path_text import printable
-from coretools.roots.resolve import Spot, locate
+from coretools.roots.resolve import ResolvedPath, resolve
 from coretools.roots.root_set import Roots
 
 NAMES = frozenset(
@@ -24,30 +24,30 @@ def is_setting(relative: str) -> bool:
     return relative.partition("/")[0].casefold() in NAMES
 
 
-def require_unset(spot: Spot) -> None:
+def require_no_existing_settings(resolved: ResolvedPath) -> None:
     """Refuse to change settings that are there.
 
     Raises:
         DeniedPath.
     """
-    top = spot.place.relative.partition("/")[0]
+    top = resolved.place.relative.partition("/")[0]
     if not is_setting(top):
         return
     try:
-        os.stat(top, dir_fd=spot.root.fd, follow_symlinks=False)
+        os.stat(top, dir_fd=resolved.root.fd, follow_symlinks=False)
     except FileNotFoundError:
         return
     raise DeniedPath(
-        f"{spot.shown}: editors and agents act on {printable(top)} when they open the root, and file tools "
+        f"{resolved.shown}: editors and agents act on {printable(top)} when they open the root, and file tools "
         "change nothing that is there; ask the user to change it, or to delete it if it may be replaced",
-        path=spot.shown,
+        path=resolved.shown,
     )
 
 
-def note(roots: Roots, path: str) -> str:
+def settings_note(roots: Roots, path: str) -> str:
     """What the answer to a change adds when it made such settings; empty for nearly all."""
-    with locate(roots, path, follow=False) as spot:
-        relative = spot.place.relative
+    with resolve(roots, path, follow=False) as resolved:
+        relative = resolved.place.relative
     if not is_setting(relative):
         return ""
     return f"; editors and agents act on {printable(relative.partition('/')[0])} when they open the root: tell the user"

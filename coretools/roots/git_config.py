@@ -18,7 +18,7 @@ _SPACE = frozenset(b" \t\r\n")
 _ESCAPES = {ord("t"): b"\t", ord("b"): b"\b", ord("n"): b"\n", ord("\\"): b"\\", ord('"'): b'"'}
 _NEWLINE = ord("\n")
 _RETURN = ord("\r")
-MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """A byte order mark, which git passes over at the start of a file."""
 
 
@@ -49,7 +49,7 @@ def parse(data: bytes, shown: str) -> list[Setting]:
     Raises:
         GitRefused: the file is not in git's grammar.
     """
-    reader = _Reader(data, shown)
+    reader = _ByteReader(data, shown)
     settings: list[Setting] = []
     section = b""
     while (byte := reader.next()) is not None:
@@ -66,13 +66,13 @@ def parse(data: bytes, shown: str) -> list[Setting]:
     return settings
 
 
-class _Reader:
+class _ByteReader:
     """The bytes of one file, one at a time. As in git a CRLF and the end of the last line read as a newline."""
 
     def __init__(self, data: bytes, shown: str) -> None:
         self._data = data
         self._shown = shown
-        self._at = len(MARK) if data.startswith(MARK) else 0
+        self._at = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
         if b"\0" in data:
             raise self.refusal("a NUL byte")
 
@@ -113,7 +113,7 @@ class _Reader:
         return GitRefused(f"{self._shown}: line {line} is not in git's configuration grammar ({what}); mend the file")
 
 
-def _section(reader: _Reader) -> bytes:
+def _section(reader: _ByteReader) -> bytes:
     """What stands between `[` and `]`, as the start of a key with its dot."""
     name = bytearray()
     while (byte := reader.must("a section header")) != ord("]"):
@@ -127,7 +127,7 @@ def _section(reader: _Reader) -> bytes:
     return bytes(name).lower() + b"."
 
 
-def _subsection(reader: _Reader, section: bytes, byte: int) -> bytes:
+def _subsection(reader: _ByteReader, section: bytes, byte: int) -> bytes:
     while byte in b" \t\r":
         byte = reader.must("a section header")
     if byte != ord('"') or not section:
@@ -144,7 +144,7 @@ def _subsection(reader: _Reader, section: bytes, byte: int) -> bytes:
     return section + b"." + bytes(name) + b"."
 
 
-def _assignment(reader: _Reader, section: bytes, first: int) -> Setting:
+def _assignment(reader: _ByteReader, section: bytes, first: int) -> Setting:
     name = bytearray([first])
     start = reader.position - 1
     while (byte := reader.must("a key")) in _KEY:
@@ -160,7 +160,7 @@ def _assignment(reader: _Reader, section: bytes, first: int) -> Setting:
     return Setting(key, value, (start, reader.position))
 
 
-def _value(reader: _Reader) -> bytes:
+def _value(reader: _ByteReader) -> bytes:
     """The rest of the line: quotes and escapes taken off, blanks around it dropped, comments left out."""
     value = bytearray()
     spaces = 0
@@ -185,7 +185,7 @@ def _value(reader: _Reader) -> bytes:
     return bytes(value)
 
 
-def _escaped(reader: _Reader) -> bytes:
+def _escaped(reader: _ByteReader) -> bytes:
     byte = reader.must("a value")
     if byte == _NEWLINE:
         return b""
@@ -226,7 +226,7 @@ def values_of(settings: Iterable[Setting]) -> dict[str, tuple[Value, ...]]:
     return found
 
 
-def written(settings: Sequence[Setting]) -> bytes:
+def serialize(settings: Sequence[Setting]) -> bytes:
     """A whole file with these settings.
 
     Raises:
@@ -242,7 +242,7 @@ def written(settings: Sequence[Setting]) -> bytes:
     return _checked(b"".join(parts), list(settings))
 
 
-def changed(settings: Sequence[Setting], changes: Values) -> list[Setting]:
+def with_changes(settings: Sequence[Setting], changes: Values) -> list[Setting]:
     """The settings with other values for some keys; none for a key removes it."""
     left = {key: list(values) for key, values in changes.items()}
     found: list[Setting] = []
@@ -254,7 +254,7 @@ def changed(settings: Sequence[Setting], changes: Values) -> list[Setting]:
     return found + [Setting(key, value) for key, values in left.items() for value in values]
 
 
-def edited(data: bytes, changes: Values) -> bytes:
+def edit(data: bytes, changes: Values) -> bytes:
     """The bytes of a file with other values for some keys: comments, order, line ends and spelling of the rest stay.
 
     Raises:
@@ -277,7 +277,7 @@ def edited(data: bytes, changes: Values) -> bytes:
 
 def _whole_lines(data: bytes, end: bytes) -> tuple[bytes, bytes]:
     """The byte order mark of a file, if it has one, and the rest with an ended last line."""
-    mark = MARK if data.startswith(MARK) else b""
+    mark = BYTE_ORDER_MARK if data.startswith(BYTE_ORDER_MARK) else b""
     text = data.removeprefix(mark)
     return mark, text + end if text and not text.endswith(b"\n") else text
 

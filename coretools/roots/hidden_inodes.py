@@ -8,7 +8,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from coretools.roots.resolver import birth_of
+from coretools.roots.resolver import birth_time
 
 MOST = 10_000
 """Remembered; beyond that the one that was seen longest ago is forgotten."""
@@ -30,7 +30,7 @@ def inode_of(path: str, top: int | None = None) -> Inode | None:
         is_directory = stat.S_ISDIR(found.st_mode)
         # Without a birth time the time of the last change to the content stands in: a rename leaves it as it is. That
         # of a directory changes too often.
-        birth = birth_of(path, top) or (0 if is_directory else found.st_mtime_ns)
+        birth = birth_time(path, top) or (0 if is_directory else found.st_mtime_ns)
     except OSError:
         return None
     return Inode(found.st_dev, found.st_ino, birth, is_directory)

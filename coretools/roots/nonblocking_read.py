@@ -15,10 +15,10 @@ from contextlib import contextmanager
 
 from coretools.errors import CoreError
 from coretools.roots.file_version import version_of
-from coretools.roots.git_directories import may_be_stored
-from coretools.roots.read import READ, Content
-from coretools.roots.resolver import HANDLE, identity_of, open_cached
-from coretools.roots.root_set import Place, Root, Roots
+from coretools.roots.git_directories import may_be_git_object
+from coretools.roots.read import READ, FileContent
+from coretools.roots.resolver import HANDLE, open_cached, statx_identity
+from coretools.roots.root_set import Root, RootedPath, Roots
 
 MOST_BYTES = 8 * 1024
 """Of a file that is read so. More is work enough for a thread: of 16 KB the last of 16,000 lines are found in 7 ms."""
@@ -31,9 +31,9 @@ so for ten minutes."""
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
-def read_at_once(roots: Roots, path: str, *, limit_bytes: int) -> Content | None:
+def read_nonblocking(roots: Roots, path: str, *, limit_bytes: int) -> FileContent | None:
     """The content of a regular file, or None where it is not to be had without waiting, or not at all."""
-    with attempted(roots) as may_try:
+    with attempt_nonblocking(roots) as may_try:
         place = _plain_place(roots, path) if may_try else None
         if place is None:
             return None
@@ -44,18 +44,18 @@ def read_at_once(roots: Roots, path: str, *, limit_bytes: int) -> Content | None
 
 
 @contextmanager
-def attempted(roots: Roots, *, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
+def attempt_nonblocking(roots: Roots, *, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
     """Whether it may be tried now. What took long is the last for a while."""
     began = clock()
     try:
-        yield can_read_at_once(roots) and began >= roots.at_once_from
+        yield can_read_nonblocking(roots) and began >= roots.nonblocking_from
     finally:
         ended = clock()
         if ended - began > LATE_SECONDS:
-            roots.read_in_threads_until(ended + PAUSE_SECONDS)
+            roots.disable_nonblocking_until(ended + PAUSE_SECONDS)
 
 
-def _read(roots: Roots, place: Place, most: int) -> Content | None:
+def _read(roots: Roots, place: RootedPath, most: int) -> FileContent | None:
     if not _is_present(place.root):
         return None
     seen = _status(place)
@@ -65,24 +65,24 @@ def _read(roots: Roots, place: Place, most: int) -> Content | None:
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > most or has_other_names:
         return None
     data = _data(place, seen)
-    return None if data is None else Content(data, roots.shown(place), version_of(seen))
+    return None if data is None else FileContent(data, roots.shown(place), version_of(seen))
 
 
-def can_read_at_once(roots: Roots) -> bool:
+def can_read_nonblocking(roots: Roots) -> bool:
     """Whether this machine can do it: with openat2, and with roots of which none lies in another."""
-    return sys.platform == "linux" and _NOWAIT != 0 and roots.resolver == "openat2" and not roots.are_nested
+    return sys.platform == "linux" and _NOWAIT != 0 and roots.resolver_name == "openat2" and not roots.are_nested
 
 
-def _plain_place(roots: Roots, path: str) -> Place | None:
+def _plain_place(roots: Roots, path: str) -> RootedPath | None:
     """The place of a path that says by its text where it leads, on a file system that may be asked."""
     try:
         place = roots.place(path)
-        roots.require_open(place, path)
+        roots.require_allowed(place, path)
     except CoreError:
         return None
     # What a suspect file holds has to be looked at first, and perhaps an index.
-    is_plain = place.root.is_on_disk and ".." not in place.relative and not roots.suspicion(place)
-    is_plain = is_plain and not may_be_stored(place.relative)
+    is_plain = place.root.is_on_disk and ".." not in place.relative and not roots.secret_format(place)
+    is_plain = is_plain and not may_be_git_object(place.relative)
     return place if is_plain else None
 
 
@@ -90,12 +90,12 @@ def _is_present(root: Root) -> bool:
     """Whether the root is where it was opened, as `Roots.require_present` asks."""
     fd = open_cached(None, root.path, HANDLE)
     try:
-        return identity_of(fd) == root.identity
+        return statx_identity(fd) == root.identity
     finally:
         os.close(fd)
 
 
-def _status(place: Place) -> os.stat_result:
+def _status(place: RootedPath) -> os.stat_result:
     """What stands there. A device or a FIFO is not opened for it."""
     fd = open_cached(place.root.fd, place.relative, os.O_PATH)
     try:
@@ -104,7 +104,7 @@ def _status(place: Place) -> os.stat_result:
         os.close(fd)
 
 
-def _data(place: Place, seen: os.stat_result) -> bytes | None:
+def _data(place: RootedPath, seen: os.stat_result) -> bytes | None:
     fd = open_cached(place.root.fd, place.relative, READ)
     try:
         found = os.fstat(fd)

@@ -48,7 +48,7 @@ def component_tests(
     return [ANY_NUMBER if part == "**" else _component(part, flags, as_git=as_git) for part in parts]
 
 
-def components_fit(names: Sequence[str], tests: Sequence[ComponentTest]) -> bool:
+def components_match(names: Sequence[str], tests: Sequence[ComponentTest]) -> bool:
     """Whether the components of a path fit, each `**` taking any number of them (at the end: at least one)."""
     if len(tests) == 2 and tests[0] is ANY_NUMBER and tests[1] is not ANY_NUMBER:
         return tests[1](names[-1])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict
 
-Claim = tuple[str | int, ...]
+LockKey = tuple[str | int, ...]
 """A name in a directory that is to be changed, or another thing that one call at a time may do there."""
 
 _LOOK_SECONDS = 0.1
@@ -24,20 +24,20 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Turn:
-    claims: frozenset[Claim]
+class _Waiter:
+    claims: frozenset[LockKey]
 
 
 class PathLocks:
     """Who changes what at the moment, and who waits for it, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._turns: list[_Turn] = []
+        self._turns: list[_Waiter] = []
         self._changed = threading.Condition()
         self._own = threading.local()
 
     @contextmanager
-    def hold(self, look: Callable[[], frozenset[Claim]]) -> Iterator[None]:
+    def hold(self, look: Callable[[], frozenset[LockKey]]) -> Iterator[None]:
         """Hold the claims that `look` finds. Within a block of the same thread it does nothing: that block has them.
 
         Raises:
@@ -58,7 +58,7 @@ class PathLocks:
         return len(self._turns)
 
     @contextmanager
-    def _settled(self, look: Callable[[], frozenset[Claim]]) -> Iterator[None]:
+    def _settled(self, look: Callable[[], frozenset[LockKey]]) -> Iterator[None]:
         claims = look()
         for _ in range(_TRIES):
             with self._turn(claims):
@@ -70,8 +70,8 @@ class PathLocks:
         raise Conflict("the path changes all the time; try again")
 
     @contextmanager
-    def _turn(self, claims: frozenset[Claim]) -> Iterator[None]:
-        turn = _Turn(claims)
+    def _turn(self, claims: frozenset[LockKey]) -> Iterator[None]:
+        turn = _Waiter(claims)
         with self._changed:
             self._turns.append(turn)
         try:
@@ -85,7 +85,7 @@ class PathLocks:
                 self._turns.remove(turn)
                 self._changed.notify_all()
 
-    def _is_blocked(self, turn: _Turn) -> bool:
+    def _is_blocked(self, turn: _Waiter) -> bool:
         earlier = self._turns[: self._turns.index(turn)]
         return any(turn.claims & other.claims for other in earlier)
 

@@ -13,12 +13,12 @@ from typing import Self
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, DeniedPath, NotFound, TooLarge, WrongType
-from coretools.roots.directory_access import translated
+from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Kind, Version, kind_of, version_of
-from coretools.roots.git_directories import require_not_stored, require_served
-from coretools.roots.resolve import Spot, locate, refuse_secret, reopened
+from coretools.roots.git_directories import require_not_git_object, require_servable
+from coretools.roots.resolve import ResolvedPath, refuse_secret, reopen, resolve
 from coretools.roots.resolver import HANDLE
-from coretools.roots.root_set import Place, Roots, joined
+from coretools.roots.root_set import RootedPath, Roots, join_path
 
 # O_NONBLOCK and O_NOCTTY for the moment in which a file is exchanged for a FIFO or a terminal.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
@@ -38,14 +38,14 @@ class Directory:
 
     fd: int
     """A handle to start from (`dir_fd`, working directory); it may not be readable itself."""
-    place: Place
+    place: RootedPath
     """Where it really is: links followed."""
     shown: str
 
     @property
     def path(self) -> str:
         """Absolute path, for words; it may mean something else by now."""
-        return joined(self.place.root.path, self.place.relative)
+        return join_path(self.place.root.path, self.place.relative)
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ class OpenFile:
             raise self._too_large(limit_bytes, self.size)
         blocks = []
         total = 0
-        with translated(self.shown):
+        with translate_errors(self.shown):
             while total <= limit_bytes:
                 expected = self.size - total
                 # One byte more than it should have: a file that grew meanwhile shows at once.
@@ -119,7 +119,7 @@ class OpenFile:
     def read_at(self, position: int, count: int) -> bytes:
         """At most so many bytes from there; fewer only where the file ends by now."""
         data = b""
-        with translated(self.shown):
+        with translate_errors(self.shown):
             while len(data) < count and (block := os.pread(self.fd, count - len(data), position + len(data))):
                 data = data + block if data else block
         return data
@@ -134,7 +134,7 @@ class OpenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileContent:
     """A file that was read whole."""
 
     data: bytes
@@ -143,7 +143,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class FileStatus:
     """What stands at a path."""
 
     kind: Kind
@@ -159,30 +159,30 @@ def open_directory(roots: Roots, path: str) -> Directory:
     """Open a directory, links followed.
 
     Raises:
-        WrongType: not a directory. And what `locate` raises.
+        WrongType: not a directory. And what `resolve` raises.
     """
-    with locate(roots, path) as spot:
-        found = spot.require_found()
+    with resolve(roots, path) as resolved:
+        found = resolved.require_found()
         if not stat.S_ISDIR(found.st_mode):
-            raise WrongType(f"{spot.shown}: a {kind_of(found.st_mode)}, not a directory", path=spot.shown)
-        with translated(spot.shown):
-            return Directory(reopened(spot, HANDLE), spot.place, spot.shown)
+            raise WrongType(f"{resolved.shown}: a {kind_of(found.st_mode)}, not a directory", path=resolved.shown)
+        with translate_errors(resolved.shown):
+            return Directory(reopen(resolved, HANDLE), resolved.place, resolved.shown)
 
 
 def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
     """Open a regular file for reading, links followed; never blocks. `is_served`: for somebody who reads by address.
 
     Raises:
-        WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `locate` raises.
+        WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `resolve` raises.
     """
     for _ in range(_MOST_TRIES):
-        with locate(roots, path) as spot, translated(spot.shown):
-            require_file(roots, spot)
-            require_not_stored(spot)
+        with resolve(roots, path) as resolved, translate_errors(resolved.shown):
+            require_file(roots, resolved)
+            require_not_git_object(resolved)
             if is_served:
-                require_served(spot)
+                require_servable(resolved)
             try:
-                fd = reopened(spot, READ)
+                fd = reopen(resolved, READ)
             except OSError as error:
                 if error.errno == errno.ELOOP:
                     continue
@@ -190,69 +190,69 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
             with ExitStack() as undo:
                 undo.callback(os.close, fd)
                 # Again, of what was really opened.
-                spot.found = os.fstat(fd)
-                found = require_file(roots, spot)
-                refuse_secret(roots, spot, fd)
+                resolved.found = os.fstat(fd)
+                found = require_file(roots, resolved)
+                refuse_secret(roots, resolved, fd)
                 undo.pop_all()
-            return OpenFile(fd, spot.shown, version_of(found), stat.S_IMODE(found.st_mode))
+            return OpenFile(fd, resolved.shown, version_of(found), stat.S_IMODE(found.st_mode))
     raise Conflict(f"{path}: turns into a link again and again; try later", path=path)
 
 
-def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> Content:
+def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> FileContent:
     """The content of a regular file.
 
     Raises:
         TooLarge, and what `open_file` raises.
     """
     with open_file(roots, path) as file:
-        return Content(file.read(limit_bytes), file.shown, file.version)
+        return FileContent(file.read(limit_bytes), file.shown, file.version)
 
 
-def status(roots: Roots, path: str) -> Status:
+def file_status(roots: Roots, path: str) -> FileStatus:
     """What stands at a path, links followed; a link that leads nowhere is itself what stands there.
 
     Raises:
-        NotFound: nothing does. And what `locate` raises.
+        NotFound: nothing does. And what `resolve` raises.
     """
-    with _seen(roots, path) as spot:
-        found = spot.require_found()
+    with _resolve_or_link(roots, path) as resolved:
+        found = resolved.require_found()
     mode = stat.S_IMODE(found.st_mode)
-    return Status(kind_of(found.st_mode), found.st_size, mode, found.st_mtime, version_of(found))
+    return FileStatus(kind_of(found.st_mode), found.st_size, mode, found.st_mtime, version_of(found))
 
 
-def exists(roots: Roots, path: str) -> Kind | None:
+def kind_at(roots: Roots, path: str) -> Kind | None:
     """The kind of what stands at a path, None when nothing does. A path outside, or closed, is still an error."""
     try:
-        with _seen(roots, path) as spot:
-            return None if spot.found is None else kind_of(spot.found.st_mode)
+        with _resolve_or_link(roots, path) as resolved:
+            return None if resolved.found is None else kind_of(resolved.found.st_mode)
     except (NotFound, WrongType):
         # A directory on the way is missing, or is a file.
         return None
 
 
-def _seen(roots: Roots, path: str) -> Spot:
+def _resolve_or_link(roots: Roots, path: str) -> ResolvedPath:
     try:
-        spot = locate(roots, path)
+        resolved = resolve(roots, path)
     except NotFound:
-        return locate(roots, path, follow=False)
-    if spot.found is not None:
-        return spot
-    spot.close()
-    return locate(roots, path, follow=False)
+        return resolve(roots, path, follow=False)
+    if resolved.found is not None:
+        return resolved
+    resolved.close()
+    return resolve(roots, path, follow=False)
 
 
-def require_file(roots: Roots, spot: Spot) -> os.stat_result:
+def require_file(roots: Roots, resolved: ResolvedPath) -> os.stat_result:
     """The status of a regular file that may be used.
 
     Raises:
         NotFound, WrongType, DeniedPath (more than one link, and the operator refuses that).
     """
-    found = spot.require_found()
+    found = resolved.require_found()
     if not stat.S_ISREG(found.st_mode):
-        raise WrongType(f"{spot.shown}: a {kind_of(found.st_mode)}, not a regular file", path=spot.shown)
+        raise WrongType(f"{resolved.shown}: a {kind_of(found.st_mode)}, not a regular file", path=resolved.shown)
     if roots.refuse_hard_links and found.st_nlink > 1:
         raise DeniedPath(
-            f"{spot.shown}: the file has {found.st_nlink} names (hard links), and the operator refuses such files",
-            path=spot.shown,
+            f"{resolved.shown}: the file has {found.st_nlink} names (hard links), and the operator refuses such files",
+            path=resolved.shown,
         )
     return found

@@ -1,6 +1,6 @@
 """The one step in which new content, or a thing that is moved, takes a name; and the temporary file before it.
 
-Works on handles and single names only, beneath the roots by way of its callers' `Spot`.
+Works on handles and single names only, beneath the roots by way of its callers' `ResolvedPath`.
 """
 
 import errno
@@ -14,7 +14,7 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict
 from coretools.roots import resolver
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.resolve import Spot
+from coretools.roots.resolve import ResolvedPath
 
 TEMPORARY_PREFIX = ".coretools-"
 """Temporary files begin so; one that is found was left by a server that was killed in the act."""
@@ -29,22 +29,22 @@ _SECOND_NS = 1_000_000_000
 
 
 @contextmanager
-def temporary(spot: Spot, model: os.stat_result | None) -> Iterator[tuple[int, str]]:
-    """A new file beside the spot, with the mode and owner of `model`: its descriptor and name.
+def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iterator[tuple[int, str]]:
+    """A new file beside the resolved, with the mode and owner of `model`: its descriptor and name.
 
     Gone at the end of the block, however that ends, unless it was renamed.
     """
     name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}.tmp"
     # A new file gets what the umask and the directory's default ACL leave of 0666.
-    fd = os.open(name, _CREATE, 0o666 if model is None else 0o600, dir_fd=spot.fd)
+    fd = os.open(name, _CREATE, 0o666 if model is None else 0o600, dir_fd=resolved.fd)
     try:
         if model is not None:
-            _take_after(fd, model)
+            _copy_owner_and_mode(fd, model)
         yield fd, name
     finally:
         os.close(fd)
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=spot.fd)
+            os.unlink(name, dir_fd=resolved.fd)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -56,7 +56,7 @@ def write_all(fd: int, data: bytes) -> None:
             check_cancelled()
 
 
-def make_later(fd: int, old: os.stat_result) -> None:
+def advance_modification_time(fd: int, old: os.stat_result) -> None:
     """Make the time of modification differ from that of the file that is to be replaced.
 
     Without it three writes of one size within a tick of the kernel's clock (4 ms, and inode numbers are used again at
@@ -67,35 +67,35 @@ def make_later(fd: int, old: os.stat_result) -> None:
         os.utime(fd, ns=(now, old.st_mtime_ns + 1))
 
 
-def commit(spot: Spot, name: str, *, overwrite: bool, expected: Version | None = None) -> None:
-    """Give the temporary file of this name the name of the spot.
+def commit(resolved: ResolvedPath, name: str, *, overwrite: bool, expected: Version | None = None) -> None:
+    """Give the temporary file of this name the name of the resolved.
 
     Raises:
         Conflict, OSError (EEXIST where it must not overwrite).
     """
     if not overwrite:
-        rename_to_free(spot.fd, name, spot.fd, spot.name)
+        rename_no_replace(resolved.fd, name, resolved.fd, resolved.name)
         return
     if expected is not None:
-        require_version(spot, expected)
-    os.rename(name, spot.name, src_dir_fd=spot.fd, dst_dir_fd=spot.fd)
+        require_version(resolved, expected)
+    os.rename(name, resolved.name, src_dir_fd=resolved.fd, dst_dir_fd=resolved.fd)
 
 
-def require_version(spot: Spot, expected: Version) -> None:
+def require_version(resolved: ResolvedPath, expected: Version) -> None:
     """Look again.
 
     Raises:
         Conflict: what has the name now has another version.
     """
     try:
-        now = version_of(os.stat(spot.name, dir_fd=spot.fd, follow_symlinks=False))
+        now = version_of(os.stat(resolved.name, dir_fd=resolved.fd, follow_symlinks=False))
     except FileNotFoundError:
         now = None
     if now != expected:
-        raise Conflict(f"{spot.shown}: changed since it was read; read it again", path=spot.shown)
+        raise Conflict(f"{resolved.shown}: changed since it was read; read it again", path=resolved.shown)
 
 
-def rename_to_free(source_directory: int, source: str, directory: int, name: str) -> None:
+def rename_no_replace(source_directory: int, source: str, directory: int, name: str) -> None:
     """Rename to a name that nothing has; atomic by renameat2, else by what the file system offers.
 
     Raises:
@@ -124,7 +124,7 @@ def rename_without_flags(source_directory: int, source: str, directory: int, nam
         raise
 
 
-def _take_after(fd: int, model: os.stat_result) -> None:
+def _copy_owner_and_mode(fd: int, model: os.stat_result) -> None:
     """Give a new file the owner, group and permissions of another, as far as the system allows.
 
     The set-user-ID and set-group-ID bits go, as they do when a file is written to (write(2)).

@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Self
 
 from coretools.errors import NotFound
-from coretools.roots.directory_access import translated
+from coretools.roots.directory_access import translate_errors
 from coretools.roots.path_text import printable
 from coretools.roots.resolver import HANDLE
-from coretools.roots.root_set import Place, Root, Roots, hidden_error, identity_of, joined
+from coretools.roots.root_set import Root, RootedPath, Roots, hidden_error, identity_of, join_path
 
 MOST_LINKS = 40
 """Links followed for one path, as Linux does (path_resolution(7))."""
@@ -34,11 +34,11 @@ _NAMES_COMPARED = 2_000
 """Entries of a directory that are compared with a missing name: some 20 ms."""
 
 _MAY_BE_LINK = (errno.ELOOP, errno.ENOTDIR)
-_TAKE_THE_LONG_WAY = (*_MAY_BE_LINK, errno.ENOENT)
+_WALK_INSTEAD = (*_MAY_BE_LINK, errno.ENOENT)
 
 
 @dataclass(slots=True)
-class Spot:
+class ResolvedPath:
     """Where a path ends. Use as a context manager: it may hold a handle."""
 
     root: Root
@@ -56,9 +56,11 @@ class Spot:
     """What has that name, links not followed; None when nothing does."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RootedPath:
         """The place reached: free of links and `..`."""
-        return Place(self.root, "/".join(part for part in (self.above, *self.missing, self.name) if part != ".") or ".")
+        return RootedPath(
+            self.root, "/".join(part for part in (self.above, *self.missing, self.name) if part != ".") or "."
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +81,7 @@ class Spot:
         below = os.open(name, HANDLE, dir_fd=self.fd)
         self.close()
         self.fd = below
-        self.above = joined(self.above, name)
+        self.above = join_path(self.above, name)
         self.missing = self.missing[1:]
 
     def require_found(self) -> os.stat_result:
@@ -116,11 +118,11 @@ class Spot:
                 os.close(fd)
             same = [name for name in names if name.casefold() == wanted.casefold()]
             near = same or difflib.get_close_matches(wanted, names, n=NEAR_NAMES, cutoff=0.7)
-            return [joined(above, name) if above else name for name in near[:NEAR_NAMES]]
+            return [join_path(above, name) if above else name for name in near[:NEAR_NAMES]]
         return []
 
 
-def locate(roots: Roots, path: str, *, follow: bool = True) -> Spot:
+def resolve(roots: Roots, path: str, *, follow: bool = True) -> ResolvedPath:
     """Find where a path ends. `follow` says whether a link with the last name is followed.
 
     A path with a slash or `/.` at its end means what a link there leads to, whatever `follow` says.
@@ -129,97 +131,97 @@ def locate(roots: Roots, path: str, *, follow: bool = True) -> Spot:
         InvalidPath, OutsideRoot, DeniedPath, RootGone, NotFound (a link that leads nowhere), PermissionRefused.
     """
     place = roots.place(path)
-    spot = _located(roots, place, follow=follow or path.endswith(("/", "/.")))
+    resolved = _resolve(roots, place, follow=follow or path.endswith(("/", "/.")))
     with ExitStack() as undo:
-        undo.callback(spot.close)
-        refuse_secret(roots, spot)
+        undo.callback(resolved.close)
+        refuse_secret(roots, resolved)
         undo.pop_all()
-    return spot
+    return resolved
 
 
-def refuse_secret(roots: Roots, spot: Spot, fd: int | None = None) -> None:
+def refuse_secret(roots: Roots, resolved: ResolvedPath, fd: int | None = None) -> None:
     """Refuse a file whose name is suspect and that holds a secret; `fd` when it is open already.
 
     Raises:
         DeniedPath.
     """
-    found = spot.found
+    found = resolved.found
     if found is None or stat.S_ISLNK(found.st_mode):
         return
-    if roots.suspicion(spot.place) or roots.may_be_renamed(found.st_ino):
-        reason = roots.hidden(spot.place, fd)
+    if roots.secret_format(resolved.place) or roots.may_be_renamed(found.st_ino):
+        reason = roots.hidden(resolved.place, fd)
         if reason:
-            raise hidden_error(spot.shown, reason)
+            raise hidden_error(resolved.shown, reason)
 
 
-def _located(roots: Roots, place: Place, *, follow: bool) -> Spot:
+def _resolve(roots: Roots, place: RootedPath, *, follow: bool) -> ResolvedPath:
     shown = roots.shown(place)
-    with translated(shown):
+    with translate_errors(shown):
         roots.require_present(place.root)
         # A root in a root must be noticed by what it is, not by its name: a mount may ignore case.
-        spot = None if roots.are_nested or ".." in place.relative else _at_once(roots, place, shown)
-        if spot is not None:
-            if not _needs_care(roots, spot, follow=follow):
-                return spot
-            spot.close()
-        way = _Way(roots, place, shown)
+        resolved = None if roots.are_nested or ".." in place.relative else _resolve_directly(roots, place, shown)
+        if resolved is not None:
+            if not _must_walk(roots, resolved, follow=follow):
+                return resolved
+            resolved.close()
+        walker = PathWalker(roots, place, shown)
         with ExitStack() as undo:
-            undo.callback(way.close)
-            found = way.end(follow=follow)
+            undo.callback(walker.close)
+            found = walker.walk(follow=follow)
             undo.pop_all()
         return found
 
 
-def _at_once(roots: Roots, place: Place, shown: str) -> Spot | None:
-    """The spot when nothing on the way is a link or missing, else None."""
-    roots.require_open(place, shown)
+def _resolve_directly(roots: Roots, place: RootedPath, shown: str) -> ResolvedPath | None:
+    """The resolved path when nothing on the way is a link or missing, else None."""
+    roots.require_allowed(place, shown)
     root = place.root
     above, _, name = place.relative.rpartition("/")
     if not above:
-        return Spot(root, shown, root.fd, ".", name, (), _status(name, root.fd))
+        return ResolvedPath(root, shown, root.fd, ".", name, (), _stat_or_none(name, root.fd))
     try:
-        fd = roots.engine.open(root.fd, above, HANDLE)
+        fd = roots.resolver.open(root.fd, above, HANDLE)
     except OSError as error:
-        if error.errno in _TAKE_THE_LONG_WAY:
+        if error.errno in _WALK_INSTEAD:
             return None
         raise
-    spot = Spot(root, shown, fd, above, name)
+    resolved = ResolvedPath(root, shown, fd, above, name)
     try:
-        spot.found = _status(name, fd)
+        resolved.found = _stat_or_none(name, fd)
     except OSError:
         os.close(fd)
         raise
-    return spot
+    return resolved
 
 
-def _needs_care(roots: Roots, spot: Spot, *, follow: bool) -> bool:
+def _must_walk(roots: Roots, resolved: ResolvedPath, *, follow: bool) -> bool:
     """Whether the last name is a link to follow, or a root of its own."""
-    found = spot.found
-    if found is None or spot.name == ".":
+    found = resolved.found
+    if found is None or resolved.name == ".":
         return False
     if stat.S_ISLNK(found.st_mode):
         return follow
     return stat.S_ISDIR(found.st_mode) and roots.root_with(identity_of(found)) is not None
 
 
-def _status(name: str, fd: int) -> os.stat_result | None:
+def _stat_or_none(name: str, fd: int) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-class _Way:
+class PathWalker:
     """The long way: one held directory, the names from the root to it, and what is still to go."""
 
-    def __init__(self, roots: Roots, place: Place, shown: str) -> None:
+    def __init__(self, roots: Roots, place: RootedPath, shown: str) -> None:
         self._roots = roots
         self._shown = shown
         self._links = 0
         self._pending: list[str] = []
         self._start(place)
 
-    def _start(self, place: Place) -> None:
+    def _start(self, place: RootedPath) -> None:
         self._root = place.root
         self._fd = place.root.fd
         self._names: list[str] = []
@@ -232,8 +234,8 @@ class _Way:
             os.close(self._fd)
             self._fd = self._root.fd
 
-    def end(self, *, follow: bool) -> Spot:
-        """Go to the end of the path. The handle then belongs to the spot."""
+    def walk(self, *, follow: bool) -> ResolvedPath:
+        """Go to the end of the path. The handle then belongs to the resolved path."""
         while self._pending:
             name = self._pending.pop()
             if name == "..":
@@ -242,14 +244,14 @@ class _Way:
                 if not self._go_down(name):
                     return self._spot(self._pending[0], missing=(name, *reversed(self._pending[1:])))
             else:
-                spot = self._last(name, follow=follow)
-                if spot is not None:
-                    return spot
+                resolved = self._last(name, follow=follow)
+                if resolved is not None:
+                    return resolved
         return self._spot(".", found=os.stat(".", dir_fd=self._fd))
 
-    def _last(self, name: str, *, follow: bool) -> Spot | None:
-        """The spot of the last name, or None when there is more to go: it was a link, or a root."""
-        found = _status(name, self._fd)
+    def _last(self, name: str, *, follow: bool) -> ResolvedPath | None:
+        """The resolved path of the last name, or None when there is more to go: it was a link, or a root."""
+        found = _stat_or_none(name, self._fd)
         if found is None:
             return self._spot(name)
         if stat.S_ISLNK(found.st_mode) and follow:
@@ -258,16 +260,16 @@ class _Way:
         if stat.S_ISDIR(found.st_mode):
             root = self._roots.root_with(identity_of(found))
             if root is not None:
-                self._restart(Place(root, "."))
+                self._restart(RootedPath(root, "."))
                 return None
         return self._spot(name, found=found)
 
-    def _spot(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> Spot:
+    def _spot(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> ResolvedPath:
         if ".." in missing or name == "..":
             raise NotFound(f"{self._shown}: a directory on the way does not exist", path=self._shown)
-        spot = Spot(self._root, self._shown, self._fd, "/".join(self._names) or ".", name, missing, found)
-        self._roots.require_open(spot.place, self._shown)
-        return spot
+        resolved = ResolvedPath(self._root, self._shown, self._fd, "/".join(self._names) or ".", name, missing, found)
+        self._roots.require_allowed(resolved.place, self._shown)
+        return resolved
 
     def _go_down(self, name: str) -> bool:
         """Enter a directory, or put a link's target before the rest of the way. False when there is nothing."""
@@ -285,7 +287,7 @@ class _Way:
         if self._roots.are_nested:
             root = self._roots.root_with(identity_of(os.fstat(below)))
             if root is not None:
-                self._restart(Place(root, "/".join(reversed(self._pending)) or "."))
+                self._restart(RootedPath(root, "/".join(reversed(self._pending)) or "."))
         return True
 
     def _go_up(self) -> None:
@@ -296,7 +298,7 @@ class _Way:
         self._names.pop()
         # Opened anew from the root, link-free: `..` of a directory that was moved away would lead out.
         above = "/".join(self._names)
-        self._hold(self._roots.engine.open(self._root.fd, above, HANDLE) if above else self._root.fd)
+        self._hold(self._roots.resolver.open(self._root.fd, above, HANDLE) if above else self._root.fd)
 
     def _expand(self, name: str) -> None:
         """Put the target of a link before the rest of the way."""
@@ -309,7 +311,7 @@ class _Way:
         self._links += 1
         if self._links > MOST_LINKS:
             raise NotFound(f"{self._shown}: a loop of links, or more than {MOST_LINKS} of them", path=self._shown)
-        self._roots.require_open(Place(self._root, "/".join((*self._names, name))), self._shown)
+        self._roots.require_allowed(RootedPath(self._root, "/".join((*self._names, name))), self._shown)
         if target.startswith("/"):
             self._leave(target, self._pending)
         else:
@@ -326,7 +328,7 @@ class _Way:
             raise self._roots.outside(self._shown)
         self._restart(place)
 
-    def _restart(self, place: Place) -> None:
+    def _restart(self, place: RootedPath) -> None:
         self.close()
         self._roots.require_present(place.root)
         self._start(place)
@@ -336,6 +338,6 @@ class _Way:
         self._fd = fd
 
 
-def reopened(spot: Spot, flags: int) -> int:
-    """Open what the spot found, by its name in the held directory; a link there is an OSError (ELOOP, ENOTDIR)."""
-    return os.open(spot.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spot.fd)
+def reopen(resolved: ResolvedPath, flags: int) -> int:
+    """Open the entry that was found, by its name in the open directory; a link there is an OSError (ELOOP, ENOTDIR)."""
+    return os.open(resolved.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=resolved.fd)

@@ -20,7 +20,7 @@ NO_REPLACE = 1
 EXCHANGE = 2
 """RENAME_EXCHANGE: swap two names."""
 
-_NUMBER = 437
+_SYS_OPENAT2 = 437
 """openat2 has one number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""
 
 _NO_SYMLINKS = 0x04
@@ -32,7 +32,7 @@ _NO_XDEV = 0x01
 _CACHED = 0x20
 _IN_MEMORY = _RESOLVE | _CACHED | _NO_XDEV
 
-_HERE = -100
+_AT_FDCWD = -100
 """AT_FDCWD."""
 
 _SYMLINK_NOFOLLOW = 0x100
@@ -49,7 +49,7 @@ _ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
 """`f_type` of ext4, XFS, Btrfs and F2FS (statfs(2)), which no other machine and no program serves. Not tmpfs, where
 RWF_NOWAIT is refused."""
 
-_ASK_AGAIN = (errno.EINTR, errno.EAGAIN)
+_RETRY = (errno.EINTR, errno.EAGAIN)
 _MOST_TRIES = 64
 
 
@@ -96,14 +96,14 @@ def open_cached(beneath: int | None, path: str, flags: int) -> int:
     """
     resolve = _NO_SYMLINKS | _CACHED if beneath is None else _IN_MEMORY
     how = _how_cached(flags, resolve)
-    fd: int = _syscall(_NUMBER, _HERE if beneath is None else beneath, os.fsencode(path), how, _SIZE)
+    fd: int = _syscall(_SYS_OPENAT2, _AT_FDCWD if beneath is None else beneath, os.fsencode(path), how, _SIZE)
     if fd < 0:
         failure = ctypes.get_errno()
         raise OSError(failure, os.strerror(failure), path)
     return fd
 
 
-def identity_of(fd: int) -> tuple[int, int]:
+def statx_identity(fd: int) -> tuple[int, int]:
     """Device and inode of an open file, without asking who serves it: fstat(2) may wait for that on FUSE or NFS.
 
     Raises:
@@ -113,7 +113,7 @@ def identity_of(fd: int) -> tuple[int, int]:
     return os.makedev(major, minor), inode
 
 
-def birth_of(path: str, top: int | None = None) -> int | None:
+def birth_time(path: str, top: int | None = None) -> int | None:
     """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
 
     Raises:
@@ -121,7 +121,7 @@ def birth_of(path: str, top: int | None = None) -> int | None:
     """
     if _statx is None:
         return None
-    beneath = _HERE if top is None else top
+    beneath = _AT_FDCWD if top is None else top
     known, _, seconds, nanoseconds, _, _ = _statx_of(beneath, os.fsencode(path), _SYMLINK_NOFOLLOW, _BIRTH_MASK)
     return seconds * 10**9 + nanoseconds if known & _BIRTH_MASK else None
 
@@ -142,7 +142,7 @@ def is_on_disk(fd: int) -> bool:
     return _libc.fstatfs(fd, found) == 0 and (found[0] & 0xFFFFFFFF) in _ON_DISK
 
 
-class Openat2:
+class Openat2Resolver:
     """Opens a path beneath a directory in one system call that refuses every link. See `resolve.Resolver`."""
 
     name = "openat2"
@@ -153,23 +153,23 @@ class Openat2:
         how = _how(flags)
         failure = errno.EAGAIN
         for _ in range(_MOST_TRIES):
-            fd: int = _syscall(_NUMBER, beneath, path, how, _SIZE)
+            fd: int = _syscall(_SYS_OPENAT2, beneath, path, how, _SIZE)
             if fd >= 0:
                 return fd
             failure = ctypes.get_errno()
-            if failure not in _ASK_AGAIN:
+            if failure not in _RETRY:
                 break
         raise OSError(failure, os.strerror(failure), relative)
 
 
-def available() -> bool:
+def openat2_available() -> bool:
     """Whether the kernel has openat2 and lets us call it: 5.6 or later, and no filter that forbids it."""
     if sys.platform != "linux":
         return False
     # Not the working directory, which may be one that we can't read.
     here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.close(Openat2().open(here, ".", os.O_RDONLY | os.O_DIRECTORY))
+        os.close(Openat2Resolver().open(here, ".", os.O_RDONLY | os.O_DIRECTORY))
     except OSError:
         return False
     finally:
@@ -199,7 +199,7 @@ HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | o
 """A directory as a place to start from; needs no right to read it where the platform has O_PATH."""
 
 
-class Walk:
+class WalkResolver:
     """Opens a path beneath a directory step by step. See `resolve.Resolver`."""
 
     name = "walk"
@@ -245,11 +245,11 @@ def resolver_named(name: str | None) -> Resolver:
         BadSetting: no such resolver, or not on this kernel.
     """
     if name is None:
-        return Openat2() if available() else Walk()
+        return Openat2Resolver() if openat2_available() else WalkResolver()
     if name == "walk":
-        return Walk()
+        return WalkResolver()
     if name != "openat2":
         raise BadSetting(f"resolver {name}: there are openat2 and walk")
-    if not available():
+    if not openat2_available():
         raise BadSetting("resolver openat2: this kernel lacks it, or a filter forbids it; take walk")
-    return Openat2()
+    return Openat2Resolver()

@@ -1,6 +1,6 @@
 """Roots: the directories that tools may touch, each held by handle from start to end, and which root a path lies in.
 
-Everything here about a tool's path is text. Opening it is done by `locate`, always from the handle of a root; the path
+Everything here about a tool's path is text. Opening it is done by `resolve`, always from the handle of a root; the path
 of a root is used for words and to see whether the root is still there, never to reach something in it.
 """
 
@@ -18,9 +18,9 @@ from coretools.roots.path_text import check_path, printable
 from coretools.roots.resolver import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.secret_check import SecretCheck
 
-_NO_ROOTS = ("/proc", "/sys", "/dev")
+_FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
 """Not directories of files: a path in them acts on processes, the kernel and devices."""
-_STILL_FILES = "/dev/shm"  # noqa: S108 - a memory file system like any other; nothing is created there by us
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a memory file system like any other; nothing is created there by us
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RootedPath:
     """A path by text: the root it lies in and the way from there, `.` for the root itself. May still hold `..`."""
 
     root: Root
@@ -70,28 +70,28 @@ class Roots:
             BadSetting: none is given, one is missing, is no directory, is named twice or can't be a root.
         """
         self.deny = deny
-        self.engine: Resolver = resolver_named(resolver)
+        self.resolver: Resolver = resolver_named(resolver)
         self.refuse_hard_links = refuse_hard_links
-        self.at_once_from = 0.0
+        self.nonblocking_from = 0.0
         """From when on small files are read without a thread, by the monotonic clock (`at_once`)."""
-        self._roots = _all_opened(specs)
+        self._roots = _open_roots(specs)
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}
         self._first_prefix = f"{self._roots[0].path}/"
-        self.check = SecretCheck(self.engine, [(root.path, root.fd) for root in self._roots])
+        self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
         """Decides about the files whose names are suspect."""
         self.hidden_inodes = HiddenInodes()
         """What the last scan for commands found hidden; empty until commands are prepared."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
-    def read_in_threads_until(self, moment: float) -> None:
+    def disable_nonblocking_until(self, moment: float) -> None:
         """Read no small file without a thread before this moment of the monotonic clock."""
-        self.at_once_from = moment
+        self.nonblocking_from = moment
 
     @property
-    def resolver(self) -> str:
+    def resolver_name(self) -> str:
         """Which way of resolving is in use: `openat2` or `walk`."""
-        return self.engine.name
+        return self.resolver.name
 
     def __iter__(self) -> Iterator[Root]:
         return iter(self._roots)
@@ -114,7 +114,7 @@ class Roots:
         while self._roots:
             os.close(self._roots.pop().fd)
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> RootedPath:
         """The root a path lies in by its text, and the rest of it.
 
         Raises:
@@ -127,34 +127,34 @@ class Roots:
             if found is None:
                 raise self.outside(path)
             return found
-        return Place(self._roots[0], _tidy(path))
+        return RootedPath(self._roots[0], _normalized(path))
 
-    def split(self, absolute: str) -> Place | None:
+    def split(self, absolute: str) -> RootedPath | None:
         """The place of an absolute path, unchecked; None when it lies in no root."""
-        text = f"/{_tidy(absolute)}/"
+        text = f"/{_normalized(absolute)}/"
         for prefix, root in self._prefixes:
             if text.startswith(prefix):
                 relative = text[len(prefix) : -1] or "."
                 if self.are_nested and prefix != f"{root.path}/":
                     # By its other path only this root is known, not one that lies in it.
-                    return self.split(joined(root.path, relative))
-                return Place(root, relative)
+                    return self.split(join_path(root.path, relative))
+                return RootedPath(root, relative)
         return None
 
-    def shown(self, place: Place) -> str:
+    def shown(self, place: RootedPath) -> str:
         """How a caller writes this place: relative beneath the first root, else absolute."""
         if place.root is self._roots[0]:
             return printable(place.relative)
-        path = joined(place.root.path, place.relative)
+        path = join_path(place.root.path, place.relative)
         return printable(path.removeprefix(self._first_prefix))
 
     def root_with(self, identity: tuple[int, int]) -> Root | None:
         """The root that is this very directory, whatever its path."""
         return self._by_identity.get(identity)
 
-    def holds_root(self, place: Place) -> bool:
+    def holds_root(self, place: RootedPath) -> bool:
         """Whether a root is, or lies beneath, this place."""
-        path = joined(place.root.path, place.relative)
+        path = join_path(place.root.path, place.relative)
         return any(root.path == path or _lies_in(root.path, path) for root in self._roots)
 
     def outside(self, shown: str) -> OutsideRoot:
@@ -170,51 +170,51 @@ class Roots:
         try:
             found = os.stat(root.path)
         except (FileNotFoundError, NotADirectoryError):
-            raise _gone(root) from None
+            raise _root_gone(root) from None
         if identity_of(found) != root.identity:
-            raise _gone(root)
+            raise _root_gone(root)
 
-    def closed_by(self, place: Place) -> str | None:
+    def denied_by(self, place: RootedPath) -> str | None:
         """The deny glob that covers a place, free of links and `..`; also as part of a root that lies in its root."""
-        glob = self.deny.covers(place.relative)
+        glob = self.deny.denying_glob(place.relative)
         if glob is None and self.are_nested:
-            inner = self.split(joined(place.root.path, place.relative))
-            glob = None if inner is None else self.deny.covers(inner.relative)
+            inner = self.split(join_path(place.root.path, place.relative))
+            glob = None if inner is None else self.deny.denying_glob(inner.relative)
         return glob
 
-    def require_open(self, place: Place, shown: str) -> None:
+    def require_allowed(self, place: RootedPath, shown: str) -> None:
         """Refuse a place, free of links and `..`, that a deny glob covers."""
-        glob = self.closed_by(place)
+        glob = self.denied_by(place)
         if glob is not None:
-            raise denied(shown, glob)
+            raise deny_error(shown, glob)
 
-    def suspicion(self, place: Place) -> str:
+    def secret_format(self, place: RootedPath) -> str:
         """The format for which the content of a file at this place decides whether it is hidden; "" for nearly all."""
-        kind = self.deny.suspicion(place.relative)
+        kind = self.deny.secret_format(place.relative)
         if not kind and self.are_nested:
-            inner = self.split(joined(place.root.path, place.relative))
-            kind = "" if inner is None else self.deny.suspicion(inner.relative)
+            inner = self.split(join_path(place.root.path, place.relative))
+            kind = "" if inner is None else self.deny.secret_format(inner.relative)
         return kind
 
-    def hidden(self, place: Place, fd: int | None = None) -> str:
+    def hidden(self, place: RootedPath, fd: int | None = None) -> str:
         """Why what is at a place, free of links and `..`, is hidden; "" when it is not. `fd` when it is open already.
 
         By its name, by what it holds now, or since it was hidden under another name.
         """
-        glob = self.closed_by(place)
+        glob = self.denied_by(place)
         if glob is not None:
-            return by_glob(glob)
-        kind = self.suspicion(place) or self._renamed(place)
-        if kind.startswith(GLOB):
-            return by_glob(kind.removeprefix(GLOB))
+            return glob_reason(glob)
+        kind = self.secret_format(place) or self._renamed(place)
+        if kind.startswith(GLOB_KIND):
+            return glob_reason(kind.removeprefix(GLOB_KIND))
         if not kind:
             return ""
         top = (place.root.path, place.root.fd)
         if fd is None:
-            return self.check.judge(top, place.relative, kind).reason
-        return self.check.judge_open(top, place.relative, kind, fd).reason
+            return self.secret_check.decide(top, place.relative, kind).reason
+        return self.secret_check.decide_open(top, place.relative, kind, fd).reason
 
-    def _renamed(self, place: Place) -> str:
+    def _renamed(self, place: RootedPath) -> str:
         """The kind of suspect that this, or a directory above it, was hidden as before it was renamed."""
         inodes = self.hidden_inodes
         parts = place.relative.split("/")
@@ -239,7 +239,7 @@ class Roots:
             raise ReadOnly(f"{shown}: the root {printable(root.path)} is read-only; nothing in it can be changed")
 
 
-def joined(above: str, relative: str) -> str:
+def join_path(above: str, relative: str) -> str:
     """A path from a directory's path and the way from there, `.` for the directory itself."""
     if relative == ".":
         return above
@@ -251,16 +251,16 @@ def identity_of(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def denied(shown: str, glob: str) -> DeniedPath:
+def deny_error(shown: str, glob: str) -> DeniedPath:
     """The error for a path that a deny glob covers."""
     return DeniedPath(f"{shown}: closed by the deny glob {glob} of this server's operator", path=shown, glob=glob)
 
 
-GLOB = "deny glob "
+GLOB_KIND = "deny glob "
 """What the kind of a suspect begins with that a glob closes by name; other kinds are formats of a file."""
 
 
-def by_glob(glob: str) -> str:
+def glob_reason(glob: str) -> str:
     """Why something is hidden that a deny glob covers."""
     return f"the deny glob {glob} of this server's operator closes it"
 
@@ -273,13 +273,13 @@ def hidden_error(shown: str, reason: str) -> DeniedPath:
     )
 
 
-def _all_opened(specs: Sequence[RootSpec]) -> list[Root]:
+def _open_roots(specs: Sequence[RootSpec]) -> list[Root]:
     if not specs:
         raise BadSetting("no root is given; name at least one directory")
     roots: list[Root] = []
     try:
         for spec in specs:
-            roots.append(_opened(spec, roots))
+            roots.append(_open_root(spec, roots))
     except CoreError:
         for root in roots:
             os.close(root.fd)
@@ -297,10 +297,10 @@ def _prefixes(specs: Sequence[RootSpec], roots: Sequence[Root]) -> list[tuple[st
     return sorted(((f"{path}/", root) for path, root in known.items()), key=lambda pair: -len(pair[0]))
 
 
-def _opened(spec: RootSpec, others: Sequence[Root]) -> Root:
+def _open_root(spec: RootSpec, others: Sequence[Root]) -> Root:
     check_path(spec.path)
     path = os.path.realpath(spec.path)
-    if not _holds_files(path):
+    if not _may_be_root(path):
         raise BadSetting(f"root {spec.path}: {path} can't be a root; name a directory of a project")
     try:
         fd = os.open(path, HANDLE)
@@ -316,24 +316,24 @@ def _opened(spec: RootSpec, others: Sequence[Root]) -> Root:
     return Root(shown, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
 
 
-def _holds_files(path: str) -> bool:
-    if path == _STILL_FILES or _lies_in(path, _STILL_FILES):
+def _may_be_root(path: str) -> bool:
+    if path == _SHARED_MEMORY or _lies_in(path, _SHARED_MEMORY):
         return True
-    return path != "/" and not any(path == no or _lies_in(path, no) for no in _NO_ROOTS)
+    return path != "/" and not any(path == no or _lies_in(path, no) for no in _FORBIDDEN_ROOTS)
 
 
 def _lies_in(path: str, directory: str) -> bool:
     return path.startswith(f"{directory}/")
 
 
-def _tidy(path: str) -> str:
+def _normalized(path: str) -> str:
     """The path without `.`, doubled slashes and slashes at its ends. `..` stays: what it means depends on links."""
     if "//" not in path and "." not in path and path[0] != "/" and path[-1] != "/":
         return path
     return "/".join(part for part in path.split("/") if part not in ("", ".")) or "."
 
 
-def _gone(root: Root) -> RootGone:
+def _root_gone(root: Root) -> RootGone:
     path = printable(root.path)
     return RootGone(
         f"the root {path} was renamed, deleted or replaced; put it back or start the server again", root=path

@@ -41,7 +41,7 @@ class BadIndex(ValueError):
     """The bytes are no index, or one of an unknown version."""
 
 
-def objects(data: bytes, *, hash_bytes: int) -> dict[bytes, bytes]:
+def index_objects(data: bytes, *, hash_bytes: int) -> dict[bytes, bytes]:
     """Name to object name, of every file that is there once and not in conflict.
 
     Raises:
@@ -70,7 +70,7 @@ def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, bytes, int]]
             raise BadIndex("ends in an entry")
         flags = int.from_bytes(data[flags_at:start], "big")
         start += 2 if flags & _EXTENDED else 0
-        kept, start = _kept(data, start, end) if version == 4 else (len(name), start)
+        kept, start = _name_prefix(data, start, end) if version == 4 else (len(name), start)
         stop = data.find(b"\0", start, end)
         if stop < 0:
             raise BadIndex("ends in a name")
@@ -92,7 +92,7 @@ def _header(data: bytes, hash_bytes: int) -> tuple[int, int]:
     return version, count
 
 
-def _kept(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _name_prefix(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Bytes to take off the end of the name before, a number of variable width, and where the rest of the name is."""
     number = data[at] & 0x7F
     while data[at] & 0x80:
@@ -107,7 +107,7 @@ UNREADABLE = "it can't be read to see whether it holds a secret"
 UNDECIDED = f"it holds no secret in its first {MOST_BYTES // 1024} KiB and is too long to look further"
 NO_FILE = "it is no regular file, and what it gives may be a secret"
 
-NOWHERE = (0, 0)
+ABSENT = (0, 0)
 
 HASHED_BYTES = 16 * 1024 * 1024
 """A longer secret is hidden, whatever git holds."""
@@ -117,20 +117,20 @@ MOST_LEVELS = 64
 
 _POINTER_BYTES = 4096
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-_PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+_HANDLE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 _HASHES = (("sha1", 20), ("sha256", 32))
 """Of a repository, and the bytes of its object names (extensions.objectFormat)."""
 
 
-class Judgement(NamedTuple):
+class SecretDecision(NamedTuple):
     """What was decided about a suspect."""
 
     reason: str
     """Why it is hidden, as a clause; "" when it may be read."""
-    rests_on: tuple[str, ...] = ()
+    index_paths: tuple[str, ...] = ()
     """Absolute path of the index that decides; of all that could, where there is no repository yet."""
     inode: tuple[int, int] | None = None
-    """Device and inode of what may be read; `NOWHERE` when there was nothing at the path."""
+    """Device and inode of what may be read; `ABSENT` when there was nothing at the path."""
 
 
 class _Index(NamedTuple):
@@ -148,40 +148,40 @@ class SecretCheck:
         self._last: _Index | None = None
         """The index that was read last: many files of one repository are judged in a row."""
 
-    def judge(self, top: tuple[str, int], relative: str, kind: str) -> Judgement:
+    def decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
         """Look at what lies at a path beneath a root, links not followed. A directory or a link is no suspect."""
         try:
-            handle = self._engine.open(top[1], relative, _PIN)
+            handle = self._engine.open(top[1], relative, _HANDLE)
         except FileNotFoundError:
-            return Judgement("", inode=NOWHERE)
+            return SecretDecision("", inode=ABSENT)
         except (OSError, ValueError):
-            return Judgement(UNREADABLE)
+            return SecretDecision(UNREADABLE)
         try:
             found = os.fstat(handle)
         finally:
             os.close(handle)
         mode = found.st_mode
         if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
-            return Judgement("", inode=(found.st_dev, found.st_ino))
+            return SecretDecision("", inode=(found.st_dev, found.st_ino))
         if not stat.S_ISREG(mode):
-            return Judgement(NO_FILE)
+            return SecretDecision(NO_FILE)
         with self._opened(top[1], relative) as fd:
-            return Judgement(UNREADABLE) if fd is None else self.judge_open(top, relative, kind, fd)
+            return SecretDecision(UNREADABLE) if fd is None else self.decide_open(top, relative, kind, fd)
 
-    def judge_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> Judgement:
+    def decide_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> SecretDecision:
         """Look at a regular file through its descriptor."""
         try:
             version, reason = _version_of(fd)[0], _content(kind, fd)
             inode = (version.device, version.inode)
             if not reason:
-                return Judgement("", inode=inode)
+                return SecretDecision("", inode=inode)
             index = next(self._repositories(top, relative), None)
             if index is None:
-                return Judgement(reason, _possible_indexes(top[0], relative), inode)
+                return SecretDecision(reason, _possible_indexes(top[0], relative), inode)
             path = f"{index[0][0]}/{index[1]}"
-            return Judgement("" if self._is_published(index, fd) else reason, (path,), inode)
+            return SecretDecision("" if self._is_published(index, fd) else reason, (path,), inode)
         except OSError:
-            return Judgement(UNREADABLE)
+            return SecretDecision(UNREADABLE)
 
     def _is_published(self, place: tuple[tuple[str, int], str, str], fd: int) -> bool:
         """Whether git's index holds this very content for this path; line ends as git may have stored them."""
@@ -199,7 +199,7 @@ class SecretCheck:
     def _objects(self, index: _Index, size: int) -> dict[bytes, bytes]:
         if not index.objects:
             try:
-                index.objects.update(objects(index.data, hash_bytes=size))
+                index.objects.update(index_objects(index.data, hash_bytes=size))
             except BadIndex:
                 return {}
         return index.objects
@@ -268,7 +268,7 @@ class SecretCheck:
     def _version(self, beneath: int, path: str) -> tuple[Version, int] | None:
         """Version and mode of what has this path; None for nothing, and where a link is on the way."""
         try:
-            handle = self._engine.open(beneath, path, _PIN)
+            handle = self._engine.open(beneath, path, _HANDLE)
         except (OSError, ValueError):
             return None
         try:

@@ -1,7 +1,7 @@
 """Which names make a file a suspect, and of which format: what it holds decides then (`secret_formats`). Pure.
 
-`suspicion` is asked for every name and gives "" for nearly all. No folder is exempt: a command could move a secret into
-it.
+`secret_format` is asked for every name and gives "" for nearly all. No folder is exempt: a command could move a secret
+into it.
 """
 
 import re
@@ -71,7 +71,7 @@ _TEMPLATE_NAME = re.compile(r".*(?:^|[._-])(?:example|sample|template|dist|tmpl|
 
 
 @lru_cache(_CACHED_NAMES)
-def suspicion(name: str, parent: str = "") -> str:
+def secret_format(name: str, parent: str = "") -> str:
     """The format that makes a file of this name, in a directory of that name, worth a look; "" for none."""
     lower = name.lower()
     found = _NAMES.get(lower) or _IN_DIRECTORY.get((parent.lower(), lower))
@@ -98,13 +98,13 @@ def _by_beginning(lower: str) -> str:
     return "key" if _KEY_NAME.match(lower) and not lower.endswith(".pub") else ""
 
 
-def suspicion_of(relative: str) -> str:
+def secret_format_of(relative: str) -> str:
     """The same for a path."""
     above, _, name = relative.rpartition("/")
     # Most names mean the same everywhere, and are remembered once.
-    return suspicion(name, above.rpartition("/")[2] if name.lower() in _ONLY_THERE else "")
+    return secret_format(name, above.rpartition("/")[2] if name.lower() in _ONLY_THERE else "")
 
 
-def hangs_on(directory_name: str) -> bool:
+def is_significant_directory(directory_name: str) -> bool:
     """Whether something is suspect only because it lies in a directory of this name."""
     return directory_name.lower() in _PARENTS

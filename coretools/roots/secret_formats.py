@@ -7,8 +7,8 @@ belongs to one file format only. The work grows with the length of the content o
 import json
 from collections.abc import Callable, Iterator
 
-from coretools.redaction.names import is_telling
-from coretools.redaction.patterns import compiled, private_keys, shapes
+from coretools.redaction.names import is_credential_name
+from coretools.redaction.patterns import compiled, find_credentials, find_private_keys
 
 HEAD_BYTES = 64 * 1024
 """Of a suspect, read first: nearly all are shorter."""
@@ -33,7 +33,7 @@ def secret_in(kind: str, data: bytes) -> str:
     if _has_private_key(text):
         return "a private key"
     # Files of credentials are short, and this look costs ten times the others.
-    return _CREDENTIAL if shapes(text[:HEAD_BYTES]) else ""
+    return _CREDENTIAL if find_credentials(text[:HEAD_BYTES]) else ""
 
 
 def is_settled(kind: str, head: bytes) -> bool:
@@ -93,7 +93,7 @@ def _key_in(data: bytes) -> str:
 
 
 def _has_private_key(text: str) -> bool:
-    return "PRIVATE KEY" in text and any(True for _ in private_keys(text))
+    return "PRIVATE KEY" in text and any(True for _ in find_private_keys(text))
 
 
 def _der(data: bytes) -> str:
@@ -289,7 +289,7 @@ def _sets_a_secret_property(text: str) -> bool:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return (is_telling(name) or "connectionstring" in name.lower()) and _is_literal(value)
+    return (is_credential_name(name) or "connectionstring" in name.lower()) and _is_literal(value)
 
 
 _FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {

@@ -34,7 +34,7 @@ _SAMPLE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class DecodedText:
     """Text with everything that is needed to write it back."""
 
     text: str
@@ -64,7 +64,7 @@ class Text:
             ) from error
 
 
-def decode(data: bytes, shown: str) -> Text:
+def decode(data: bytes, shown: str) -> DecodedText:
     """The text of a file's bytes; `decode(data).encode` of it gives the same bytes.
 
     Raises:
@@ -72,19 +72,19 @@ def decode(data: bytes, shown: str) -> Text:
     """
     for mark, codec, name in _MARKS:
         if data.startswith(mark):
-            return _decoded(data, len(mark), codec, name, shown)
+            return _decode_as(data, len(mark), codec, name, shown)
     if b"\0" in data:
         wide = _wide_codec(data)
         if wide is None:
-            raise binary(data, shown, size=len(data))
-        return _decoded(data, 0, wide, wide, shown)
+            raise binary_error(data, shown, size=len(data))
+        return _decode_as(data, 0, wide, wide, shown)
     if _share(data, _CONTROLS) > _MOST_CONTROLS:
-        raise binary(data, shown, size=len(data))
+        raise binary_error(data, shown, size=len(data))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return _western(data, error.start, shown)
-    return Text(text, "utf-8", newline_of(text), shown)
+        return _decode_western(data, error.start, shown)
+    return DecodedText(text, "utf-8", newline_of(text), shown)
 
 
 def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | None:
@@ -102,7 +102,7 @@ def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | 
     if b"\0" in sample and _wide_codec(sample) is not None:
         return None
     if b"\0" in sample or _share(sample, _CONTROLS) > _MOST_CONTROLS:
-        raise binary(sample, shown, size=size)
+        raise binary_error(sample, shown, size=size)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
@@ -110,7 +110,7 @@ def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | 
     return "utf-8", 0
 
 
-def _decoded(data: bytes, skipped: int, codec: str, name: str, shown: str) -> Text:
+def _decode_as(data: bytes, skipped: int, codec: str, name: str, shown: str) -> DecodedText:
     try:
         text = data[skipped:].decode(codec)
     except UnicodeDecodeError as error:
@@ -120,7 +120,7 @@ def _decoded(data: bytes, skipped: int, codec: str, name: str, shown: str) -> Te
             encoding=name,
             size=len(data),
         ) from error
-    return Text(text, name, newline_of(text), shown)
+    return DecodedText(text, name, newline_of(text), shown)
 
 
 def _wide_codec(data: bytes) -> str | None:
@@ -134,17 +134,17 @@ def _wide_codec(data: bytes) -> str | None:
     return None
 
 
-def _western(data: bytes, at: int, shown: str) -> Text:
+def _decode_western(data: bytes, at: int, shown: str) -> DecodedText:
     """Text in ISO 8859-1 or Windows-1252, where nothing speaks against it."""
     if media_type(data[:ENOUGH_BYTES]) != UNKNOWN:
-        raise binary(data, shown, size=len(data))
+        raise binary_error(data, shown, size=len(data))
     sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
     high = sum(sample.count(byte) for byte in range(0x80, 0x100))
     if high <= _MOST_HIGH * len(sample) and not _MULTIBYTE.search(data):
         for codec, strange in (("iso-8859-1", range(0x80, 0xA0)), ("cp1252", b"\x81\x8d\x8f\x90\x9d")):
             if not any(byte in data for byte in strange):
                 text = data.decode(codec)
-                return Text(text, codec, newline_of(text), shown)
+                return DecodedText(text, codec, newline_of(text), shown)
     raise NotText(
         f"{shown}: not UTF-8 (byte {data[at]:#04x} at offset {at}), and no other encoding is certain; "
         f"{len(data)} bytes; convert it to UTF-8 to work with it",
@@ -153,7 +153,7 @@ def _western(data: bytes, at: int, shown: str) -> Text:
     )
 
 
-def binary(start: bytes, shown: str, *, size: int) -> NotText:
+def binary_error(start: bytes, shown: str, *, size: int) -> NotText:
     """The refusal of a file that begins so."""
     kind = media_type(start[:ENOUGH_BYTES])
     return NotText(f"{shown}: binary ({kind}, {size} bytes), not text", path=shown, type=kind, size=size)

@@ -16,11 +16,11 @@ from typing import Self
 
 from coretools.errors import Conflict, CoreError, InvalidPath
 from coretools.roots.delete import delete_tree
-from coretools.roots.directory_access import translated
+from coretools.roots.directory_access import translate_errors
 from coretools.roots.read import Directory
-from coretools.roots.root_set import Place, Roots, joined
+from coretools.roots.root_set import RootedPath, Roots, join_path
 
-BESIDE = ".coretools-restore"
+UNDO_DIRECTORY = ".coretools-restore"
 """Name of the directory that holds what was there."""
 
 _DROPPED = ".coretools-restored"
@@ -37,7 +37,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
+class SavedEntries:
     """Names in a directory that a program may change, by what keeps their former state."""
 
     moved: tuple[str, ...] = ()
@@ -54,25 +54,28 @@ class Entries:
 
 
 class Undo:
-    """The former state of some entries of one directory. Call `begin`, run the program, then `keep` or `put_back`."""
+    """The former state of some entries of one directory.
 
-    def __init__(self, roots: Roots, directory: Directory, entries: Entries) -> None:
+    Call `begin`, run the program, then `commit` or `roll_back`.
+    """
+
+    def __init__(self, roots: Roots, directory: Directory, entries: SavedEntries) -> None:
         self._roots = roots
         self._directory = directory
         self._entries = entries
         self._fd = -1
 
     @classmethod
-    def recovered(cls, roots: Roots, directory: Directory, entries: Entries) -> Self:
+    def recover(cls, roots: Roots, directory: Directory, entries: SavedEntries) -> Self:
         """For this directory, after a state that was left by a killed server is put back. Blocking, as everything here.
 
         Raises:
             Conflict: another call is changing these entries now.
         """
         undo = cls(roots, directory, entries)
-        with translated(directory.shown):
+        with translate_errors(directory.shown):
             if directory.place.root.writable and undo._opens():
-                undo.put_back()
+                undo.roll_back()
         return undo
 
     def begin(self) -> None:
@@ -88,7 +91,7 @@ class Undo:
         if root is not None:
             shown = f"{self._directory.shown}/{root}"
             raise InvalidPath(f"{shown}: is or holds a root, which a restore would make anew; give `command`")
-        with translated(self._directory.shown):
+        with translate_errors(self._directory.shown):
             self._make()
             for name in self._entries.moved:
                 self._set_aside(name)
@@ -102,26 +105,26 @@ class Undo:
         """The directory for what is kept, which is ours then."""
         while not self._opens():
             with suppress(FileExistsError):
-                os.mkdir(BESIDE, dir_fd=self._directory.fd)
+                os.mkdir(UNDO_DIRECTORY, dir_fd=self._directory.fd)
         if os.listdir(self._fd):
             self._let_go()
             raise Conflict(
-                f"{self._directory.shown}/{BESIDE}: holds something that no restore left, or that could not be put"
-                " back; move or delete it"
+                f"{self._directory.shown}/{UNDO_DIRECTORY}: holds something that no restore left, or that could not be"
+                " put back; move or delete it"
             )
         os.mkdir(_OURS, dir_fd=self._fd)
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """The program has succeeded: drop the former state."""
         if self._fd < 0:
             return
         with suppress(OSError, CoreError):
             self._remove(_DROPPED)
-            os.rename(BESIDE, _DROPPED, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
+            os.rename(UNDO_DIRECTORY, _DROPPED, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
             self._remove(_DROPPED)
         self._let_go()
 
-    def put_back(self) -> None:
+    def roll_back(self) -> None:
         """The program has failed: bring the former state back. What can't be brought back now is tried again later."""
         with suppress(OSError):
             found = os.listdir(self._fd)
@@ -131,25 +134,25 @@ class Undo:
                         self._put_back(kept)
                 if os.listdir(self._fd) == [_OURS]:
                     os.rmdir(_OURS, dir_fd=self._fd)
-            os.rmdir(BESIDE, dir_fd=self._directory.fd)
+            os.rmdir(UNDO_DIRECTORY, dir_fd=self._directory.fd)
         self._let_go()
 
     def _holds_root(self, name: str) -> bool:
         return self._roots.holds_root(self._place(name))
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> RootedPath:
         place = self._directory.place
-        return Place(place.root, joined(place.relative, name))
+        return RootedPath(place.root, join_path(place.relative, name))
 
     def _opens(self) -> bool:
         """Whether there is a kept state, which is ours then."""
         try:
-            self._fd = os.open(BESIDE, _DIRECTORY, dir_fd=self._directory.fd)
+            self._fd = os.open(UNDO_DIRECTORY, _DIRECTORY, dir_fd=self._directory.fd)
         except FileNotFoundError:
             return False
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_same = os.path.samestat(os.fstat(self._fd), os.stat(BESIDE, dir_fd=self._directory.fd))
+            is_same = os.path.samestat(os.fstat(self._fd), os.stat(UNDO_DIRECTORY, dir_fd=self._directory.fd))
         except BlockingIOError:
             self._let_go()
             raise Conflict(

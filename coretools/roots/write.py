@@ -14,22 +14,29 @@ from dataclasses import dataclass
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import AlreadyExists, Conflict, InvalidPath, NotFound, PermissionRefused, Unsupported, WrongType
-from coretools.roots.directory_access import translated
-from coretools.roots.editor_settings import require_unset
+from coretools.roots.directory_access import translate_errors
+from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.file_version import Version, kind_of, version_of
-from coretools.roots.git_directories import is_part, require_no_repository, require_outside_git
-from coretools.roots.path_locks import LOCKS, Claim
+from coretools.roots.git_directories import is_git_part, require_no_repository, require_outside_git
+from coretools.roots.path_locks import LOCKS, LockKey
 from coretools.roots.read import READ, require_file
-from coretools.roots.replace import commit, make_later, rename_to_free, require_version, temporary, write_all
-from coretools.roots.resolve import Spot, locate, reopened
+from coretools.roots.replace import (
+    advance_modification_time,
+    commit,
+    rename_no_replace,
+    require_version,
+    temporary_file,
+    write_all,
+)
+from coretools.roots.resolve import ResolvedPath, reopen, resolve
 from coretools.roots.resolver import HANDLE
-from coretools.roots.root_set import Roots, denied, identity_of, joined
+from coretools.roots.root_set import Roots, deny_error, identity_of, join_path
 
 _BLOCK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenFile:
     """A file that was written."""
 
     shown: str
@@ -45,7 +52,7 @@ def write_bytes(
     parents: bool = False,
     overwrite: bool = True,
     expected: Version | None = None,
-) -> Written:
+) -> WrittenFile:
     """Give a file this content, whole or not at all; mode, and owner where allowed, stay as they were.
 
     A link is followed and stays. With `expected` the file must still have that version.
@@ -54,17 +61,17 @@ def write_bytes(
         AlreadyExists: it is there and `overwrite` is False.
         Conflict: it has another version than `expected`, or is gone; nothing was written.
         NotFound: a directory on the way is missing and `parents` is False.
-        ReadOnly, WrongType, InputOutput (disk full), and what `locate` raises.
+        ReadOnly, WrongType, InputOutput (disk full), and what `resolve` raises.
     """
-    with alone(roots, path), change(roots, path) as spot:
-        found = _replaceable(roots, spot, overwrite=overwrite, expected=expected)
-        with missing_made(roots, spot, parents=parents), temporary(spot, found) as (fd, name):
+    with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
+        found = _replaceable(roots, resolved, overwrite=overwrite, expected=expected)
+        with create_missing(roots, resolved, parents=parents), temporary_file(resolved, found) as (fd, name):
             write_all(fd, data)
             if found is not None:
-                make_later(fd, found)
+                advance_modification_time(fd, found)
             os.fsync(fd)
-            commit(spot, name, overwrite=overwrite, expected=expected)
-        return Written(spot.shown, found is None, len(data))
+            commit(resolved, name, overwrite=overwrite, expected=expected)
+        return WrittenFile(resolved.shown, found is None, len(data))
 
 
 def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
@@ -72,19 +79,21 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
 
     Raises:
         AlreadyExists: something else stands there. NotFound: a directory on the way is missing and `parents` is False.
-        ReadOnly, and what `locate` raises.
+        ReadOnly, and what `resolve` raises.
     """
-    with alone(roots, path), change(roots, path) as spot:
-        if spot.found is None:
-            with missing_made(roots, spot, parents=parents):
+    with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
+        if resolved.found is None:
+            with create_missing(roots, resolved, parents=parents):
                 try:
-                    os.mkdir(spot.name, dir_fd=spot.fd)
+                    os.mkdir(resolved.name, dir_fd=resolved.fd)
                 except FileExistsError:
-                    spot.found = os.stat(spot.name, dir_fd=spot.fd, follow_symlinks=False)
+                    resolved.found = os.stat(resolved.name, dir_fd=resolved.fd, follow_symlinks=False)
                 else:
                     return True
-        if not stat.S_ISDIR(spot.found.st_mode):
-            raise AlreadyExists(f"{spot.shown}: a {kind_of(spot.found.st_mode)} stands there already", path=spot.shown)
+        if not stat.S_ISDIR(resolved.found.st_mode):
+            raise AlreadyExists(
+                f"{resolved.shown}: a {kind_of(resolved.found.st_mode)} stands there already", path=resolved.shown
+            )
         return False
 
 
@@ -92,13 +101,13 @@ def delete_file(roots: Roots, path: str) -> str:
     """Delete a file and say its path. A link is deleted itself, not what it leads to.
 
     Raises:
-        WrongType: a directory. ReadOnly, NotFound, and what `locate` raises.
+        WrongType: a directory. ReadOnly, NotFound, and what `resolve` raises.
     """
-    with alone(roots, path, follow=False), change(roots, path, follow=False) as spot:
-        if stat.S_ISDIR(spot.require_found().st_mode):
-            raise WrongType(f"{spot.shown}: a directory; only files are deleted", path=spot.shown)
-        os.unlink(spot.name, dir_fd=spot.fd)
-        return spot.shown
+    with lock_paths(roots, path, follow=False), resolve_for_change(roots, path, follow=False) as resolved:
+        if stat.S_ISDIR(resolved.require_found().st_mode):
+            raise WrongType(f"{resolved.shown}: a directory; only files are deleted", path=resolved.shown)
+        os.unlink(resolved.name, dir_fd=resolved.fd)
+        return resolved.shown
 
 
 def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False) -> tuple[str, str]:
@@ -111,16 +120,16 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         DeniedPath: a deny glob closes one of the two, or closes something because of the directory's name; a git
             directory is concerned.
         Conflict: the file changed while it was copied to another file system; nothing was moved.
-        ReadOnly, NotFound, InvalidPath (a root, or something that holds one), and what `locate` raises.
+        ReadOnly, NotFound, InvalidPath (a root, or something that holds one), and what `resolve` raises.
     """
     with (
-        alone(roots, source, destination, follow=False),
-        change(roots, source, follow=False) as origin,
-        change(roots, destination, follow=False) as target,
+        lock_paths(roots, source, destination, follow=False),
+        resolve_for_change(roots, source, follow=False) as origin,
+        resolve_for_change(roots, destination, follow=False) as target,
     ):
         origin.require_found()
-        for spot in (origin, target):
-            _require_movable(roots, spot)
+        for resolved in (origin, target):
+            _require_movable(roots, resolved)
         if target.missing:
             raise NotFound(f"{target.shown}: the directory {target.missing[0]} does not exist", path=target.shown)
         if target.found is not None and (not overwrite or stat.S_ISDIR(target.found.st_mode)):
@@ -138,114 +147,120 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
 
 
 @contextmanager
-def change(roots: Roots, path: str, *, follow: bool = True) -> Iterator[Spot]:
-    """The spot of something that is to be changed, where that is allowed; failures of the block are translated.
+def resolve_for_change(roots: Roots, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
+    """Resolve a path that is to be changed, where that is allowed; OSErrors of the block are translated.
 
     Raises:
         ReadOnly. DeniedPath: it lies in a git directory, would come to be one, or belongs to the settings of an editor.
-        What `locate` raises.
+        What `resolve` raises.
     """
-    with locate(roots, path, follow=follow) as spot, translated(spot.shown):
-        roots.require_writable(spot.root, spot.shown)
-        require_outside_git(spot)
-        require_unset(spot)
-        yield spot
+    with resolve(roots, path, follow=follow) as resolved, translate_errors(resolved.shown):
+        roots.require_writable(resolved.root, resolved.shown)
+        require_outside_git(resolved)
+        require_no_existing_settings(resolved)
+        yield resolved
 
 
 @contextmanager
-def alone(roots: Roots, *paths: str, follow: bool = True) -> Iterator[None]:
+def lock_paths(roots: Roots, *paths: str, follow: bool = True) -> Iterator[None]:
     """For the time of a change no other call of this process changes what these paths end in, by whatever name.
 
     Raises:
-        Conflict: the paths lead elsewhere each time they are looked up. What `locate` raises.
+        Conflict: the paths lead elsewhere each time they are looked up. What `resolve` raises.
     """
-    with LOCKS.hold(lambda: frozenset(claim for path in paths for claim in _claims(roots, path, follow=follow))):
+    with LOCKS.hold(lambda: frozenset(claim for path in paths for claim in _lock_keys(roots, path, follow=follow))):
         yield
 
 
-def _claims(roots: Roots, path: str, *, follow: bool) -> Iterator[Claim]:
+def _lock_keys(roots: Roots, path: str, *, follow: bool) -> Iterator[LockKey]:
     """The first name on the way that may be new, in the directory that is there; and parts of git directories."""
-    with locate(roots, path, follow=follow) as spot:
-        names = (*spot.missing, spot.name)
+    with resolve(roots, path, follow=follow) as resolved:
+        names = (*resolved.missing, resolved.name)
         # The directory by what it is, and the name without case: bind mounts and some file systems have two for one.
-        yield (*identity_of(os.fstat(spot.fd)), names[0].casefold())
-        above = joined(spot.root.path, spot.above)
+        yield (*identity_of(os.fstat(resolved.fd)), names[0].casefold())
+        above = join_path(resolved.root.path, resolved.above)
         for name in names:
-            if is_part(name):
+            if is_git_part(name):
                 yield ("part", above)
-            above = joined(above, name)
+            above = join_path(above, name)
 
 
-def require_name(spot: Spot) -> None:
+def require_name(resolved: ResolvedPath) -> None:
     """Refuse a path that ends in a held directory: a root, or `..`, has no name that could be given or taken.
 
     Raises:
         InvalidPath: such a path.
     """
-    if spot.name == ".":
-        what = "is a root, which" if spot.above == "." else "ends in .., and such a path"
-        raise InvalidPath(f"{spot.shown}: {what} can't be moved, deleted or replaced", path=spot.shown)
+    if resolved.name == ".":
+        what = "is a root, which" if resolved.above == "." else "ends in .., and such a path"
+        raise InvalidPath(f"{resolved.shown}: {what} can't be moved, deleted or replaced", path=resolved.shown)
 
 
 @contextmanager
-def missing_made(roots: Roots, spot: Spot, *, parents: bool) -> Iterator[None]:
+def create_missing(roots: Roots, resolved: ResolvedPath, *, parents: bool) -> Iterator[None]:
     """The directories that are missing on the way, created; gone again when the block fails.
 
     Raises:
         NotFound: there are some, and `parents` is False.
     """
-    if spot.missing and not parents:
-        raise NotFound(f"{spot.shown}: the directory {spot.missing[0]} on the way does not exist", path=spot.shown)
+    if resolved.missing and not parents:
+        raise NotFound(
+            f"{resolved.shown}: the directory {resolved.missing[0]} on the way does not exist", path=resolved.shown
+        )
     with ExitStack() as undo:
-        while spot.missing:
-            name = spot.missing[0]
+        while resolved.missing:
+            name = resolved.missing[0]
             with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=spot.fd)
-                undo.callback(_remove_if_empty, roots, spot, spot.above, name)
-            spot.go_down(name)
+                os.mkdir(name, dir_fd=resolved.fd)
+                undo.callback(_remove_if_empty, roots, resolved, resolved.above, name)
+            resolved.go_down(name)
         yield
         undo.pop_all()
 
 
-def _remove_if_empty(roots: Roots, spot: Spot, above: str, name: str) -> None:
+def _remove_if_empty(roots: Roots, resolved: ResolvedPath, above: str, name: str) -> None:
     with suppress(OSError):
-        fd = roots.engine.open(spot.root.fd, above, HANDLE)
+        fd = roots.resolver.open(resolved.root.fd, above, HANDLE)
         try:
             os.rmdir(name, dir_fd=fd)
         finally:
             os.close(fd)
 
 
-def _replaceable(roots: Roots, spot: Spot, *, overwrite: bool, expected: Version | None) -> os.stat_result | None:
+def _replaceable(
+    roots: Roots, resolved: ResolvedPath, *, overwrite: bool, expected: Version | None
+) -> os.stat_result | None:
     """The file that is to be replaced, None when there is none."""
-    require_name(spot)
-    if spot.found is None:
+    require_name(resolved)
+    if resolved.found is None:
         if expected is not None:
-            raise Conflict(f"{spot.shown}: gone since it was read", path=spot.shown)
+            raise Conflict(f"{resolved.shown}: gone since it was read", path=resolved.shown)
         return None
-    found = require_file(roots, spot)
+    found = require_file(roots, resolved)
     if not overwrite:
-        raise AlreadyExists(f"{spot.shown}: the file exists, and overwriting was not asked for", path=spot.shown)
+        raise AlreadyExists(
+            f"{resolved.shown}: the file exists, and overwriting was not asked for", path=resolved.shown
+        )
     if expected is not None:
-        require_version(spot, expected)
-    if not os.access(spot.name, os.W_OK, dir_fd=spot.fd, effective_ids=True):
+        require_version(resolved, expected)
+    if not os.access(resolved.name, os.W_OK, dir_fd=resolved.fd, effective_ids=True):
         # The rename asks for a right to the directory only.
-        raise PermissionRefused(f"{spot.shown}: the file is write-protected", path=spot.shown)
+        raise PermissionRefused(f"{resolved.shown}: the file is write-protected", path=resolved.shown)
     return found
 
 
-def _require_movable(roots: Roots, spot: Spot) -> None:
-    require_name(spot)
-    if roots.holds_root(spot.place):
-        raise InvalidPath(f"{spot.shown}: holds a root, which can't be moved or replaced", path=spot.shown)
-    glob = roots.deny.hangs_on(spot.place.relative)
+def _require_movable(roots: Roots, resolved: ResolvedPath) -> None:
+    require_name(resolved)
+    if roots.holds_root(resolved.place):
+        raise InvalidPath(f"{resolved.shown}: holds a root, which can't be moved or replaced", path=resolved.shown)
+    glob = roots.deny.name_dependent_glob(resolved.place.relative)
     if glob is not None:
-        raise denied(spot.shown, glob)
+        raise deny_error(resolved.shown, glob)
 
 
-def _rename(origin: Spot, target: Spot, *, overwrite: bool) -> None:
+def _rename(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
     if not overwrite:
-        rename_to_free(origin.fd, origin.name, target.fd, target.name)
+        rename_no_replace(origin.fd, origin.name, target.fd, target.name)
         return
     os.rename(origin.name, target.name, src_dir_fd=origin.fd, dst_dir_fd=target.fd)
     found = origin.require_found()
@@ -255,15 +270,15 @@ def _rename(origin: Spot, target: Spot, *, overwrite: bool) -> None:
         os.unlink(origin.name, dir_fd=origin.fd)
 
 
-def _copy_and_delete(origin: Spot, target: Spot, *, overwrite: bool) -> None:
+def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
     """Move a file to another file system: copy, give the copy its name, delete the original if it is still the same."""
     found = origin.require_found()
     if not stat.S_ISREG(found.st_mode):
         raise Unsupported(f"{target.shown}: lies on another file system, where only files can be moved to")
-    fd = reopened(origin, READ)
+    fd = reopen(origin, READ)
     try:
         version = version_of(os.fstat(fd))
-        with temporary(target, found) as (copy, name):
+        with temporary_file(target, found) as (copy, name):
             while block := os.read(fd, _BLOCK_BYTES):
                 write_all(copy, block)
                 check_cancelled()

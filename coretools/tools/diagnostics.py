@@ -130,7 +130,7 @@ class Diagnostics:
             versions=await self._versions(),
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
             roots=[f"{root.path} ({'read and write' if root.writable else 'read only'})" for root in self._roots],
-            resolver=self._roots.resolver,
+            resolver=self._roots.resolver_name,
             tier=holding.tier,
             network=self._network.state(holding.tier),
             environment=sorted(self._runner.environment),
@@ -146,7 +146,7 @@ class Diagnostics:
     def _protections(self, holding: Holding) -> dict[str, bool]:
         return {
             "paths-beneath-roots": True,
-            "openat2": self._roots.resolver == "openat2",
+            "openat2": self._roots.resolver_name == "openat2",
             "environment-allow-list": True,
             **self._runner.protections,
             "command-confinement": holding.tier != "none",

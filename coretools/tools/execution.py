@@ -8,7 +8,7 @@ import re
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
 from coretools.excerpt import Excerpt
-from coretools.redaction.redactor import Redactor, whole_lines
+from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
 
@@ -38,7 +38,7 @@ def printed(excerpt: Excerpt, redactor: Redactor | None) -> str:
     if redactor is None:
         return plain(excerpt.text())
     # After the escape sequences are gone: a colour in the middle of a token would hide it from the redactor only.
-    return redactor.text(plain(whole_lines(excerpt).text()))
+    return redactor.text(plain(drop_partial_lines(excerpt).text()))
 
 
 def visible(text: str) -> str:

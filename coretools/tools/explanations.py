@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from coretools.config.policy import Access
 from coretools.confinement.hidden import HiddenPath
-from coretools.redaction.argv import one_line
+from coretools.redaction.argv import escape_unprintable
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 
@@ -77,13 +77,13 @@ NONE = Explanations()
 
 def lines_of(notes: Sequence[str]) -> list[str]:
     """The explanations as lines of a result."""
-    return [f"[{one_line(note)}]" for note in notes]
+    return [f"[{escape_unprintable(note)}]" for note in notes]
 
 
 def made_text(made: Sequence[str]) -> str:
     """What a command made or changed that git, an editor or an agent acts on: nothing can keep it from that."""
     more = f" and {len(made) - MAX_LISTED} more" if len(made) > MAX_LISTED else ""
-    shown = ", ".join(one_line(printable(path)) for path in made[:MAX_LISTED])
+    shown = ", ".join(escape_unprintable(printable(path)) for path in made[:MAX_LISTED])
     return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"
 
 

@@ -24,7 +24,7 @@ from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.protocol.round_trip_questions import Interviews
 from coretools.protocol.server import Beside, build_shared
-from coretools.replica_ids import Handles
+from coretools.replica_ids import ReplicaScopedIds
 from coretools.roots.root_set import Root
 from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import counted
@@ -257,7 +257,7 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
         around.others,
         watching=partial(around.watching, role.name),
         is_same_for_all=around.is_same_for_all,
-        handles=Handles(around.stores.replica, around.stores.is_alive),
+        ids=ReplicaScopedIds(around.stores.replica, around.stores.is_alive),
     ) as assembly:
         interviews = Interviews(settings.asking, around.stores.used_states)
         server = _server(assembly, interviews, role.name, around)

@@ -8,7 +8,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coretools.config.author import VARIABLES, Author, acting, author_of, read_author, variables_of_caller
+from coretools.config.author import VARIABLES, Author, acting_as, author_from, caller_variables, read_author
 from coretools.errors import BadSetting
 
 ADA = Author("Ada", "ada@example.com")
@@ -46,7 +46,7 @@ def test_what_git_would_refuse_or_write_otherwise_is_refused(text: str) -> None:
 @pytest.mark.parametrize("name", ["Ada", "x, y", "O'Hara", "a.b", "J. R.", "ö \\ (x)"])
 def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
     """git-37: a commit is made under it."""
-    author = author_of(name, "a@example.com")
+    author = author_from(name, "a@example.com")
     assert author is not None
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True, timeout=60)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **author.variables}
@@ -62,10 +62,10 @@ async def test_it_holds_in_tasks_and_threads_of_the_call_and_nowhere_else() -> N
     both = {name: anyio.Event() for name in ("Ada", "Bob")}
 
     async def call(name: str, other: str) -> None:
-        with acting(Author(name, "x@example.com")):
+        with acting_as(Author(name, "x@example.com")):
             both[name].set()
             await both[other].wait()
-            found = await anyio.to_thread.run_sync(variables_of_caller)
+            found = await anyio.to_thread.run_sync(caller_variables)
             seen[name] = found.get(VARIABLES[0])
 
     with anyio.fail_after(5):
@@ -73,4 +73,4 @@ async def test_it_holds_in_tasks_and_threads_of_the_call_and_nowhere_else() -> N
             tasks.start_soon(call, "Ada", "Bob")
             tasks.start_soon(call, "Bob", "Ada")
     assert seen == {"Ada": "Ada", "Bob": "Bob"}
-    assert variables_of_caller() == {}
+    assert caller_variables() == {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coretools.config.logs import JsonLines, Plain, TextLines, with_facts
+from coretools.config.logs import JsonFormatter, TextFormatter, TrustedText, log_fields
 from coretools.redaction.redactor import Redactor
 
 KNOWN = "correct-horse-battery"
@@ -19,12 +19,12 @@ HOSTILE = "a\nb\x1b[2Jc\u202ed"
 
 def record(message: str, *arguments: object, facts: dict[str, object] | None = None) -> logging.LogRecord:
     made = logging.LogRecord("some.logger", logging.WARNING, "f", 1, message, arguments, None)
-    made.__dict__.update(with_facts(facts or {}))
+    made.__dict__.update(log_fields(facts or {}))
     return made
 
 
 def as_json(made: logging.LogRecord) -> dict[str, Any]:
-    line = JsonLines(Redactor([KNOWN])).format(made)
+    line = JsonFormatter(Redactor([KNOWN])).format(made)
     assert "\n" not in line
     assert line.isascii()
     found: dict[str, Any] = json.loads(line)
@@ -72,7 +72,7 @@ def test_what_a_text_holds_forges_no_line_and_drives_no_terminal() -> None:
     """observability-9: in both forms, in messages and in facts."""
     made = record("saw %s", HOSTILE, facts={"path": HOSTILE})
     assert as_json(made)["path"] == HOSTILE
-    text = TextLines(Redactor()).format(record("saw %s", HOSTILE, facts={"path": HOSTILE}))
+    text = TextFormatter(Redactor()).format(record("saw %s", HOSTILE, facts={"path": HOSTILE}))
     assert text.isprintable()
     assert text.endswith("some.logger: saw a\\nb\\x1b[2Jc\\u202ed path=a\\nb\\x1b[2Jc\\u202ed")
 
@@ -84,7 +84,7 @@ def test_a_fact_can_not_take_the_place_of_the_line_s_own() -> None:
 
 def test_what_the_server_made_itself_is_not_looked_through() -> None:
     """observability-9: an id stays as it is."""
-    assert as_json(record("said", facts={"call": Plain(KNOWN)}))["call"] == KNOWN
+    assert as_json(record("said", facts={"call": TrustedText(KNOWN)}))["call"] == KNOWN
 
 
 @pytest.mark.parametrize("form", ["json", "text"])

@@ -8,10 +8,10 @@ import pytest
 
 from coretools.config.flags import add_options, settings_from
 from coretools.config.policy import (
+    CatalogPolicy,
     CommandPolicy,
     CommandRule,
     ConfinementPolicy,
-    OfferPolicy,
     OperatorPolicy,
     ToolPolicy,
 )
@@ -90,7 +90,7 @@ def test_every_key_of_the_file_has_its_place() -> None:
             ),
         ),
         tools=ToolPolicy(ask=("delete_file", "git_*"), trusts_answers=True),
-        offer=OfferPolicy(
+        offer=CatalogPolicy(
             sets=("git", "search"),
             only=("git_*", "search_text"),
             without=("git_commit",),

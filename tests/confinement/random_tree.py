@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coretools.confinement.masks import GIT_CONFIG_NAMES, GIT_CONTROL_ENTRIES, MaskFinder
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
-from coretools.roots.resolver import birth_of
+from coretools.roots.resolver import birth_time
 from coretools.roots.root_set import Roots, RootSpec
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
@@ -32,7 +32,7 @@ class RandomTree:
         self.outside.mkdir()
         self.hidden: dict[tuple[int, int], int] = {}
         with Roots([RootSpec(str(place))], deny=DENY) as roots:
-            self.has_birth_times = birth_of("top", roots.first.fd) is not None
+            self.has_birth_times = birth_time("top", roots.first.fd) is not None
 
     def change(self) -> None:
         """Do one of the things that programs do with files."""
@@ -73,7 +73,7 @@ class RandomTree:
     def may_change(self, path: Path) -> bool:
         """confinement-25 holds without birth times as long as the content of what is hidden stays, as for commands."""
         status = path.lstat()
-        is_hidden = (status.st_dev, status.st_ino) in self.hidden or DENY.covers(str(path.relative_to(self.top)))
+        is_hidden = (status.st_dev, status.st_ino) in self.hidden or DENY.denying_glob(str(path.relative_to(self.top)))
         return self.has_birth_times or not is_hidden
 
     def move(self) -> None:
@@ -143,7 +143,7 @@ class RandomTree:
                 pinned.extend(f"{self.top}/{one}" for one in _holders(here))
             if name == ".git" and not in_git:
                 (pinned if is_directory else fixed).append(f"{self.top}/{path}")
-            elif is_known or (not in_git and DENY.covers(path)):
+            elif is_known or (not in_git and DENY.denying_glob(path)):
                 masked.append(f"{self.top}/{path}")
                 continue
             if is_directory:

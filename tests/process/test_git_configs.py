@@ -14,7 +14,7 @@ import pytest
 from coretools.confinement.git_keys import allowed_changes, restore_credentials, without_credentials
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_configs
-from coretools.roots.git_config import Setting, changed, edited, parse, values_of, written
+from coretools.roots.git_config import Setting, edit, parse, serialize, values_of, with_changes
 from tests.process.test_sandbox_pool import Place, kept, needs_view
 from tests.protocol.peer import peer
 
@@ -627,7 +627,7 @@ def _files(count: int) -> Iterator[tuple[random.Random, bytes, list[Setting]]]:
 def test_a_file_is_edited_as_it_is_meant() -> None:
     """confinement-42: whatever stands in it, other keys keep their values and comments stay."""
     for chosen, data, settings in _files(400):
-        assert parse(written(settings), "config") == settings
+        assert parse(serialize(settings), "config") == settings
         keys = [*(one.key for one in settings), "new.s.k", "remote.a.k", "core.z"]
         changes = {
             chosen.choice(keys): tuple(
@@ -635,17 +635,17 @@ def test_a_file_is_edited_as_it_is_meant() -> None:
             )
             for _ in range(chosen.randint(1, 4))
         }
-        after = edited(data, changes)
+        after = edit(data, changes)
         expected = {key: values for key, values in {**values_of(settings), **changes}.items() if values}
         assert values_of(parse(after, "config")) == expected
-        assert values_of(changed(settings, changes)) == expected
+        assert values_of(with_changes(settings, changes)) == expected
         assert after.count(b"# c") == data.count(b"# c")
         if b"\n" in data:  # else it has no line ends
-            assert edited(_dos(data), changes) == _dos(after)
+            assert edit(_dos(data), changes) == _dos(after)
         mixed = b"".join(one.replace(b"\n", b"\r\n") if chosen.random() < 0.5 else one for one in data.splitlines(True))
         assert parse(mixed, "config") == settings
-        assert values_of(parse(edited(mixed, changes), "config")) == expected
-        added = edited(mixed, {"z.z": ("z",)})
+        assert values_of(parse(edit(mixed, changes), "config")) == expected
+        added = edit(mixed, {"z.z": ("z",)})
         assert added.startswith(mixed)
 
 
@@ -658,7 +658,7 @@ def test_git_reads_what_is_written(tmp_path: Path) -> None:
     """confinement-42: the same settings, by git's own word."""
     file = tmp_path / "config"
     for _, data, settings in list(_files(60))[:12]:
-        text = edited(data, {"a.b": ('x;\n\t"y\\',), 'url.c"\\d.k': (None, " z ")}) + written(settings)
+        text = edit(data, {"a.b": ('x;\n\t"y\\',), 'url.c"\\d.k': (None, " z ")}) + serialize(settings)
         for spelled in (text, _dos(text), _dos(text)[:-2], _dos(text)[:-1]):
             file.write_bytes(spelled)
             words = git("config", "--file", str(file), "--list", "-z", directory=tmp_path).split("\0")[:-1]
@@ -671,11 +671,11 @@ def test_what_was_not_touched_is_as_it_was() -> None:
     settings = parse(CREDENTIALS.encode(), "config")
     seen = values_of(without_credentials(settings))
     assert TOKEN not in str(seen)
-    assert edited(CREDENTIALS.encode(), restore_credentials(settings, seen)) == CREDENTIALS.encode()
+    assert edit(CREDENTIALS.encode(), restore_credentials(settings, seen)) == CREDENTIALS.encode()
     two = {"remote.origin.url": ("https://host.example/project.git", "https://new.example/x")}
     assert allowed_changes(two, seen) == two
     assert (
         restore_credentials(settings, two)["remote.origin.url"][0] == f"https://user:{TOKEN}@host.example/project.git"
     )
     assert not allowed_changes({"remote.n.url": (f"https://u:{TOKEN}@n.example/x",)}, seen)
-    assert os.fsdecode(written(without_credentials(settings))).count("[credential]") == 0
+    assert os.fsdecode(serialize(without_credentials(settings))).count("[credential]") == 0

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError
 
 from coretools.app.assembly import assembled
-from coretools.config.policy import OfferPolicy, OperatorPolicy
+from coretools.config.policy import CatalogPolicy, OperatorPolicy
 from coretools.config.settings import PROFILES, Settings
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect
@@ -25,7 +25,7 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 @asynccontextmanager
-async def serving(directory: Path, mode: str, offer: OfferPolicy, profile: str = "dev") -> AsyncIterator[Client]:
+async def serving(directory: Path, mode: str, offer: CatalogPolicy, profile: str = "dev") -> AsyncIterator[Client]:
     settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(offer=offer))
     with anyio.fail_after(60):
         async with assembled(settings, dict(os.environ)) as built:
@@ -42,7 +42,7 @@ async def test_each_profile_lists_tools_of_its_own(tmp_path: Path) -> None:
     """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` has commands and runs too."""
     found = {}
     for profile in PROFILES:
-        async with serving(tmp_path, "auto", OfferPolicy(), profile) as client:
+        async with serving(tmp_path, "auto", CatalogPolicy(), profile) as client:
             found[profile] = await names(client)
             read_only = [tool.name for tool in (await client.list_tools()).tools if _reads(tool)]
             if profile == "ci":
@@ -63,7 +63,7 @@ def _reads(tool: types.Tool) -> bool:
 @ERAS
 async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: str) -> None:
     """policy-19, catalog-7: by set, by name, and by pattern; what is not there can't be called."""
-    offer = OfferPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
+    offer = CatalogPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
     async with serving(tmp_path, mode, offer) as client:
         assert await names(client) == ["read_file", "write_file", "edit_file", "search_text", "search_files"]
         for name in ("delete_file", "git_status", "list_directory"):
@@ -75,7 +75,7 @@ async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: st
 async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
     """policy-19, catalog-5: our own reading tools as resources, and our own resource as a tool."""
     (tmp_path / "a.txt").write_text("hello\n")
-    async with serving(tmp_path, mode, OfferPolicy(promote_read_only=True, resources_as_tools=True)) as client:
+    async with serving(tmp_path, mode, CatalogPolicy(promote_read_only=True, resources_as_tools=True)) as client:
         assert "file" in await names(client)
         result = await client.call_tool("file", {"path": "a.txt"})
         assert not result.is_error
@@ -85,7 +85,7 @@ async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
         (contents,) = (await client.read_resource(promoted.replace("{path}", "a.txt"))).contents
         assert isinstance(contents, types.TextResourceContents)
         assert contents.text
-    async with serving(tmp_path, mode, OfferPolicy()) as client:
+    async with serving(tmp_path, mode, CatalogPolicy()) as client:
         assert "file" not in await names(client)
         assert promoted not in [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
 
@@ -95,7 +95,7 @@ async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
 async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mode: str, pattern: str) -> None:
     """policy-19: without read_file no other surface has a file's content, and no completion its name."""
     (tmp_path / "a.txt").write_text("hello\n")
-    offer = OfferPolicy(without=(pattern, "read_run", "delete_file"), promote_read_only=True, resources_as_tools=True)
+    offer = CatalogPolicy(without=(pattern, "read_run", "delete_file"), promote_read_only=True, resources_as_tools=True)
     async with serving(tmp_path, mode, offer) as client:
         assert not {"file", "read_file", "delete_file", "delete_directory"} & set(await names(client))
         templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
@@ -115,12 +115,12 @@ async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
-        (OfferPolicy(sets=("gti",)), r"\[offer\] sets holds 'gti': there are ci, commands"),
-        (OfferPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file': there is no such command"),
-        (OfferPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil': there is no such command"),
+        (CatalogPolicy(sets=("gti",)), r"\[offer\] sets holds 'gti': there are ci, commands"),
+        (CatalogPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file': there is no such command"),
+        (CatalogPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil': there is no such command"),
     ],
 )
-async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: OfferPolicy, said: str) -> None:
+async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: CatalogPolicy, said: str) -> None:
     """policy-19: a typing error in it would leave a command offered."""
     with pytest.raises(BadSetting, match=said):
         async with serving(tmp_path, "auto", offer):
@@ -130,7 +130,7 @@ async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: Offer
 async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
     """policy-19: their names are known when the file is judged."""
     other = Registry()
-    settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(offer=OfferPolicy(without=("theirs",))))
+    settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(offer=CatalogPolicy(without=("theirs",))))
 
     @other.tool(Effect.READ)
     def theirs() -> str:

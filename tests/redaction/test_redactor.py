@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 
 import coretools
-from coretools.config.logs import TextLines
+from coretools.config.logs import TextFormatter
 from coretools.excerpt import Excerpt, Excerpter
-from coretools.redaction.argv import MOST_OF_LINE, MOST_OF_WORD, command_line
-from coretools.redaction.redactor import MOST_HELD, Redactor, StreamRedactor, secret_values, whole_lines
+from coretools.redaction.argv import MOST_OF_LINE, MOST_OF_WORD, redacted_command_line
+from coretools.redaction.redactor import MOST_HELD, Redactor, StreamRedactor, drop_partial_lines, secret_values
 
 PLAIN = Redactor()
 LETTERS = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA"
@@ -464,10 +464,10 @@ def test_a_gap_is_widened_to_whole_lines() -> None:
     excerpter = Excerpter(4000)
     data = b"first\n" + f"{SHAPES['github']} ".encode() * 400 + b"\nlast\n"
     excerpter.feed(data)
-    shown = PLAIN.text(whole_lines(excerpter.excerpt()).text())
+    shown = PLAIN.text(drop_partial_lines(excerpter.excerpt()).text())
     assert shown == f"first\n\n[... {len(data) - 11} bytes left out ...]\nlast\n"
     whole = Excerpt(b"a ghp", b"_b c", 0)
-    assert whole_lines(whole) is whole
+    assert drop_partial_lines(whole) is whole
 
 
 COMMANDS = {
@@ -496,25 +496,25 @@ COMMANDS = {
 @pytest.mark.parametrize(("argv", "line"), COMMANDS.values(), ids=COMMANDS.keys())
 def test_a_command_line_shows_no_credential(argv: list[str], line: str) -> None:
     """redaction-9: by the role of each word; one line, control characters escaped."""
-    assert command_line(argv) == line
+    assert redacted_command_line(argv) == line
 
 
 def test_a_command_line_is_bounded() -> None:
     """redaction-9: words, characters of a word and of the line; what is cut is counted."""
     assert (
-        command_line(["echo", "x" * 1000])
+        redacted_command_line(["echo", "x" * 1000])
         == f"echo {'x' * MOST_OF_WORD}[... 700 more characters ...]".replace("echo x", "echo 'x") + "'"
     )
-    line = command_line(["a"] * 500)
+    line = redacted_command_line(["a"] * 500)
     assert line.endswith(" [... 400 more words ...]")
-    assert len(command_line(["\x1b" * 300] * 90)) < MOST_OF_LINE + 50
-    assert "hunter2" not in command_line(["x" * 20_000 + " PASSWORD=hunter2"])
-    assert command_line([]) == ""
+    assert len(redacted_command_line(["\x1b" * 300] * 90)) < MOST_OF_LINE + 50
+    assert "hunter2" not in redacted_command_line(["x" * 20_000 + " PASSWORD=hunter2"])
+    assert redacted_command_line([]) == ""
 
 
 def test_a_command_line_knows_the_values_too() -> None:
     """redaction-9: those of the redactor that it is given."""
-    assert command_line(["echo", f"({PASSPHRASE})"], KNOWING) == "echo '([redacted:environment])'"
+    assert redacted_command_line(["echo", f"({PASSPHRASE})"], KNOWING) == "echo '([redacted:environment])'"
 
 
 def test_a_record_of_the_log_is_redacted_with_its_traceback() -> None:
@@ -525,7 +525,7 @@ def test_a_record_of_the_log_is_redacted_with_its_traceback() -> None:
         found = (type(error), error, error.__traceback__)
     message = "got %s\nand %s"
     record = logging.LogRecord("x", logging.ERROR, "f", 1, message, (SHAPES["github"], KEY), found)
-    text = TextLines(KNOWING).format(record)
+    text = TextFormatter(KNOWING).format(record)
     first, *rest = text.split("\n")
     assert "got [redacted:github]\\nand [redacted:private-key]" in first
     assert "bad [redacted:environment]" in text

@@ -48,7 +48,7 @@ def test_a_glob_covers_what_it_says() -> None:
         ([], "anything", None),
         (["x"], ".", None),
     ):
-        assert DenyRules(globs).covers(path) == covering, (globs, path, covering)
+        assert DenyRules(globs).denying_glob(path) == covering, (globs, path, covering)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_glob_covers_what_it_says() -> None:
 def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: bool) -> None:
     """roots-7: by name, or by what it holds."""
     rules = DenyRules(DEFAULT_DENY)
-    assert (rules.covers(path) is not None or bool(rules.suspicion(path))) is is_closed
+    assert (rules.denying_glob(path) is not None or bool(rules.secret_format(path))) is is_closed
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: 
 def test_a_glob_decides_before_the_content_does(globs: list[str], path: str, kind: str, covering: str | None) -> None:
     """roots-7: `--deny GLOB` closes by name, `!GLOB` opens whatever the file holds."""
     rules = DenyRules(globs)
-    assert rules.suspicion(path) == kind
-    assert rules.covers(path) == covering
+    assert rules.secret_format(path) == kind
+    assert rules.denying_glob(path) == covering
 
 
 def test_without_the_default_no_content_closes_anything() -> None:
     """roots-7, secret-files-7: `--no-default-deny`."""
     rules = DenyRules([".secret"], by_content=False)
-    assert rules.suspicion(".env") == ""
-    assert rules.hangs_on(".docker") is None
-    assert rules.covers(".secret") == ".secret"
+    assert rules.secret_format(".env") == ""
+    assert rules.name_dependent_glob(".docker") is None
+    assert rules.denying_glob(".secret") == ".secret"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_without_the_default_no_content_closes_anything() -> None:
 )
 def test_a_glob_hangs_on_the_directories_it_names(glob: str, directory: str, hangs: bool) -> None:
     """roots-8: renaming one of them would open what the glob closes."""
-    assert (DenyRules([glob]).hangs_on(directory) is not None) is hangs
+    assert (DenyRules([glob]).name_dependent_glob(directory) is not None) is hangs
 
 
 @pytest.mark.parametrize("glob", ["", "/", "!", "../x", "a/../b", "[z-a]"])
@@ -146,6 +146,6 @@ def test_whatever_lies_beneath_a_closed_path_is_closed() -> None:
         rules = DenyRules([*globs, f"!{globs[0]}"] if chance.random() < 0.3 else globs)
         for _ in range(50):
             path = "/".join(chance.choice(["a", "b", "ab", "c"]) for _ in range(chance.randint(1, 5)))
-            if rules.covers(path) is not None:
-                assert rules.covers(f"{path}/c") is not None, (globs, path)
-                assert rules.covers(path.upper()) is not None, (globs, path)
+            if rules.denying_glob(path) is not None:
+                assert rules.denying_glob(f"{path}/c") is not None, (globs, path)
+                assert rules.denying_glob(path.upper()) is not None, (globs, path)

@@ -29,12 +29,12 @@ def test_everything_has_its_kind(handle: int) -> None:
     """git-13: links are links, whatever they lead to; a second look sees the same."""
     expected = {"file": "file", "directory": "directory", "link": "link", "directory-link": "link", "fifo": "other"}
     for _ in range(2):
-        assert directory_access.kinds(handle) == expected
-    assert {name: directory_access.kind(handle, name) for name in expected} == expected
-    assert directory_access.kind(handle, "nothing") is None
-    assert directory_access.odd(handle, ".") == {"link": "link", "directory-link": "link", "fifo": "other"}
-    assert directory_access.odd(handle, "directory") == {}
-    assert directory_access.odd(handle, "nothing") is None
+        assert directory_access.entry_kinds(handle) == expected
+    assert {name: directory_access.entry_kind(handle, name) for name in expected} == expected
+    assert directory_access.entry_kind(handle, "nothing") is None
+    assert directory_access.special_entries(handle, ".") == {"link": "link", "directory-link": "link", "fifo": "other"}
+    assert directory_access.special_entries(handle, "directory") == {}
+    assert directory_access.special_entries(handle, "nothing") is None
 
 
 def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
     # The path of a socket is at most 107 bytes long.
     with chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
-    assert directory_access.kind(handle, "s") == "socket"
-    assert directory_access.kinds(handle)["s"] == "socket"
+    assert directory_access.entry_kind(handle, "s") == "socket"
+    assert directory_access.entry_kinds(handle)["s"] == "socket"
 
 
 @pytest.mark.parametrize(
@@ -53,34 +53,34 @@ def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
 def test_only_a_regular_file_is_read(handle: int, name: str, error: type[CoreError]) -> None:
     """git-13: no link is followed, and nothing blocks."""
     with pytest.raises(error):
-        directory_access.read(handle, name, limit_bytes=10)
+        directory_access.read_file(handle, name, limit_bytes=10)
 
 
 def test_a_file_is_read_up_to_its_limit(handle: int) -> None:
     """git-13: and not a byte beyond."""
-    assert directory_access.read(handle, "file", limit_bytes=4) == b"text"
+    assert directory_access.read_file(handle, "file", limit_bytes=4) == b"text"
     with pytest.raises(TooLarge):
-        directory_access.read(handle, "file", limit_bytes=3)
+        directory_access.read_file(handle, "file", limit_bytes=3)
 
 
 @pytest.mark.parametrize("name", ["directory-link", "file", "nothing", "fifo"])
 def test_only_a_directory_is_opened(handle: int, name: str) -> None:
     """git-13: not one that a link leads to."""
-    with pytest.raises(CoreError), directory_access.opened(handle, name):
+    with pytest.raises(CoreError), directory_access.open_subdirectory(handle, name):
         pass
     if name != "nothing":
         with pytest.raises(CoreError):
-            directory_access.odd(handle, name)
+            directory_access.special_entries(handle, name)
 
 
 def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
     """git-18: also one that keeps size and time of modification."""
-    before = directory_access.version(handle, "file")
+    before = directory_access.entry_version(handle, "file")
     (tmp_path / "new").write_text("tex2")
     os.utime(tmp_path / "new", ns=(before.modified_ns, before.modified_ns) if before else None)
     (tmp_path / "new").rename(tmp_path / "file")
-    assert before != directory_access.version(handle, "file")
-    assert directory_access.version(handle, "nothing") is None
+    assert before != directory_access.entry_version(handle, "file")
+    assert directory_access.entry_version(handle, "nothing") is None
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from coretools.errors import CoreError, DeniedPath, NotFound, OutsideRoot, TooLarge, WrongType
 from coretools.roots.listing import list_directory, walk
-from coretools.roots.read import exists, open_file, read_bytes, status
-from coretools.roots.resolver import HANDLE, Openat2, Resolver, Walk
+from coretools.roots.read import file_status, kind_at, open_file, read_bytes
+from coretools.roots.resolver import HANDLE, Openat2Resolver, Resolver, WalkResolver
 from coretools.roots.write import delete_file, move, write_bytes
 from tests.roots.world import (
     CANARY,
@@ -126,7 +126,7 @@ def test_a_loop_of_links_ends_in_an_error(world: World, name: str) -> None:
     for path in (name, f"{name}/file"):
         with pytest.raises(NotFound):
             read_bytes(world.roots, path, limit_bytes=100)
-    assert status(world.roots, name).kind == "link"
+    assert file_status(world.roots, name).kind == "link"
 
 
 def test_forty_links_are_followed_and_forty_one_are_not(world: World) -> None:
@@ -175,7 +175,7 @@ def test_dots_don_t_make_a_missing_directory_disappear(world: World) -> None:
     """roots-3"""
     with pytest.raises(NotFound):
         world.read("missing/../plain.txt")
-    assert exists(world.roots, "missing/../plain.txt") is None
+    assert kind_at(world.roots, "missing/../plain.txt") is None
 
 
 def special_files(root: Path) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def test_special_files_are_refused_without_blocking(world: World) -> None:
     names = special_files(world.root)
     before = descriptors()
     for name in names:
-        assert status(world.roots, name).kind == name
+        assert file_status(world.roots, name).kind == name
         for operation in (LOOKS["open_file"], LOOKS["open_directory"], CHANGES["write"]):
             with pytest.raises(WrongType, match=name):
                 operation(world.roots, name)
@@ -263,7 +263,7 @@ def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     world.link("to-ssh", ".ssh")
     world.link("dir/.netrc", "inner.txt")
     before = state(world.root)
-    with opened(world.root, resolver=world.roots.resolver, deny=(".netrc",)) as roots:
+    with opened(world.root, resolver=world.roots.resolver_name, deny=(".netrc",)) as roots:
         open_before = descriptors()
         for path in DENIED.values():
             for name, operation in {**LOOKS, "write": CHANGES["write"]}.items():
@@ -367,7 +367,7 @@ def outcome(world: World, path: str) -> bytes | str:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_read_is_what_the_kernel_would_read_and_lies_inside(world: World, seed: int) -> None:
-    """roots-1, roots-3: random trees of directories and links, random paths; realpath(3) is the judge."""
+    """roots-1, roots-3: random trees of directories and links, random paths; realpath(3) is the decide."""
     chance = random.Random(seed)
     names = ["a", "b", "c", "dir", "sub"]
     directories = [world.root, world.root / "dir", world.root / "dir" / "sub"]
@@ -397,7 +397,7 @@ def test_what_is_read_is_what_the_kernel_would_read_and_lies_inside(world: World
             assert read in {"outside-root", "not-found", "wrong-type"}, path
 
 
-@pytest.mark.parametrize("engine", [Openat2(), Walk()], ids=["openat2", "walk"])
+@pytest.mark.parametrize("engine", [Openat2Resolver(), WalkResolver()], ids=["openat2", "walk"])
 def test_a_resolver_opens_no_path_with_a_link_in_it(world: World, engine: Resolver, resolver: str) -> None:
     """roots-2: the text of a path that was opened is the place that was reached."""
     if engine.name != resolver:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.roots.secret_check import BadIndex, objects
+from coretools.roots.secret_check import BadIndex, index_objects
 
 NAMES = ("a", "b.pem", "deep/down/in/the/tree/.env", "deep/down/in/the/tree/other", "é", "x" * 200, "z z")
 
@@ -46,7 +46,7 @@ def test_the_index_says_what_git_says(tmp_path: Path, version: int, algorithm: s
     index = repository(tmp_path, version=version, algorithm=algorithm)
     if version > 2:
         git(tmp_path, "update-index", "--skip-worktree", "b.pem")
-    found = objects(index.read_bytes(), hash_bytes=20 if algorithm == "sha1" else 32)
+    found = index_objects(index.read_bytes(), hash_bytes=20 if algorithm == "sha1" else 32)
     assert found == listed(tmp_path)
     assert len(found) == len(NAMES)
 
@@ -57,7 +57,7 @@ def test_a_file_in_conflict_has_no_content(tmp_path: Path) -> None:
     name = git(tmp_path, "hash-object", "-w", "a").decode().strip()
     lines = "".join(f"100644 {name} {stage}\tb.pem\n" for stage in (1, 2, 3))
     subprocess.run(["git", "update-index", "--index-info"], cwd=tmp_path, input=lines.encode(), check=True)
-    assert set(objects(index.read_bytes(), hash_bytes=20)) == {os.fsencode(one) for one in NAMES} - {b"b.pem"}
+    assert set(index_objects(index.read_bytes(), hash_bytes=20)) == {os.fsencode(one) for one in NAMES} - {b"b.pem"}
 
 
 def test_a_name_that_is_there_twice_has_no_content(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_name_that_is_there_twice_has_no_content(tmp_path: Path) -> None:
     assert first[62:] == b"a\0"
     count = int.from_bytes(data[8:12], "big") + 1
     twice = data[:8] + count.to_bytes(4, "big") + first[:60].replace(first[40:60], bytes(20)) + first[60:] + data[12:]
-    assert b"a" not in objects(twice + bytes(8), hash_bytes=20)
+    assert b"a" not in index_objects(twice + bytes(8), hash_bytes=20)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -82,7 +82,7 @@ def test_a_broken_index_is_refused_or_read(tmp_path: Path, version: int, seed: i
             broken[chance.randrange(len(broken))] = chance.choice((0, 0xFF, 0x80, chance.randrange(256)))
         cut = bytes(broken[: chance.randrange(len(broken))] if chance.random() < 0.5 else broken)
         try:
-            objects(cut, hash_bytes=chance.choice((20, 32)))
+            index_objects(cut, hash_bytes=chance.choice((20, 32)))
         except BadIndex:
             continue
 
@@ -92,4 +92,4 @@ def test_names_that_grow_without_end_are_refused() -> None:
     entry = bytes(60) + b"\0\0" + b"\0" + b"x" * 100 + b"\0"
     many = b"DIRC" + (4).to_bytes(4, "big") + (10_000).to_bytes(4, "big") + entry * 10_000 + bytes(20)
     with pytest.raises(BadIndex):
-        objects(many, hash_bytes=20)
+        index_objects(many, hash_bytes=20)

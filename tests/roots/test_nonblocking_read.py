@@ -17,9 +17,9 @@ from coretools.roots.nonblocking_read import (
     LATE_SECONDS,
     MOST_BYTES,
     PAUSE_SECONDS,
-    attempted,
-    can_read_at_once,
-    read_at_once,
+    attempt_nonblocking,
+    can_read_nonblocking,
+    read_nonblocking,
 )
 from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots, RootSpec
@@ -36,7 +36,7 @@ def resolver() -> str:
 @pytest.fixture(autouse=True)
 def _is_possible(world: World) -> None:
     """Fails where it never happens, so that nothing here passes for that reason; skips by name where it can't."""
-    assert can_read_at_once(world.roots)
+    assert can_read_nonblocking(world.roots)
     if not world.roots.first.is_on_disk:
         pytest.skip("the temporary directory lies on a file system that may ask another program")
     read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY)  # the way to it is in memory from here on
@@ -45,7 +45,7 @@ def _is_possible(world: World) -> None:
 
 
 def at_once(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
-    content = read_at_once(roots, path, limit_bytes=limit)
+    content = read_nonblocking(roots, path, limit_bytes=limit)
     return None if content is None else content.data
 
 
@@ -54,7 +54,7 @@ def test_a_small_file_is_read(world: World, size: int) -> None:
     """roots-28: with the same content, name and version as ever."""
     (world.root / "dir" / "data").write_bytes(os.urandom(size))
     expected = read_bytes(world.roots, "dir/data", limit_bytes=PLENTY)
-    assert read_at_once(world.roots, "dir/data", limit_bytes=PLENTY) == expected
+    assert read_nonblocking(world.roots, "dir/data", limit_bytes=PLENTY) == expected
     assert isinstance(expected.version, Version)
 
 
@@ -147,9 +147,9 @@ def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
     """roots-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
     now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
     for tried in (True, False, True):
-        with attempted(world.roots, clock=lambda: next(now)) as may_try:
+        with attempt_nonblocking(world.roots, clock=lambda: next(now)) as may_try:
             assert may_try is tried
-    world.roots.read_in_threads_until(math.inf)
+    world.roots.disable_nonblocking_until(math.inf)
     assert at_once(world.roots, "plain.txt") is None
 
 

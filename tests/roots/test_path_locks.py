@@ -16,7 +16,7 @@ from coretools.errors import CoreError
 from coretools.roots.deny import DenyRules
 from coretools.roots.path_locks import LOCKS
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.roots.write import alone
+from coretools.roots.write import lock_paths
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
 
@@ -54,7 +54,7 @@ def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
 ) -> None:
     """roots-30: while one file is being changed, everything else in its directory and in other roots can be."""
     b = tmp_path / "b"
-    with alone(roots, "f"), ThreadPoolExecutor(1) as other:
+    with lock_paths(roots, "f"), ThreadPoolExecutor(1) as other:
 
         def change_all() -> None:
             files.write_file(str(b / "f"), "two\n")
@@ -79,7 +79,7 @@ def test_a_change_of_the_same_name_waits_whatever_it_is_called(
     """roots-30: through a link, absolutely, in another case, and from another server with the same root."""
     path = str(tmp_path / "a" / "f") if name == "absolute" else name
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as others, ThreadPoolExecutor(2) as pool:
-        with alone(roots, "f"):
+        with lock_paths(roots, "f"):
             waiting: list[Future[object]] = [
                 pool.submit(files.write_file, path, "two\n"),
                 pool.submit(FilesystemTools(others, Limits()).write_file, "a/f", "two\n"),
@@ -116,7 +116,7 @@ async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: Files
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with alone(roots, "f"):
+        with lock_paths(roots, "f"):
             held.set()
             done.wait(SOON)
 

@@ -72,7 +72,7 @@ def attempts(world: World) -> list[Callable[[], object]]:
     roots, fresh = world.roots, itertools.count()
     return [
         lambda: read_bytes(roots, "d/secret.txt", limit_bytes=PLENTY).data,
-        lambda: LOOKS["read_at_once"](roots, "d/secret.txt"),
+        lambda: LOOKS["read_nonblocking"](roots, "d/secret.txt"),
         lambda: read_bytes(roots, "d/sub/../secret.txt", limit_bytes=PLENTY).data,
         lambda: read_bytes(roots, "d/../d/secret.txt", limit_bytes=PLENTY).data,
         lambda: [entry.name for entry in list_directory(roots, "d", limit=99).entries],

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import NotFound, PermissionRefused, TooLarge, WrongType
-from coretools.roots.listing import Met, list_directory, walk
-from coretools.roots.read import exists, open_directory, open_file, read_bytes, status
+from coretools.roots.listing import WalkEntry, list_directory, walk
+from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
 from coretools.roots.write import write_bytes
 from tests.roots.world import LOOKS, Operation, World, descriptors
 
 
-def everything(_directory: str, found: list[Met]) -> list[Met]:
+def everything(_directory: str, found: list[WalkEntry]) -> list[WalkEntry]:
     return found
 
 
@@ -24,7 +24,7 @@ def test_a_file_is_read_whole(world: World, size: int) -> None:
     (world.root / "data").write_bytes(data)
     content = read_bytes(world.roots, "data", limit_bytes=size)
     assert content.data == data
-    assert content.version == status(world.roots, "data").version
+    assert content.version == file_status(world.roots, "data").version
 
 
 @pytest.mark.parametrize(("size", "limit"), [(1, 0), (100, 99), (2_000_000, 1_999_999)])
@@ -72,10 +72,10 @@ def test_what_is_not_there_is_said_to_be_not_there(world: World, operation: Oper
     """roots-18: and costs no descriptor."""
     world.link("dangling", "missing")
     before = descriptors()
-    if operation is exists:
+    if operation is kind_at:
         assert operation(world.roots, path) == ("link" if path == "dangling" else None)
-    elif operation is status and path == "dangling":
-        assert status(world.roots, path).kind == "link"
+    elif operation is file_status and path == "dangling":
+        assert file_status(world.roots, path).kind == "link"
     else:
         with pytest.raises(NotFound):
             operation(world.roots, path)
@@ -96,9 +96,9 @@ def test_status_says_kind_size_mode_and_time(world: World) -> None:
     file.chmod(0o640)
     os.utime(file, (1_000_000, 1_000_000.5))
     world.link("link", "plain.txt")
-    found = status(world.roots, "link")
+    found = file_status(world.roots, "link")
     assert (found.kind, found.size, found.mode, found.modified) == ("file", 5, 0o640, 1_000_000.5)
-    assert status(world.roots, "dir").kind == "directory"
+    assert file_status(world.roots, "dir").kind == "directory"
 
 
 def test_a_listing_is_sorted_and_counts_what_it_cuts(world: World) -> None:
@@ -146,7 +146,7 @@ def test_a_walk_enters_nothing_that_is_skipped_and_ends_at_its_limit(world: Worl
     """roots-19"""
     asked = []
 
-    def choose(directory: str, found: list[Met]) -> list[Met]:
+    def choose(directory: str, found: list[WalkEntry]) -> list[WalkEntry]:
         asked.append((directory, found))
         return [one for one in found if one[0] != "sub"]
 
@@ -225,10 +225,10 @@ def test_a_link_to_nothing_is_said_to_be_one(world: World) -> None:
 
 def test_versions_differ_after_every_write(world: World) -> None:
     """roots-20: also when writes of one size follow each other within a tick of the clock."""
-    seen = {status(world.roots, "plain.txt").version}
+    seen = {file_status(world.roots, "plain.txt").version}
     for number in range(100):
         write_bytes(world.roots, "plain.txt", b"%05d" % number)
-        seen.add(status(world.roots, "plain.txt").version)
+        seen.add(file_status(world.roots, "plain.txt").version)
     assert len(seen) == 101
 
 

@@ -9,7 +9,7 @@ from coretools.errors import BadSetting, DeniedPath, InvalidPath, OutsideRoot, R
 from coretools.roots import resolver as openat2
 from coretools.roots.deny import DenyRules
 from coretools.roots.listing import list_directory, walk
-from coretools.roots.read import exists, open_directory, read_bytes
+from coretools.roots.read import kind_at, open_directory, read_bytes
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
 from tests.roots.world import CHANGES, LOOKS, OPERATIONS, PLENTY, Operation, World, descriptors, opened, state
@@ -42,14 +42,14 @@ def test_the_resolver_is_found_from_a_working_directory_that_can_t_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """roots-2: whoever starts a server as another user stands in a directory of his own."""
-    there_is = openat2.available()
+    there_is = openat2.openat2_available()
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o311)
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65_534)
     try:
-        assert openat2.available() == there_is
+        assert openat2.openat2_available() == there_is
     finally:
         if is_root:
             os.seteuid(0)
@@ -65,9 +65,9 @@ def test_an_unknown_resolver_fails_at_start(tmp_path: Path) -> None:
 def test_the_strongest_resolver_is_taken_and_named(tmp_path: Path, resolver: str) -> None:
     """roots-2: what is in use can be asked for."""
     with opened(tmp_path, resolver=resolver) as roots:
-        assert roots.resolver == resolver
+        assert roots.resolver_name == resolver
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules([])) as roots:
-        assert roots.resolver in ("openat2", "walk")
+        assert roots.resolver_name in ("openat2", "walk")
 
 
 def test_closing_gives_every_handle_back(tmp_path: Path, resolver: str) -> None:
@@ -243,9 +243,9 @@ def test_a_root_that_goes_away_is_an_error_that_says_so(
 def test_a_listing_of_the_root_and_a_missing_file_work(world: World) -> None:
     """roots-14: `.` is the first root."""
     assert list_directory(world.roots, ".", limit=10).shown == "."
-    assert exists(world.roots, ".") == "directory"
-    assert exists(world.roots, "missing/deeper/still") is None
-    assert exists(world.roots, "plain.txt/below") is None
+    assert kind_at(world.roots, ".") == "directory"
+    assert kind_at(world.roots, "missing/deeper/still") is None
+    assert kind_at(world.roots, "plain.txt/below") is None
 
 
 def test_a_working_directory_is_given_by_handle(world: World) -> None:

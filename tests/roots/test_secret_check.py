@@ -9,7 +9,7 @@ import pytest
 from coretools.errors import DeniedPath
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.listing import list_directory
-from coretools.roots.read import open_file, status
+from coretools.roots.read import file_status, open_file
 from coretools.roots.root_set import Roots
 from coretools.roots.secret_check import MOST_LEVELS, NO_FILE, UNDECIDED, UNREADABLE
 from coretools.roots.secret_formats import MOST_BYTES
@@ -54,7 +54,7 @@ def test_a_secret_is_closed_for_every_change(world: World) -> None:
     (world.root / ".env").write_bytes(SECRET)
     before = descriptors()
     for act in (
-        lambda: status(world.roots, ".env"),
+        lambda: file_status(world.roots, ".env"),
         lambda: write_bytes(world.roots, ".env", b""),
         lambda: move(world.roots, ".env", "x"),
         lambda: move(world.roots, "plain.txt", ".env", overwrite=True),
@@ -111,9 +111,9 @@ def test_a_repository_is_looked_for_in_the_nearest_directories_upwards(world: Wo
     os.makedirs(world.root / deep)
     (world.root / deep / ".env").write_bytes(SECRET)
     top = (world.roots.first.path, world.roots.first.fd)
-    judged = world.roots.check.judge(top, f"{deep}/.env", "environment")
-    assert judged.reason
-    assert len(judged.rests_on) == MOST_LEVELS
+    decision = world.roots.secret_check.decide(top, f"{deep}/.env", "environment")
+    assert decision.reason
+    assert len(decision.index_paths) == MOST_LEVELS
 
 
 def test_what_is_opened_is_what_is_judged(world: World) -> None:
@@ -137,7 +137,7 @@ def test_the_operator_opens_by_name(world: World, glob: str) -> None:
     """roots-7, secret-files-7"""
     (world.root / "app").mkdir()
     (world.root / "app" / ".env").write_bytes(SECRET)
-    with opened(world.root, resolver=world.roots.resolver, deny=(glob,)) as roots:
+    with opened(world.root, resolver=world.roots.resolver_name, deny=(glob,)) as roots:
         assert why(roots, "app/.env") == ""
     assert why(world.roots, "app/.env")
 
@@ -219,7 +219,7 @@ def test_a_root_in_a_repository_that_is_a_root_finds_its_index(world: World) -> 
     git(world.root, "init", "-q")
     (world.root / "dir" / ".env").write_bytes(SECRET)
     git(world.root, "add", "--all")
-    with opened(world.root, world.root / "dir", resolver=world.roots.resolver) as roots:
+    with opened(world.root, world.root / "dir", resolver=world.roots.resolver_name) as roots:
         assert why(roots, str(world.root / "dir" / ".env")) == ""
 
 

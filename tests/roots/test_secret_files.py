@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.roots.secret_files import hangs_on, suspicion, suspicion_of
+from coretools.roots.secret_files import is_significant_directory, secret_format, secret_format_of
 from coretools.roots.secret_formats import HEAD_BYTES, is_settled, secret_in
 
 B64 = base64.b64encode(bytes(range(48))).decode()
@@ -20,7 +20,7 @@ BAG = b"Bag Attributes\n    friendlyName: x\nKey Attributes: <No Attributes>\n"
 
 def of(path: str, content: bytes | str) -> str:
     """What a file of this path and content holds."""
-    kind = suspicion_of(path)
+    kind = secret_format_of(path)
     data = content if isinstance(content, bytes) else content.encode()
     return secret_in(kind, data) if kind else ""
 
@@ -300,7 +300,7 @@ def test_what_ssh_keygen_makes_is_told_apart(tmp_path: Path, kind: str, phrase: 
         pytest.skip("ssh-keygen: not installed")
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", phrase, "-f", tmp_path / f"id_{kind}"], check=True)
     assert of(f"id_{kind}", (tmp_path / f"id_{kind}").read_bytes()) == "a private key"
-    assert suspicion(f"id_{kind}.pub") == ""
+    assert secret_format(f"id_{kind}.pub") == ""
 
 
 @pytest.mark.parametrize(
@@ -319,9 +319,9 @@ def test_what_ssh_keygen_makes_is_told_apart(tmp_path: Path, kind: str, phrase: 
 )
 def test_a_name_is_suspect_by_itself_or_in_its_directory(name: str, parent: str, kind: str) -> None:
     """secret-files-1"""
-    assert suspicion(name, parent) == kind
-    assert suspicion_of(f"{parent}/{name}" if parent else name) == kind
-    assert hangs_on(parent) is (parent.lower() in (".docker", ".cargo"))
+    assert secret_format(name, parent) == kind
+    assert secret_format_of(f"{parent}/{name}" if parent else name) == kind
+    assert is_significant_directory(parent) is (parent.lower() in (".docker", ".cargo"))
 
 
 HOSTILE: dict[str, Callable[[int], str]] = {

@@ -14,9 +14,9 @@ from coretools.errors import Conflict, CoreError, InvalidPath
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.roots.undo import BESIDE, Entries, Undo
+from coretools.roots.undo import UNDO_DIRECTORY, SavedEntries, Undo
 
-ENTRIES = Entries(moved=("packages",), made=("environment",), copied=("lock",))
+ENTRIES = SavedEntries(moved=("packages",), made=("environment",), copied=("lock",))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_was_there_comes_back(project: Path, roots: Roots, directory: Direc
     undo.begin()
     assert not (project / "packages").exists()
     half_done(project)
-    undo.put_back()
+    undo.roll_back()
     assert state(project) == before
 
 
@@ -78,8 +78,8 @@ def test_a_success_is_kept(project: Path, roots: Roots, directory: Directory) ->
     undo = Undo(roots, directory, ENTRIES)
     undo.begin()
     half_done(project)
-    after = {name: text for name, text in state(project).items() if not name.startswith(BESIDE)}
-    undo.keep()
+    after = {name: text for name, text in state(project).items() if not name.startswith(UNDO_DIRECTORY)}
+    undo.commit()
     assert state(project) == after
 
 
@@ -90,10 +90,10 @@ def test_only_one_may_change_it_at_a_time(project: Path, roots: Roots, directory
     with pytest.raises(Conflict):
         Undo(roots, directory, ENTRIES).begin()
     with pytest.raises(Conflict):
-        Undo.recovered(roots, directory, ENTRIES)
-    assert (project / BESIDE / "packages/one").exists()
-    undo.put_back()
-    assert not (project / BESIDE).exists()
+        Undo.recover(roots, directory, ENTRIES)
+    assert (project / UNDO_DIRECTORY / "packages/one").exists()
+    undo.roll_back()
+    assert not (project / UNDO_DIRECTORY).exists()
 
 
 def test_what_a_killed_server_left_is_put_back(project: Path, roots: Roots, directory: Directory) -> None:
@@ -102,15 +102,15 @@ def test_what_a_killed_server_left_is_put_back(project: Path, roots: Roots, dire
     undo = Undo(roots, directory, ENTRIES)
     undo.begin()
     half_done(project)
-    (project / BESIDE / "part-lock").write_text("not who")
+    (project / UNDO_DIRECTORY / "part-lock").write_text("not who")
     os.close(undo._fd)
-    Undo.recovered(roots, directory, ENTRIES)
+    Undo.recover(roots, directory, ENTRIES)
     assert state(project) == before
     (project / ".coretools-restored/packages").mkdir(parents=True)
     again = Undo(roots, directory, ENTRIES)
     again.begin()
     (project / "packages").mkdir()
-    again.keep()
+    again.commit()
     assert sorted(os.listdir(project)) == ["lock", "packages"]
 
 
@@ -123,7 +123,7 @@ def test_a_link_is_moved_and_removed_itself(project: Path, roots: Roots, directo
     undo.begin()
     for name in ("packages", "environment"):
         (project / name).symlink_to(outside)
-    undo.put_back()
+    undo.roll_back()
     assert (project / "packages/one").exists()
     assert not (project / "environment").is_symlink()
     assert (outside / "mine").exists()
@@ -134,15 +134,15 @@ def test_a_repository_can_not_have_something_removed(project: Path, roots: Roots
     (project / "environment").mkdir()
     (project / "src").mkdir()
     for name in ("absent-environment", "absent-src", "src"):
-        (project / BESIDE / name).mkdir(parents=True)
-        (project / BESIDE / name / "keep").write_text("")
-    Undo.recovered(roots, directory, ENTRIES)
+        (project / UNDO_DIRECTORY / name).mkdir(parents=True)
+        (project / UNDO_DIRECTORY / name / "keep").write_text("")
+    Undo.recover(roots, directory, ENTRIES)
     assert (project / "environment").is_dir()
     assert os.listdir(project / "src") == []
-    (project / BESIDE).rename(project / "moved")
-    (project / BESIDE).symlink_to(project / "moved")
+    (project / UNDO_DIRECTORY).rename(project / "moved")
+    (project / UNDO_DIRECTORY).symlink_to(project / "moved")
     with pytest.raises(CoreError):
-        Undo.recovered(roots, directory, ENTRIES)
+        Undo.recover(roots, directory, ENTRIES)
 
 
 def test_nothing_is_made_beneath_a_root_that_is_read_only(project: Path) -> None:
@@ -152,11 +152,11 @@ def test_nothing_is_made_beneath_a_root_that_is_read_only(project: Path) -> None
         Roots([RootSpec(str(project), writable=False)], deny=DenyRules(())) as roots,
         open_directory(roots, ".") as one,
     ):
-        undo = Undo.recovered(roots, one, ENTRIES)
+        undo = Undo.recover(roots, one, ENTRIES)
         undo.begin()
         assert state(project) == before
-        undo.keep()
-        undo.put_back()
+        undo.commit()
+        undo.roll_back()
     assert state(project) == before
 
 
@@ -180,7 +180,7 @@ def killed_at(call: int, action: Callable[[], None]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("phase", ["begin", "put_back", "keep"])
+@pytest.mark.parametrize("phase", ["begin", "roll_back", "commit"])
 def test_a_kill_at_any_moment_leaves_the_former_state_or_the_new_one(project: Path, roots: Roots, phase: str) -> None:
     """ci-21: whatever was done by then, and also when the recovery is killed itself."""
     before = state(project)
@@ -195,7 +195,7 @@ def test_a_kill_at_any_moment_leaves_the_former_state_or_the_new_one(project: Pa
 
     def recover() -> None:
         with open_directory(roots, ".") as mine:
-            Undo.recovered(roots, mine, ENTRIES)
+            Undo.recover(roots, mine, ENTRIES)
 
     after = {"environment": "", "environment/bin": "", "lock": "half", "packages": "", "packages/half": ""}
     calls, found = 0, set()
@@ -203,12 +203,12 @@ def test_a_kill_at_any_moment_leaves_the_former_state_or_the_new_one(project: Pa
         killed_at(calls % 37, recover)
         recover()
         now = {name: text for name, text in state(project).items() if not name.startswith(".coretools-restored")}
-        assert now in ((before, after) if phase == "keep" else (before,)), calls
+        assert now in ((before, after) if phase == "commit" else (before,)), calls
         found.add(now == before)
         make(project)
         calls += 1 if phase == "begin" else 11
     assert calls > 60
-    assert found == ({True, False} if phase == "keep" else {True})
+    assert found == ({True, False} if phase == "commit" else {True})
 
 
 def test_a_directory_of_this_name_that_is_the_projects_own_stays(
@@ -216,13 +216,13 @@ def test_a_directory_of_this_name_that_is_the_projects_own_stays(
 ) -> None:
     """ci-21: nothing in it is put anywhere, and a restore is refused, with the way out."""
     for name in ("packages", "src", "lock"):
-        (project / BESIDE / name).mkdir(parents=True)
-        (project / BESIDE / name / "own").write_text("x")
+        (project / UNDO_DIRECTORY / name).mkdir(parents=True)
+        (project / UNDO_DIRECTORY / name / "own").write_text("x")
     before = state(project)
-    undo = Undo.recovered(roots, directory, ENTRIES)
+    undo = Undo.recover(roots, directory, ENTRIES)
     with pytest.raises(Conflict, match="move or delete it"):
         undo.begin()
-    undo.put_back()
+    undo.roll_back()
     assert state(project) == before
 
 
@@ -237,9 +237,9 @@ def test_a_root_among_the_entries_is_never_touched(project: Path, inner: str) ->
             Undo(roots, directory, ENTRIES).begin()
         before = state(project)
         for planted in ("begun", "absent-packages"):
-            (project / BESIDE / planted).mkdir(parents=True)
-        Undo.recovered(roots, directory, ENTRIES)
-    assert {name: text for name, text in state(project).items() if not name.startswith(BESIDE)} == before
+            (project / UNDO_DIRECTORY / planted).mkdir(parents=True)
+        Undo.recover(roots, directory, ENTRIES)
+    assert {name: text for name, text in state(project).items() if not name.startswith(UNDO_DIRECTORY)} == before
 
 
 MOUNTED = """
@@ -249,7 +249,7 @@ from coretools.roots.delete import delete_directory
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.roots.undo import Entries, Undo
+from coretools.roots.undo import SavedEntries, Undo
 
 def mount(*words):
     subprocess.run(["mount", *words], check=True)
@@ -269,7 +269,7 @@ with open("full/rest", "wb", 0) as file:
             file.write(bytes(4096))
         except OSError:
             break
-entries = Entries(moved=("packages",), made=("environment",), copied=("lock",))
+entries = SavedEntries(moved=("packages",), made=("environment",), copied=("lock",))
 with Roots([RootSpec("p"), RootSpec("full")], deny=DenyRules(())) as roots:
     for name in ("bound", "tree"):
         try:
@@ -280,7 +280,7 @@ with Roots([RootSpec("p"), RootSpec("full")], deny=DenyRules(())) as roots:
     with open_directory(roots, ".") as directory:
         undo = Undo(roots, directory, entries)
         undo.begin()
-        undo.put_back()
+        undo.roll_back()
     with open_directory(roots, os.path.abspath("full")) as directory:
         undo = Undo(roots, directory, entries)
         try:
@@ -288,7 +288,7 @@ with Roots([RootSpec("p"), RootSpec("full")], deny=DenyRules(())) as roots:
             print("begun")
         except CoreError as error:
             print(error.kind)
-        undo.put_back()
+        undo.roll_back()
 print(os.listdir("outside"), sorted(os.listdir("p")), sorted(os.listdir("full")))
 """
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import AlreadyExists, Conflict, CoreError, InputOutput, NotFound, PermissionRefused, WrongType
-from coretools.roots.directory_access import failure
-from coretools.roots.read import read_bytes, status
+from coretools.roots.directory_access import core_error_for
+from coretools.roots.read import file_status, read_bytes
 from coretools.roots.replace import rename_without_flags
 from coretools.roots.write import create_directory, delete_file, write_bytes
 from tests.roots.world import PLENTY, World, descriptors, mounted, opened, state
@@ -157,7 +157,7 @@ def test_a_change_since_the_read_is_a_conflict(world: World) -> None:
         lambda path: path.unlink(),
     ):
         (world.root / "plain.txt").write_bytes(b"plain")
-        version = status(world.roots, "plain.txt").version
+        version = file_status(world.roots, "plain.txt").version
         change(world.root / "plain.txt")
         before, open_before = state(world.root), descriptors()
         with pytest.raises(Conflict):
@@ -304,7 +304,7 @@ def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path, what: str)
 )
 def test_what_the_system_says_has_a_kind(number: int, kind: str) -> None:
     """roots-18: one table from errno to kind."""
-    error = failure(OSError(number, os.strerror(number)), "some/path")
+    error = core_error_for(OSError(number, os.strerror(number)), "some/path")
     assert error.kind == kind
     assert str(error).startswith("some/path: ")
 

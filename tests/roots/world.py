@@ -12,8 +12,8 @@ import pytest
 
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.listing import list_directory, walk
-from coretools.roots.nonblocking_read import read_at_once
-from coretools.roots.read import exists, open_directory, open_file, read_bytes, status
+from coretools.roots.nonblocking_read import read_nonblocking
+from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
 
@@ -87,9 +87,9 @@ def _file(roots: Roots, path: str) -> bytes:
         return file.read(PLENTY)
 
 
-def _at_once(roots: Roots, path: str) -> bytes:
+def _nonblocking(roots: Roots, path: str) -> bytes:
     """As `read_file` reads: what needs no waiting, else the ordinary way."""
-    content = read_at_once(roots, path, limit_bytes=PLENTY)
+    content = read_nonblocking(roots, path, limit_bytes=PLENTY)
     return read_bytes(roots, path, limit_bytes=PLENTY).data if content is None else content.data
 
 
@@ -103,12 +103,12 @@ Operation = Callable[[Roots, str], object]
 LOOKS: dict[str, Operation] = {
     "open_file": _file,
     "read_bytes": lambda roots, path: read_bytes(roots, path, limit_bytes=PLENTY).data,
-    "read_at_once": _at_once,
+    "read_nonblocking": _nonblocking,
     "open_directory": _directory,
     "list_directory": lambda roots, path: list_directory(roots, path, limit=10),
     "walk": lambda roots, path: list(walk(roots, path, choose=lambda _, found: found, most=10)),
-    "status": status,
-    "exists": exists,
+    "file_status": file_status,
+    "kind_at": kind_at,
 }
 
 CHANGES: dict[str, Operation] = {

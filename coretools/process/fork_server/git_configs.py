@@ -24,10 +24,10 @@ from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
 from coretools.process.fork_server.client import Cell, CellFailed
 from coretools.process.fork_server.git_includes import MOST_INCLUDED, Includes, named_by
-from coretools.roots.git_config import NotWritable, Setting, Values, changed, edited, parse, values_of, written
+from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.path_text import printable
-from coretools.roots.root_set import Place, Roots, identity_of
+from coretools.roots.root_set import RootedPath, Roots, identity_of
 
 UNCLEAN = "it is no configuration from which credentials can be taken"
 MOST_NAMED = 10
@@ -151,14 +151,14 @@ class GitConfigs:
         """What commands see of a configuration with what they changed, and how often it was spoiled."""
         changes = self._changes.get(path)
         if changes is not None and changes.directory == directory:
-            return written(changed(known.settings, {**changes.kept, **changes.own})), changes.generation
+            return serialize(with_changes(known.settings, {**changes.kept, **changes.own})), changes.generation
         self._changes.pop(path, None)  # of a repository that was here before
         return known.text or b"", 0
 
-    def _opened(self, place: Place, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
+    def _opened(self, place: RootedPath, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
         """Identity of the directory of a file, the file's bytes, and which file it is. `is_new`: to this server."""
         above, _, name = place.relative.rpartition("/")
-        handle = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
+        handle = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if is_new and place.root.writable:
                 git_lock.clear(handle, name)
@@ -181,9 +181,9 @@ class GitConfigs:
                 with suppress(OSError):
                     self._replace_link(place, target, texts[target])
 
-    def _replace_link(self, place: Place, target: str, text: bytes) -> None:
+    def _replace_link(self, place: RootedPath, target: str, text: bytes) -> None:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
+        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if os.readlink(name, dir_fd=directory) == target:
                 replace_file(directory, name, text)
@@ -279,9 +279,9 @@ class GitConfigs:
                 changes.kept = {}
         return failed
 
-    def _write(self, place: Place, changes: _Changes) -> tuple[int, ...]:
+    def _write(self, place: RootedPath, changes: _Changes) -> tuple[int, ...]:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
+        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository has its place")
@@ -312,7 +312,7 @@ def _read(data: bytes) -> _Read:
         return _Read(
             data,
             seen,
-            written(seen),
+            serialize(seen),
             has_credential,
             git_keys.included_paths(settings),
             git_keys.sends_credentials_to_any_server(settings),
@@ -322,4 +322,4 @@ def _read(data: bytes) -> _Read:
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:
-    return edited(data, git_keys.restore_credentials(parse(data, "config"), changes))
+    return edit(data, git_keys.restore_credentials(parse(data, "config"), changes))

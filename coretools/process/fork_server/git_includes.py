@@ -15,7 +15,7 @@ from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY, r
 from coretools.confinement.masks import GIT_CONFIG_NAMES
 from coretools.errors import GitRefused
 from coretools.roots.git_config import parse
-from coretools.roots.root_set import Place, Roots
+from coretools.roots.root_set import RootedPath, Roots
 
 MOST_INCLUDED = 100
 """Files that configurations include, and that are looked into."""
@@ -70,9 +70,9 @@ class Includes:
         known[path] = before
         return before[1]
 
-    def _beneath(self, place: Place) -> bytes:
+    def _beneath(self, place: RootedPath) -> bytes:
         above, _, name = place.relative.rpartition("/")
-        directory = self._roots.engine.open(place.root.fd, above or ".", OPEN_DIRECTORY)
+        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             return read_regular_file(name, directory)[0]
         finally:

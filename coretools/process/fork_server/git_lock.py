@@ -13,7 +13,7 @@ from contextlib import suppress
 from secrets import token_hex
 
 from coretools.confinement.git_copies import read_regular_file
-from coretools.roots.replace import rename_to_free
+from coretools.roots.replace import rename_no_replace
 from coretools.roots.root_set import identity_of
 
 TEXT = b"A coretools server changes this configuration. When none runs any more, this file may be removed.\n"
@@ -54,7 +54,7 @@ def _taken(directory: int, lock: str) -> int:
         os.write(handle, TEXT)
         with suppress(OSError):  # a file system without: then nobody takes this lock for one that is left
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        rename_to_free(directory, name, directory, lock)
+        rename_no_replace(directory, name, directory, lock)
     except BaseException as error:
         os.close(handle)
         os.unlink(name, dir_fd=directory)

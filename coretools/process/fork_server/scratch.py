@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 
-from coretools.config.policy import CONTAINER_PLACES, ConfinementPolicy
+from coretools.config.policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.plan import ScratchDirectories
 from coretools.roots.root_set import Roots
 
@@ -23,7 +23,7 @@ def place_apart(roots: Roots, policy: ConfinementPolicy) -> str:
         if not any(f"{place}/".startswith(f"{path}/") for path in reachable) and os.access(place, os.W_OK | os.X_OK)
     ]
     # Where there is no other place, commands go without one of the container's instead.
-    shared = CONTAINER_PLACES if policy.own_container else ()
+    shared = CONTAINER_DIRECTORIES if policy.own_container else ()
     own = [place for place in apart if not any(f"{place}/".startswith(f"{path}/") for path in shared)]
     return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
 

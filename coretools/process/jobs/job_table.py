@@ -22,7 +22,7 @@ from coretools.process.children.streams import Feed, TerminalSize
 from coretools.process.jobs.output_store import Disk, OutputStore
 from coretools.process.jobs.screen import Screen
 from coretools.process.runner import Completed, Order, Runner
-from coretools.replica_ids import HERE, Handles
+from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.read import Directory
 
 logger = logging.getLogger(__name__)
@@ -160,13 +160,13 @@ class Runs:
         *,
         clock: Callable[[], float] = time.monotonic,
         make_filter: Callable[[], Filter] | None = None,
-        handles: Handles = HERE,
+        ids: ReplicaScopedIds = LOCAL_IDS,
     ) -> None:
         self._runner = runner
         self._limits = limits
         self._clock = clock
         self._make_filter = make_filter
-        self._handles = handles
+        self._ids = ids
         self._disk = Disk(FULL_OUTPUTS * limits.run_output_bytes)
         self._runs: dict[str, Run] = {}
         """Oldest first."""
@@ -281,7 +281,7 @@ class Runs:
         run = self._runs.get(run_id)
         if run is None or run.principal != principal:
             shown = run_id[:SHOWN]
-            said = self._handles.elsewhere(run_id) or "no such run; list_runs names those that there are"
+            said = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
             raise NotFound(f"{shown!r}: {said}", run=shown)
         run.touched = self._clock()
         return run
@@ -338,7 +338,7 @@ class Runs:
 
     def _new(self, argv: Sequence[str], principal: str, order: Order) -> Run:
         # 32 bits, because a model copies them: it is the principal that keeps others out, not the id.
-        run_id = next(found for found in iter(lambda: self._handles.draw("run", 4), "") if found not in self._runs)
+        run_id = next(found for found in iter(lambda: self._ids.new_id("run", 4), "") if found not in self._runs)
         output = OutputStore(self._disk, file_bytes=self._limits.run_output_bytes)
         run = Run(run_id, argv, principal=principal, order=order, output=output)
         if self._make_filter is not None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import anyio
 
 from coretools.errors import NotFound, TooLarge
-from coretools.replica_ids import HERE, Handles
+from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +87,9 @@ class Asked:
 class Task:
     """One task. Only `Tasks` makes and ends it."""
 
-    def __init__(self, principal: str, handles: Handles = HERE) -> None:
+    def __init__(self, principal: str, ids: ReplicaScopedIds = LOCAL_IDS) -> None:
         # 128 bits: whoever knows the id of a principal's task and may speak for him can have its result.
-        self.id = handles.draw("task", 16)
+        self.id = ids.new_id("task", 16)
         self.principal = principal
         self.scope = anyio.CancelScope()
         self.created = self.updated = _now()
@@ -180,9 +180,9 @@ Work = Callable[[Task], Awaitable[Answer]]
 class Tasks:
     """All tasks of a server. An asynchronous context; what starts children must be closed after it."""
 
-    def __init__(self, limits: TaskLimits | None = None, handles: Handles = HERE) -> None:
+    def __init__(self, limits: TaskLimits | None = None, ids: ReplicaScopedIds = LOCAL_IDS) -> None:
         self.limits = limits or TaskLimits()
-        self._handles = handles
+        self._ids = ids
         self._tasks: dict[str, Task] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
@@ -231,7 +231,7 @@ class Tasks:
 
     def start(self, principal: str, work: Work) -> Task:
         """Begin one. It can be asked for from now on."""
-        task = Task(principal, self._handles)
+        task = Task(principal, self._ids)
         self._tasks[task.id] = task
         loop = asyncio.get_running_loop()
         self._timers[task.id] = loop.call_later(self.limits.ttl_seconds, self.forget, task)
@@ -248,7 +248,7 @@ class Tasks:
         """
         task = self._tasks.get(task_id)
         if task is None or task.principal != principal:
-            said = self._handles.elsewhere(task_id) or "no such task, or its time is over"
+            said = self._ids.explain_foreign(task_id) or "no such task, or its time is over"
             raise NotFound(f"{task_id[:SHOWN]!r}: {said}")
         return task
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from coretools.roots.undo import Entries
+from coretools.roots.undo import SavedEntries
 from coretools.tools.ci.project import Argv, Steps
 
 ENVIRONMENT = {"NODE_ENV": "development", "npm_config_include": "dev"}
@@ -38,7 +38,7 @@ _FILES = (
 )
 """Manifests and lock files that an installation may write."""
 
-ALL_ENTRIES = Entries(moved=_FOLDERS, copied=_FILES)
+ALL_ENTRIES = SavedEntries(moved=_FOLDERS, copied=_FILES)
 """Everything that a restore may have kept, whatever it was."""
 
 
@@ -47,7 +47,7 @@ def is_new_environment(argv: Argv) -> bool:
     return argv[1:] == ("-m", "venv", ".venv")
 
 
-def entries_of(alternatives: Sequence[Steps]) -> Entries:
+def entries_of(alternatives: Sequence[Steps]) -> SavedEntries:
     """What these commands may change. `npm ci` and a new virtual environment replace what is there."""
     steps = [argv for steps in alternatives for argv in steps]
     moved = []
@@ -55,4 +55,4 @@ def entries_of(alternatives: Sequence[Steps]) -> Entries:
         moved.append("node_modules")
     if any(is_new_environment(argv) for argv in steps):
         moved.append(".venv")
-    return Entries(moved=tuple(moved), made=tuple(name for name in _FOLDERS if name not in moved), copied=_FILES)
+    return SavedEntries(moved=tuple(moved), made=tuple(name for name in _FOLDERS if name not in moved), copied=_FILES)

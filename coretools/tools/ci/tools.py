@@ -19,9 +19,9 @@ from coretools.errors import CannotStart, CoreError, Unsupported, WrongType
 from coretools.excerpt import Excerpt
 from coretools.operations.declare import Effect, tool
 from coretools.process.runner import Completed, Order, Runner
-from coretools.redaction.redactor import Redactor, whole_lines
+from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.listing import list_directory
-from coretools.roots.read import Directory, exists, read_bytes
+from coretools.roots.read import Directory, kind_at, read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import Undo
 from coretools.shell_words import split
@@ -80,7 +80,7 @@ class ProjectView:
         """The failure with its file as the other tools take it, where the file is there; else as it was printed."""
         for candidate in self._candidates(failure.file) if failure.file else ():
             try:
-                if exists(self._roots, candidate) == "file":
+                if kind_at(self._roots, candidate) == "file":
                     shown = self._roots.shown(self._roots.place(candidate))
                     return Failure(failure.name, shown, failure.line, failure.message)
             except CoreError:
@@ -173,7 +173,7 @@ class CiTools:
                 is_done = runs[-1].ok
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._in_thread(undo.keep if is_done else undo.put_back)
+                    await self._in_thread(undo.commit if is_done else undo.roll_back)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
     async def _offline(self, order: Order) -> Order:
@@ -194,7 +194,7 @@ class CiTools:
         """
         directory, named = await self._in_thread(partial(self._opened, path))
         with directory:
-            await self._in_thread(partial(Undo.recovered, self._roots, directory, ALL_ENTRIES))
+            await self._in_thread(partial(Undo.recover, self._roots, directory, ALL_ENTRIES))
             yield directory, named
 
     def _opened(self, path: str) -> tuple[Directory, str]:
@@ -300,7 +300,7 @@ class CiTools:
         return StepsResult(summary=ExecutionSummary.of(runs, output, self._explanations), chosen=chosen)
 
     def _kept(self, excerpt: Excerpt) -> str:
-        return excerpt.text() if self._redactor is None else without_escapes(whole_lines(excerpt).text())
+        return excerpt.text() if self._redactor is None else without_escapes(drop_partial_lines(excerpt).text())
 
     def _redacted(self, text: str) -> str:
         return text if self._redactor is None else self._redactor.text(text)

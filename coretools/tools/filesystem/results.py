@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from coretools.operations.content import Result
-from coretools.roots.listing import Entry, Listing
+from coretools.roots.listing import DirectoryEntry, DirectoryListing
 from coretools.tools.search.one_line import one_line
 
 _MARKS = {"directory": "/", "link": "@"}
@@ -82,7 +82,7 @@ class ListingResult(Result):
     total: int
 
     @classmethod
-    def of(cls, listing: Listing) -> "ListingResult":
+    def of(cls, listing: DirectoryListing) -> "ListingResult":
         """From what the sandbox saw."""
         return cls(path=listing.shown, entries=[_line(entry) for entry in listing.entries], total=listing.total)
 
@@ -99,7 +99,7 @@ class ListingResult(Result):
         return {"entries": self.total}
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: DirectoryEntry) -> str:
     name = one_line(entry.name)
     if entry.kind == "file":
         return name if entry.size is None else f"{name}\t{entry.size}"

@@ -21,15 +21,15 @@ from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.content import Embedded
 from coretools.operations.declare import Effect, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
-from coretools.roots.editor_settings import note
+from coretools.roots.editor_settings import settings_note
 from coretools.roots.file_version import Version
-from coretools.roots.listing import beginning_with, list_directory
-from coretools.roots.nonblocking_read import read_at_once
+from coretools.roots.listing import complete_path, list_directory
+from coretools.roots.nonblocking_read import read_nonblocking
 from coretools.roots.path_text import printable
-from coretools.roots.read import OpenFile, exists, open_file, read_bytes, status
+from coretools.roots.read import OpenFile, file_status, kind_at, open_file, read_bytes
 from coretools.roots.root_set import Roots
-from coretools.roots.text import binary, decode, newline_of, utf8_by_start
-from coretools.roots.write import alone, create_directory, delete_file, move, write_bytes
+from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
+from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
 from coretools.tools.filesystem.line_window import LineRange, count_lines, window
@@ -83,14 +83,14 @@ class FilesystemTools:
 
     def file_version(self, path: str) -> Version:
         """Another one whenever the file was changed or replaced."""
-        found = status(self._roots, path)
+        found = file_status(self._roots, path)
         if found.kind != "file":
             raise WrongType(f"{path}: a {found.kind}, not a file", path=path)
         return found.version
 
     def paths(self, typed: str, _: Mapping[str, str]) -> list[str]:
         """Paths that go on from what was typed."""
-        return beginning_with(self._roots, typed, most=MAX_VALUES)
+        return complete_path(self._roots, typed, most=MAX_VALUES)
 
     @nonblocking
     @tool(Effect.READ)
@@ -123,7 +123,7 @@ class FilesystemTools:
         Raises:
             WouldBlock: it is none, or anything about it is not plain.
         """
-        content = None if lines.cursor else read_at_once(self._roots, path, limit_bytes=self._limits.file_bytes)
+        content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
         if content is None:
             raise WouldBlock
         return self._text(content.data, content.shown, lines)
@@ -141,7 +141,7 @@ class FilesystemTools:
             return None
         text = seen.window.head + seen.window.tail
         if "\0" in text:
-            raise binary(start, file.shown, size=file.size)
+            raise binary_error(start, file.shown, size=file.size)
         return FileText(
             content=seen.window.text(numbered=lines.line_numbers),
             encoding=encoding,
@@ -174,7 +174,7 @@ class FilesystemTools:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
         written = write_bytes(self._roots, path, data, parents=create_parents)
         did = "created" if written.created else "replaced"
-        message = f"{did} {written.shown}, {written.size} bytes{note(self._roots, path)}"
+        message = f"{did} {written.shown}, {written.size} bytes{settings_note(self._roots, path)}"
         return ChangeResult(message=message, details={"created": written.created})
 
     @tool(Effect.CHANGE)
@@ -186,7 +186,7 @@ class FilesystemTools:
         dry_run: bool = False,
     ) -> EditResult:
         """Replace exact text, all edits or none. Each `old` must match once, unless `all` is set."""
-        with nullcontext() if dry_run else alone(self._roots, path):
+        with nullcontext() if dry_run else lock_paths(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
             text = decode(content.data, content.shown)
             most = self._limits.file_bytes
@@ -225,24 +225,24 @@ class FilesystemTools:
     def create_directory(self, path: AnyPath) -> ChangeResult:
         """Create a directory and its parents."""
         created = create_directory(self._roots, path)
-        message = f"created {path}{note(self._roots, path)}" if created else f"{path} was there already"
+        message = f"created {path}{settings_note(self._roots, path)}" if created else f"{path} was there already"
         return ChangeResult(message=message, details={"created": created})
 
     @tool(Effect.READ, structured=False)
     def file_exists(self, path: AnyPath) -> str:
         """Is it a file?"""
-        return "true" if exists(self._roots, path) == "file" else "false"
+        return "true" if kind_at(self._roots, path) == "file" else "false"
 
     @tool(Effect.READ, structured=False)
     def directory_exists(self, path: AnyPath) -> str:
         """Is it a directory?"""
-        return "true" if exists(self._roots, path) == "directory" else "false"
+        return "true" if kind_at(self._roots, path) == "directory" else "false"
 
     @tool(Effect.CHANGE)
     def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> ChangeResult:
         """Move or rename. Replaces only with `overwrite`."""
         old, new = move(self._roots, source, destination, overwrite=overwrite)
-        return ChangeResult(message=f"moved {old} to {new}{note(self._roots, destination)}")
+        return ChangeResult(message=f"moved {old} to {new}{settings_note(self._roots, destination)}")
 
 
 def _lines(

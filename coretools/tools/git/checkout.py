@@ -67,7 +67,7 @@ def read_rules(
     for path, name in included:
         with suppress(NotFound):
             directory = stack.enter_context(open_directory(roots, path))
-            rules.append((stack.enter_context(directory_access.pinned(directory.fd, name)), READ_FILE))
+            rules.append((stack.enter_context(directory_access.open_handle(directory.fd, name)), READ_FILE))
     return rules
 
 
@@ -99,7 +99,7 @@ def _directory_rights(entries: Mapping[str, str], *, has_logs: bool) -> int:
 
 def _tree_rules(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
     names = [name for name in _TREES if entries.get(name) == "directory"]
-    return [(stack.enter_context(directory_access.opened(directory.handle, name)), _TREE) for name in names]
+    return [(stack.enter_context(directory_access.open_subdirectory(directory.handle, name)), _TREE) for name in names]
 
 
 GIT = ".git"
@@ -207,14 +207,14 @@ class Checkouts:
     def _work_tree(self, repository: str) -> Iterator[Directory]:
         with open_directory(self._roots, repository) as start:
             place = start.place
-            if directory_access.kind(start.fd, GIT) is not None:
+            if directory_access.entry_kind(start.fd, GIT) is not None:
                 yield start
                 return
         relative = place.relative
         while relative != ".":
             relative = relative.rpartition("/")[0] or "."
             with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
-                if directory_access.kind(above.fd, GIT) is not None:
+                if directory_access.entry_kind(above.fd, GIT) is not None:
                     yield above
                     return
         raise NotFound(
@@ -225,9 +225,9 @@ class Checkouts:
     def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
         """The git directory, and the environment that names it."""
         shown = f"{directory.shown}/.git".removeprefix("./")
-        kind = directory_access.kind(directory.fd, GIT)
+        kind = directory_access.entry_kind(directory.fd, GIT)
         if kind == "directory":
-            handle = stack.enter_context(directory_access.opened(directory.fd, GIT))
+            handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, GIT))
             own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
             # Relative to the handle that git runs in: a work tree that is renamed meanwhile is still the one looked at.
             return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
@@ -256,5 +256,5 @@ def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory)
 def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
     if entries.get("hooks") != "directory":
         return ("hooks",) if "hooks" in entries else ()
-    with directory_access.opened(common.handle, "hooks") as hooks:
-        return tuple(sorted(name for name in directory_access.kinds(hooks) if not name.endswith(".sample")))
+    with directory_access.open_subdirectory(common.handle, "hooks") as hooks:
+        return tuple(sorted(name for name in directory_access.entry_kinds(hooks) if not name.endswith(".sample")))

@@ -85,7 +85,7 @@ class Git:
     @property
     def identity(self) -> Mapping[str, str]:
         """Who commits, where the operator or the caller's token says so: by the four variables of git."""
-        return {**self._identity, **author.variables_of_caller()}
+        return {**self._identity, **author.caller_variables()}
 
     async def run(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments, NotFound
-from coretools.roots.read import exists
+from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import Checkout
 from coretools.tools.git.commands import Git, require_success
@@ -190,7 +190,7 @@ def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], e
     for name in names:
         if name == "." or any(is_beneath(entry.path, name) for entry in entries):
             continue
-        if exists(roots, f"{checkout.directory.path}/{name}") is None:
+        if kind_at(roots, f"{checkout.directory.path}/{name}") is None:
             raise NotFound(f"{prefix(checkout)}{name}: nothing is there; name paths as git_status shows them")
 
 

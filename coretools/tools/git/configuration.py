@@ -14,7 +14,7 @@ from coretools.roots import directory_access
 from coretools.roots.file_version import Version
 from coretools.roots.git_config import Setting, parse
 from coretools.roots.read import open_directory
-from coretools.roots.resolve import locate
+from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots
 from coretools.tools.git.policy import GitPolicy, git_policy
 from coretools.tools.git.structure import GitDirectory, unusable
@@ -108,7 +108,7 @@ class GitConfigurations:
     def _is_unchanged(self, file: _ConfigFile, reading: _ConfigRead) -> bool:
         try:
             with self._directory(reading, file.directory) as handle:
-                return directory_access.version(handle, file.name) == file.version
+                return directory_access.entry_version(handle, file.name) == file.version
         except NotFound:
             return file.version is None
         except CoreError:
@@ -127,9 +127,9 @@ class GitConfigurations:
         data = b""
         try:
             with self._directory(reading, directory) as handle:
-                version = directory_access.version(handle, name)
+                version = directory_access.entry_version(handle, name)
                 if version is not None:
-                    data = directory_access.read(handle, name, limit_bytes=FILE_BYTES)
+                    data = directory_access.read_file(handle, name, limit_bytes=FILE_BYTES)
         except NotFound:
             version = None
         except CoreError as error:
@@ -163,7 +163,7 @@ class GitConfigurations:
     def _require_open(self, path: str, shown: str) -> None:
         """Refuse to include a file that is closed: git would act on what it says, and a log would show it."""
         try:
-            locate(self._roots, path, follow=False).close()
+            resolve(self._roots, path, follow=False).close()
         except DeniedPath as error:
             raise unusable(shown, f"leads to a file that is closed ({error})") from error
         except CoreError:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from coretools.errors import InvalidPath, NotFound, OutsideRoot
 from coretools.roots.path_text import check_path
-from coretools.roots.read import exists
-from coretools.roots.root_set import Roots, hidden_error, joined
+from coretools.roots.read import kind_at
+from coretools.roots.root_set import Roots, hidden_error, join_path
 from coretools.tools.git.checkout import Checkout
 from coretools.tools.git.commands import Git
 from coretools.tools.git.porcelain import quoted, read_names
@@ -66,7 +66,7 @@ async def refuse_unknown(
     Raises:
         NotFound.
     """
-    missing = [name for name in names if name != "." and exists(roots, f"{checkout.directory.path}/{name}") is None]
+    missing = [name for name in names if name != "." and kind_at(roots, f"{checkout.directory.path}/{name}") is None]
     if not missing:
         return
     known = read_names(await git.output(checkout, "ls-files", "-z", "--", *missing))
@@ -89,7 +89,7 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
     if ".." in path.split("/"):
         raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")
     place, top = roots.place(path), checkout.directory.path
-    wanted = joined(place.root.path, place.relative)
+    wanted = join_path(place.root.path, place.relative)
     if f"{top}/".startswith(f"{wanted}/"):
         return "."  # the work tree, or a directory above it
     if wanted.startswith(f"{top}/"):
@@ -102,6 +102,6 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
 
 def _hint(roots: Roots, checkout: Checkout, path: str) -> str:
     """The path that was meant, where the caller wrote one from the work tree."""
-    if path.startswith("/") or exists(roots, f"{checkout.directory.path}/{path}") is None:
+    if path.startswith("/") or kind_at(roots, f"{checkout.directory.path}/{path}") is None:
         return ""
     return f": name {prefix(checkout)}{path}"

@@ -59,14 +59,14 @@ def open_target(roots: Roots, pointer: str, target: str, start: str) -> Iterator
     except CoreError as error:
         raise unusable(pointer, f"names a directory that is not used ({error})") from error
     # Opened once more: the sandbox's handle need not be one that can be listed.
-    with directory, directory_access.opened(directory.fd, ".") as handle:
+    with directory, directory_access.open_subdirectory(directory.fd, ".") as handle:
         yield GitDirectory(handle, directory.path, directory.shown, directory.place.root)
 
 
 def read_pointer(handle: int, name: str, shown: str) -> str:
     """The one line of a pointer file."""
     try:
-        data = directory_access.read(handle, name, limit_bytes=POINTER_BYTES)
+        data = directory_access.read_file(handle, name, limit_bytes=POINTER_BYTES)
         text = data.decode("utf-8").rstrip("\r\n")
     except (CoreError, UnicodeDecodeError) as error:
         raise unusable(f"{shown}/{name}", f"can't be read ({error})") from error
@@ -81,12 +81,12 @@ def examine(directory: GitDirectory) -> dict[str, str]:
     Raises:
         GitRefused: one is; the sentence names it.
     """
-    entries = directory_access.kinds(directory.handle)
+    entries = directory_access.entry_kinds(directory.handle)
     _refuse_links({name: kind for name, kind in entries.items() if name not in _HARMLESS_LINKS}, directory.shown)
     if entries.get("HEAD") != "file":
         raise unusable(directory.shown, "holds no HEAD, so it is no git directory")
     if "info" in entries:
-        _refuse_links(directory_access.odd(directory.handle, "info"), f"{directory.shown}/info")
+        _refuse_links(directory_access.special_entries(directory.handle, "info"), f"{directory.shown}/info")
     return entries
 
 
@@ -126,10 +126,10 @@ def unusable(shown: str, what: str) -> GitRefused:
 def _examine_objects(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
     """Look at the store `name` of a handle. A name of several parts is used only after each was seen to be no link."""
     handle = objects.handle
-    _refuse_links(directory_access.odd(handle, name), objects.shown)
-    _refuse_links(directory_access.odd(handle, f"{name}/pack"), f"{objects.shown}/pack")
-    _refuse_links(directory_access.odd(handle, f"{name}/info"), f"{objects.shown}/info")
-    if directory_access.version(handle, f"{name}/info/alternates") is not None:
+    _refuse_links(directory_access.special_entries(handle, name), objects.shown)
+    _refuse_links(directory_access.special_entries(handle, f"{name}/pack"), f"{objects.shown}/pack")
+    _refuse_links(directory_access.special_entries(handle, f"{name}/info"), f"{objects.shown}/info")
+    if directory_access.entry_version(handle, f"{name}/info/alternates") is not None:
         _examine_alternates(stores, objects, f"{name}/info/alternates", depth)
 
 
@@ -138,7 +138,7 @@ def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str,
     if depth == 0:
         raise unusable(pointer, "borrows from a store that borrows, too many times over")
     try:
-        lines = directory_access.read(objects.handle, name, limit_bytes=POINTER_BYTES).decode("utf-8").split("\n")
+        lines = directory_access.read_file(objects.handle, name, limit_bytes=POINTER_BYTES).decode("utf-8").split("\n")
     except (CoreError, UnicodeDecodeError) as error:
         raise unusable(pointer, f"can't be read ({error})") from error
     for line in lines:
@@ -155,8 +155,8 @@ def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str,
 
 
 def _examined_tree(parent: int, name: str, shown: str) -> Iterator[str]:
-    with directory_access.opened(parent, name) as handle:
-        entries = directory_access.kinds(handle)
+    with directory_access.open_subdirectory(parent, name) as handle:
+        entries = directory_access.entry_kinds(handle)
         _refuse_links(entries, f"{shown}/{name}")
         for entry, kind in entries.items():
             yield entry

@@ -13,7 +13,7 @@ from coretools.cancellation import check_cancelled
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
 from coretools.roots.read import open_file
-from coretools.roots.root_set import Place, Roots
+from coretools.roots.root_set import RootedPath, Roots
 from coretools.tools.search.pattern import Pattern
 from coretools.tools.search.tree import beneath, is_text_path
 
@@ -164,7 +164,7 @@ def cut(line: str, column: int, limit_bytes: int) -> str:
 class Query:
     """What is searched for, and where. Paths are relative to `top`, the directory searched."""
 
-    top: Place
+    top: RootedPath
     pattern: Pattern
     glob: str
     wanted: Callable[[str], bool]
@@ -177,7 +177,7 @@ class Query:
 
     def path(self, roots: Roots, relative: str) -> str:
         """A path beneath `top` as a caller writes it."""
-        return roots.shown(Place(self.top.root, beneath(self.top, relative)))
+        return roots.shown(RootedPath(self.top.root, beneath(self.top, relative)))
 
 
 @dataclass(slots=True)

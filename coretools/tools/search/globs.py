@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from coretools.errors import InvalidArguments
-from coretools.roots.path_globs import component_pattern, component_tests, components_fit
+from coretools.roots.path_globs import component_pattern, component_tests, components_match
 
 ALTERNATIVES = 64
 """Most globs that one with braces may stand for."""
@@ -92,7 +92,7 @@ def _compiled(glob: str) -> Callable[[str], bool]:
     if "/" not in glob.rstrip("/"):
         parts.insert(0, "**")
     tests = component_tests(parts)
-    return lambda path: (path.endswith("/") or not directories) and components_fit(path.rstrip("/").split("/"), tests)
+    return lambda path: (path.endswith("/") or not directories) and components_match(path.rstrip("/").split("/"), tests)
 
 
 def _first_braces(glob: str, escape: str) -> tuple[str, list[str], str] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coretools.errors import InvalidArguments
 from coretools.roots.file_version import Kind
-from coretools.roots.path_globs import ComponentTest, component_pattern, component_tests, components_fit
+from coretools.roots.path_globs import ComponentTest, component_pattern, component_tests, components_match
 from coretools.tools.search.globs import CHARACTERS, expand_braces
 
 KINDS = (".rgignore", ".ignore", ".gitignore")
@@ -39,7 +39,7 @@ class IgnoreRule:
         """Whether it speaks of this entry itself, named from the directory of the ignore file on."""
         if self.directories_only and not is_directory:
             return False
-        return any(components_fit(names, tests) for tests in self.alternatives)
+        return any(components_match(names, tests) for tests in self.alternatives)
 
 
 def parse_rules(text: str) -> tuple[IgnoreRule, ...]:

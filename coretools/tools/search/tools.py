@@ -15,9 +15,9 @@ from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined import Confined
 from coretools.process.runner import Runner
-from coretools.roots.listing import Met
-from coretools.roots.read import open_directory, status
-from coretools.roots.root_set import Place, Roots
+from coretools.roots.listing import WalkEntry
+from coretools.roots.read import file_status, open_directory
+from coretools.roots.root_set import RootedPath, Roots
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.findings import Findings, MatchedLine, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
@@ -156,7 +156,7 @@ class SearchTools:
             found = wanted(above, run)
             total += len(found)
             for name, kind in found[: limit - len(paths)]:
-                shown = self._roots.shown(Place(top.root, beneath(top, above + name)))
+                shown = self._roots.shown(RootedPath(top.root, beneath(top, above + name)))
                 paths.append(f"{shown}/" if kind == "directory" else shown)
             if time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
@@ -167,9 +167,9 @@ class SearchTools:
             notes.append("no path matches")
         return FoundNames(paths=paths, total=total, notes=notes)
 
-    def _top(self, path: str) -> Place | None:
+    def _top(self, path: str) -> RootedPath | None:
         """Where a directory really is, links followed; None for a file."""
-        if status(self._roots, path).kind == "file":
+        if file_status(self._roots, path).kind == "file":
             return None
         with open_directory(self._roots, path) as directory:
             return directory.place
@@ -200,7 +200,7 @@ class SearchTools:
         return FoundText(files=files, matches=findings.matches, notes=notes, engine=engine)
 
 
-def _wanted(glob: str) -> Callable[[str, list[Met]], list[Met]]:
+def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:
     """The part of a run of names that a glob matches.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any
 
 import jwt
 
-from coretools.config.author import Author, author_of
+from coretools.config.author import Author, author_from
 from coretools.web.auth.issuer_keys import IssuerKeys
 from coretools.web.common.config import JwtSection
 from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal
@@ -205,7 +205,7 @@ class JwtTokens:
         if not self._section.name_claim:
             return None
         name, email = (claims.get(claim) for claim in (self._section.name_claim, self._section.email_claim))
-        author = author_of(name, email) if isinstance(name, str) and isinstance(email, str) else None
+        author = author_from(name, email) if isinstance(name, str) and isinstance(email, str) else None
         if author is None:
             _logger.warning("a token's claims name nobody to commit under; its owner commits as the role does")
         return author

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from opentelemetry.trace import get_current_span
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coretools.config.logs import Plain, with_facts
+from coretools.config.logs import TrustedText, log_fields
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.protocol.call_adapter import PRINCIPAL_KEY, address_in
 from coretools.web.common.events import EXCHANGE_KEY, Exchange, RequestWatcher, ending_of
@@ -52,14 +52,14 @@ class CallJournal:
         if not calls.isEnabledFor(logging.INFO):
             return
         facts: dict[str, object] = {
-            "call": Plain(call.id),
-            "address": Plain(call.address or NOWHERE),
+            "call": TrustedText(call.id),
+            "address": TrustedText(call.address or NOWHERE),
             "principal": call.principal,
             "tool": call.command,
             "outcome": ending_of(outcome),
             "ms": round(1000 * call.seconds, 2),
         }
-        calls.info("call", extra=with_facts(facts | _trace()))
+        calls.info("call", extra=log_fields(facts | _trace()))
 
 
 class RequestJournal:
@@ -83,7 +83,7 @@ class RequestJournal:
         if not requests.isEnabledFor(level) or (level == logging.INFO and not self._has_room()):
             return
         facts: dict[str, object] = {
-            "address": Plain(address_in(exchange.scope) or NOWHERE),
+            "address": TrustedText(address_in(exchange.scope) or NOWHERE),
             "status": exchange.status,
             **({"refused": exchange.refused} if exchange.refused else {}),
             "method": exchange.method,
@@ -98,7 +98,7 @@ class RequestJournal:
             facts["host"] = exchange.host[:LONGEST_HOST]
         if self._left_out:
             facts["left_out"], self._left_out = self._left_out, 0
-        requests.log(level, "request", extra=with_facts(facts | _trace()))
+        requests.log(level, "request", extra=log_fields(facts | _trace()))
 
     def _has_room(self) -> bool:
         """Whether another refusal may be written; those that are left out are counted in the next line."""
@@ -119,7 +119,7 @@ def _level(status: int) -> int:
 def _trace() -> dict[str, object]:
     """The trace that this is a part of, so that its spans are found."""
     context = get_current_span().get_span_context()
-    return {"trace": Plain(f"{context.trace_id:032x}")} if context.is_valid else {}
+    return {"trace": TrustedText(f"{context.trace_id:032x}")} if context.is_valid else {}
 
 
 # Every HTTP request is seen here first and last: counted, logged, and made a part of its caller's trace.

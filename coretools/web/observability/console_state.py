@@ -94,7 +94,7 @@ def workplace_seen(role: str, assembly: Assembly) -> WorkplaceSeen:
     return WorkplaceSeen(
         role=role,
         roots=tuple(_roots(assembly.roots)),
-        resolver=assembly.roots.resolver,
+        resolver=assembly.roots.resolver_name,
         tier=assembly.runner.tier or "",
         missing=tuple(name for name, holds in protections.items() if not holds),
         children=assembly.runner.running,

@@ -15,8 +15,8 @@ from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, TooLarge
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.git_directories import is_git_name, require_no_repository
-from coretools.roots.nonblocking_read import MOST_BYTES, read_at_once
-from coretools.roots.resolve import locate
+from coretools.roots.nonblocking_read import MOST_BYTES, read_nonblocking
+from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
@@ -207,7 +207,7 @@ def test_what_git_stores_is_not_read(world: World, files: FilesystemTools) -> No
     with Roots([RootSpec(str(world.root))], deny=DenyRules(DEFAULT_DENY)) as roots:
         for path in objects:
             assert isinstance(error_of(lambda one, path=path: one.read_file(path), files), DeniedPath), path
-            assert read_at_once(roots, path, limit_bytes=MOST_BYTES) is None
+            assert read_nonblocking(roots, path, limit_bytes=MOST_BYTES) is None
     assert "ref:" in files.read_file(".git/HEAD").content
     world.leave("src/objects/HEAD", "x")
     world.leave("bare.git/inner/objects/x", "x")
@@ -288,10 +288,10 @@ def test_a_root_in_a_git_directory(world: World) -> None:
 
 def test_a_tree_that_is_too_large_to_look_through_is_not_moved(world: World) -> None:
     """filesystem-37: the limit."""
-    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, locate(roots, "src") as spot:
-        require_no_repository(roots, spot, most=2)
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, resolve(roots, "src") as resolved:
+        require_no_repository(roots, resolved, most=2)
         with pytest.raises(TooLarge, match="more than 1 directories"):
-            require_no_repository(roots, spot, most=1)
+            require_no_repository(roots, resolved, most=1)
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "work"))
             rules = read_rules(roots, [directory.fd], (), stack)
-            if directory_access.kind(directory.fd, ".git") == "directory":
-                handle = stack.enter_context(directory_access.opened(directory.fd, ".git"))
+            if directory_access.entry_kind(directory.fd, ".git") == "directory":
+                handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, ".git"))
                 own = GitDirectory(handle, str(world.git_dir), ".git", roots.first)
-                entries = directory_access.kinds(handle)
+                entries = directory_access.entry_kinds(handle)
                 rules += write_rules(own, entries, own, entries, stack) if change else []
             order = Order(confined_thread=confined.confined_thread("git", rules))
             assert order.confined_thread is not None
@@ -186,7 +186,11 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
             own = _git_directory(own_directory, roots, stack)
             rules = read_rules(roots, [directory.fd, own.handle, common.handle], (), stack)
             rules += write_rules(
-                own, directory_access.kinds(own.handle), common, directory_access.kinds(common.handle), stack
+                own,
+                directory_access.entry_kinds(own.handle),
+                common,
+                directory_access.entry_kinds(common.handle),
+                stack,
             )
             order = Order(confined_thread=confined.confined_thread("git", rules))
             assert (await confined.run(("git", "add", "a.txt"), cwd=directory, order=order)).ok

@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.types import Receive, Scope, Send
 
-from coretools.config.logs import FACTS, JsonLines, TextLines
+from coretools.config.logs import FIELDS, JsonFormatter, TextFormatter
 from coretools.operations.dispatch import Dispatcher
 from coretools.protocol.call_adapter import PRINCIPAL_KEY
 from coretools.redaction.redactor import Redactor
@@ -34,7 +34,7 @@ def inside() -> Operated:
 
 
 def facts_of(caplog: pytest.LogCaptureFixture, logger: str) -> list[dict[str, object]]:
-    return [getattr(record, FACTS) for record in caplog.records if record.name == logger]
+    return [getattr(record, FIELDS) for record in caplog.records if record.name == logger]
 
 
 async def asked(app: Observed, *requests: tuple[str, str]) -> list[int]:
@@ -125,9 +125,9 @@ FORGED = (
 )
 
 
-@pytest.mark.parametrize("form", [JsonLines, TextLines])
+@pytest.mark.parametrize("form", [JsonFormatter, TextFormatter])
 def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
-    form: type[JsonLines | TextLines], caplog: pytest.LogCaptureFixture
+    form: type[JsonFormatter | TextFormatter], caplog: pytest.LogCaptureFixture
 ) -> None:
     """observability-28: in both formats of the log; whatever stands in a path or in the Host header."""
     journal = RequestJournal()
@@ -181,7 +181,7 @@ async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogC
     assert statuses == [500]
     [line] = [record for record in caplog.records if record.name == "coretools.requests"]
     assert line.levelno == logging.WARNING
-    assert getattr(line, FACTS)["status"] == 500
+    assert getattr(line, FIELDS)["status"] == 500
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -232,4 +232,4 @@ def test_a_flood_of_refusals_is_no_flood_of_lines(caplog: pytest.LogCaptureFixtu
         assert len(caplog.records) == MOST_REFUSALS
         now[0] = 8.5
         refuse()
-    assert getattr(caplog.records[-1], FACTS)["left_out"] == 20
+    assert getattr(caplog.records[-1], FIELDS)["left_out"] == 20
