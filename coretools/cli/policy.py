@@ -65,13 +65,13 @@ def _offered(offer: CatalogPolicy) -> list[str]:
 
 def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
     decisive = decision.decisive
-    lines = [f"{decision.verdict}: {display_argv(decision.argv)}", f"because {decisive.because}"]
+    lines = [f"{decision.verdict}: {display_argv(decision.argv)}", f"because {decisive.reason}"]
     if decisive.chain:
         lines.append(f"reached through {' -> '.join(decisive.chain)}")
     lines += ["", "looked at, outermost first:"]
     for step in decision.steps:
         mark = ">" if step is decisive else " "
-        lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{display_argv(step.argv)}: {step.because}")
+        lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{display_argv(step.argv)}: {step.reason}")
     if decision.verdict == "ask":
         lines += ["", ASKS, TRUSTED if policy.tools.trusts_answers else NOT_TRUSTED]
     lines += ["", f"policy: {policy.source or 'none; these are the defaults'}"]
@@ -86,14 +86,14 @@ def _facts(policy: OperatorPolicy, decision: Decision) -> dict[str, object]:
         "verdict": decision.verdict,
         "argv": decision.argv,
         "rule": decisive.rule,
-        "because": decisive.because,
+        "because": decisive.reason,
         "steps": [
             {
                 "argv": step.argv,
                 "through": step.chain,
                 "verdict": step.verdict,
                 "rule": step.rule,
-                "because": step.because,
+                "because": step.reason,
                 "decides": step is decisive,
             }
             for step in decision.steps

@@ -1,6 +1,6 @@
-"""Programs that start another one when an option says so: `tar -I`, `rg --pre`, `rsync -e`, `find -exec`, ...
+"""Find what options of programs start: `tar -I`, `rg --pre`, `rsync -e`, `find -exec`, ...
 
-Pure. A value of plain words is read as a command; other text reaches a shell, or nobody knows what, and is code.
+Pure. A value of plain words is read as a command. Any other text may reach a shell, so it counts as code.
 """
 
 import re
@@ -14,17 +14,17 @@ from coretools.command_policy.wrappers import PLAIN_TEXT
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """Options of a program, and which of them start something."""
+    """The options of a program, and which of them start something."""
 
     options: Options
-    starts: frozenset[str]
-    """Their value is the text of a command."""
-    codes: frozenset[str] = frozenset()
-    """They bring code that is no command line: a library, another configuration."""
+    commands: frozenset[str]
+    """Options whose value is the text of a command."""
+    code: frozenset[str] = frozenset()
+    """Options that bring code other than a command: a library, another configuration."""
 
 
-def _flags(short: str, long: str, starts: str, codes: str = "") -> ProgramOptions:
-    return ProgramOptions(Options(short, long), frozenset(starts.split()), frozenset(codes.split()))
+def _flags(short: str, long: str, commands: str, code: str = "") -> ProgramOptions:
+    return ProgramOptions(Options(short, long), frozenset(commands.split()), frozenset(code.split()))
 
 
 FLAGS = {
@@ -93,10 +93,10 @@ _PASSES_CODE = re.compile(
     r"|--?f?no-integrated.*",
     re.DOTALL,
 )
-"""Words that hand options to the programs of a compiler, or choose other ones."""
+"""Words that pass options to the programs of a compiler, or choose other programs."""
 
 _WITH_ONE_DASH = _COMPILERS | {"ld", "openssl", "go"}
-"""Programs that write their long options with one dash."""
+"""Programs whose long options have one dash."""
 
 _REMOTE = {
     "tar": ("-f", "--file"),
@@ -105,63 +105,65 @@ _REMOTE = {
     "cpio": ("-F", "-I", "-O", "--file"),
 }
 _REMOTE_FILE = re.compile(r"[^/:]+:.*", re.DOTALL)
-"""`host:file`, which a program reaches by rsh or ssh."""
+"""`host:file`, for which a program starts rsh or ssh."""
 
 _ZIP_TEST = re.compile(r"-\w*?TT(.*)", re.DOTALL)
 _FD_EXECUTE = {(name, option) for name in ("fd", "fdfind") for option in ("-x", "-X", "--exec", "--exec-batch")}
 
 
 def command_text(text: str, by: str, index: int) -> Finding:
-    """What the text of a command starts: its words when they are plain, else code."""
+    """Return what the text of a command starts: its words if they are plain, otherwise code."""
     words = tuple(text.split())
     if words and PLAIN_TEXT.fullmatch(text) and "=" not in words[0]:
-        # Most programs add words: a file, a repository. `env` with a file named `rm` after it starts rm.
-        return Subcommand(words, by, is_open=True)
-    return OpaqueCode(f"{by} runs text that is more than plain words", index)
+        # Most programs append words: a file, a repository. `env` followed by a file named `rm` starts rm.
+        return Subcommand(words, by, has_unseen_words=True)
+    return OpaqueCode(f"{by} runs text that is not just plain words", index)
 
 
 def read_flags(name: str, words: Words) -> Iterator[Finding]:
-    """What the options of `name` start, for a name in `FLAGS`."""
-    yield from _of_plain_words(name, words)
+    """Yield what the options of the program `name`, one of `FLAGS`, start."""
+    yield from _plain_word_findings(name, words)
     for option in FLAGS[name].options.anywhere(_spelled_out(name, words)):
         if (name, option.name) in _FD_EXECUTE:
             command = (option.value or "", *words[option.index + 1 + option.takes_next :])
             for found in _until_end(command, f"{name} {option.name}", option.index):
-                # Without a place for it, the file comes last.
-                yield replace(found, is_open=True) if isinstance(found, Subcommand) else found
-        elif (found_one := _of_option(name, option)) is not None:
+                # fd appends the file name unless the command has a placeholder.
+                yield replace(found, has_unseen_words=True) if isinstance(found, Subcommand) else found
+        elif (found_one := _option_finding(name, option)) is not None:
             yield found_one
 
 
-def _of_option(name: str, option: Option) -> Finding | None:
-    """What one option starts or brings."""
+def _option_finding(name: str, option: Option) -> Finding | None:
+    """Return what one option starts or brings."""
     flags, by, value = FLAGS[name], f"{name} {option.name}", option.value or ""
-    if option.name == "--wrapper":  # gcc puts commas between its words
+    if option.name == "--wrapper":  # gcc separates the words by commas
         return command_text(value.replace(",", " "), by, option.index)
     if value.startswith("exec=") and option.name == "--checkpoint-action":
         return command_text(value[5:], by, option.index)
-    if option.name in flags.starts:
+    if option.name in flags.commands:
         return command_text(value, by, option.index)
-    if option.name in flags.codes:
+    if option.name in flags.code:
         return OpaqueCode(f"{by} may bring code", option.index)
     if option.name in _REMOTE.get(name, ()) and _REMOTE_FILE.fullmatch(value):
-        return OpaqueCode(f"{by} reaches another machine by a program", option.index)
+        return OpaqueCode(f"{by} starts a program to reach another machine", option.index)
     return None
 
 
-def _of_plain_words(name: str, words: Words) -> Iterator[Finding]:
-    """What words bring that no option's value holds: those for a compiler's programs, other machines of rsync."""
+def _plain_word_findings(name: str, words: Words) -> Iterator[Finding]:
+    """Yield what words other than option values start: compiler pass-through options, remote hosts of rsync."""
     for index, word in enumerate(words):
         if name in _WITH_ONE_DASH and word.startswith("@"):
             yield OpaqueCode(f"{name} reads options from a file", index)
         elif name in _COMPILERS and _PASSES_CODE.fullmatch(word):
             yield OpaqueCode(f"{name} {word.partition('=')[0]} may bring code", index)
         elif name == "rsync" and (word == "--daemon" or _REMOTE_FILE.fullmatch(word)):
-            yield OpaqueCode("rsync reaches another machine by a program, or serves what its configuration says", index)
+            yield OpaqueCode(
+                "rsync starts a program to reach another machine, or serves what its configuration names", index
+            )
 
 
 def _spelled_out(name: str, words: Words) -> Words:
-    """The words with what is peculiar to one program put in the form of getopt."""
+    """Return the words with the syntax peculiar to one program rewritten for getopt."""
     if name in ("tar", "bsdtar", "gtar"):
         return _old_style(words)
     if name in _WITH_ONE_DASH:
@@ -173,8 +175,8 @@ def _spelled_out(name: str, words: Words) -> Words:
 
 
 def read_find(name: str, words: Words) -> Iterator[Finding]:
-    """The commands of `-exec` and its kin; `-delete` is `rm`."""
-    # Also where the word may be a name that is looked for (`-name -exec`): a command must not hide behind it.
+    """Yield the commands of `-exec`, `-execdir`, `-ok` and `-okdir`; `-delete` counts as `rm -r`."""
+    # Also where the word may be a pattern (`-name -exec`): a command must not hide behind one.
     for index, word in enumerate(words):
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             yield from _until_end(words[index + 1 :], f"{name} {word}", index)
@@ -183,7 +185,7 @@ def read_find(name: str, words: Words) -> Iterator[Finding]:
 
 
 def _until_end(command: Words, by: str, index: int) -> Iterator[Finding]:
-    """The command up to `;`, or to the `+` after `{}`."""
+    """Yield the command up to `;`, or up to the `+` after `{}`."""
     ends = (at for at, word in enumerate(command) if word == ";" or (word == "+" and command[at - 1 : at] == ("{}",)))
     command = command[: next(ends, len(command))]
     if command and "{" in command[0]:
@@ -193,7 +195,7 @@ def _until_end(command: Words, by: str, index: int) -> Iterator[Finding]:
 
 
 def _old_style(words: Words) -> Words:
-    """`tar cIf PROGRAM FILE` as `tar -c -I PROGRAM -f FILE`: the letters first, then their values in order."""
+    """Rewrite `tar cIf PROGRAM FILE` as `tar -c -I PROGRAM -f FILE`: its values follow the letters, in order."""
     if not words or words[0].startswith("-"):
         return words
     letters, rest = words[0], list(words[1:])

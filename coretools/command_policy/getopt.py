@@ -1,6 +1,6 @@
-"""Tell options from operands in an argv, as getopt_long(3) does, and in doubt on the side of danger.
+"""Tell options from operands in an argv, as getopt_long(3) does. In doubt, assume the dangerous reading.
 
-Pure. What programs accept is wider than what their manuals show: `--checkpoint-act=X`, `-cIf PROGRAM`, `-IPROGRAM`.
+Pure. Programs accept more than their manuals show: `--checkpoint-act=X`, `-cIf PROGRAM`, `-IPROGRAM`.
 """
 
 import re
@@ -15,20 +15,20 @@ _NUMBER = re.compile(r"--?[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option as it stands in the words; `name` is written out (`--checkpoint-action`, `-I`)."""
+    """An option found in the words; `name` is the full name (`--checkpoint-action`, `-I`)."""
 
     name: str
     value: str | None
     index: int
-    """Of the word that holds the option."""
+    """Index of the word that holds the option."""
     is_known: bool = True
     takes_next: bool = False
-    """Its value is the next word."""
+    """Whether its value is the next word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A word that is no option; `--` itself is left out."""
+    """A word that is no option. `--` itself is never one."""
 
     word: str
     index: int
@@ -36,34 +36,34 @@ class Operand:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a program, in the notation of getopt: `a:` takes a value, `a::` one in the same word only.
+    """The options of a program, in getopt notation: `a:` takes a value, `a::` only one in the same word.
 
-    Long ones are words with `=` for a value and `=?` for one in the same word only.
+    A long option ends in `=` if it takes a value, and in `=?` if it takes only one in the same word.
     """
 
     short: str = ""
     long: str = ""
-    stops: bool = False
-    """The first operand ends the options, as in programs that run the rest."""
+    stops_at_operand: bool = False
+    """Whether the first operand ends the options, as in programs that run the rest."""
 
     @cached_property
     def letters(self) -> dict[str, int]:
-        """Letter to how it takes a value: 0 not, 1 always, 2 in the same word."""
+        """Map each letter to how it takes a value: 0 never, 1 always, 2 in the same word only."""
         return {letter: len(colons) for letter, colons in re.findall(r"([^:])(:{0,2})", self.short)}
 
     @cached_property
     def names(self) -> dict[str, int]:
-        """Long name to the same."""
+        """Map each long name to the same."""
         return {name: len(sign) for name, sign in re.findall(r"([^\s=]+)(=\??)?", self.long)}
 
     def scan(self, words: Words) -> Iterator[Option | Operand]:
-        """The options and operands of `words`, in order."""
+        """Yield the options and operands of `words`, in order."""
         index, has_ended = 0, False
         while index < len(words):
             word = words[index]
             if has_ended or not word.startswith("-") or word == "-":
                 yield Operand(word, index)
-                has_ended = has_ended or self.stops
+                has_ended = has_ended or self.stops_at_operand
             elif word == "--":
                 has_ended = True
             else:
@@ -74,17 +74,17 @@ class Options:
             index += 1
 
     def anywhere(self, words: Words) -> Iterator[Option]:
-        """Every word as options, wherever it stands: as a value, after `--`, after an operand.
+        """Yield the options in every word, wherever it stands: as a value, after `--`, after an operand.
 
-        What a letter swallows differs between the versions of a program (`tar -H`); an option that starts something
-        must not hide behind it.
+        Whether a letter takes a value differs between versions of a program (`tar -H`); an option that starts a program
+        must not hide as such a value.
         """
         for index, word in enumerate(words):
             if word.startswith("-") and word not in ("-", "--") and not _NUMBER.fullmatch(word):
                 yield from self._of_word(word, index, words[index + 1] if index + 1 < len(words) else None)
 
     def _of_word(self, word: str, index: int, following: str | None) -> Iterator[Option]:
-        """The options that one word holds."""
+        """Yield the options in one word."""
         if _NUMBER.fullmatch(word):  # nice -5, head -20
             yield Option(word, None, index)
         elif word.startswith("--"):
@@ -97,7 +97,7 @@ class Options:
         names = [typed[2:]] if typed[2:] in self.names else [name for name in self.names if name.startswith(typed[2:])]
         if not names:
             return Option(typed, joined if equals else None, index, is_known=False)
-        # An abbreviation that fits several is an error to the program. What takes a value is the worse of them.
+        # An ambiguous abbreviation is an error to the program. Assume the worst: the option that takes a value.
         name = max(names, key=lambda name: self.names[name])
         kind = self.names[name]
         if equals or kind != 1:

@@ -1,8 +1,10 @@
-"""Names of programs, by what they start: nothing, or others in one of several ways.
+"""Lists of programs by what they start, and readers for interpreters, build tools, awk and sed.
 
-Pure. A program that no list names is code that can't be judged, so what is missing here costs a refusal and opens
-nothing (docs/adr/0013). The lists of programs that start others decide how their words are read; their names are as
-`subcommand.program_names` gives them: lower case, no directory, with and without a version at the end.
+Pure. A program on no list counts as opaque code, so a missing name costs a refusal and opens nothing (docs/adr/0013).
+The other lists decide how the words of a program are read. Their names are those of `subcommand.program_names`: lower
+case, no directory, with and without a version at the end.
+
+Nothing here reads the text of a program, except for the few commands of awk and sed that start nothing.
 """
 
 import re
@@ -31,15 +33,15 @@ SELF_CONTAINED = _names(
     xmllint xxd
     """
 )
-"""Start no other program, whatever their words (GNU coreutils 9.1, grep 3.8, diffutils 3.8, util-linux 2.38, procps
-4.0, psmisc 23.6, binutils 2.40, libxml2 2.9, jq 1.6, Info-ZIP). A few run a fixed helper: `file -z`, `iconv` and
-`locale` gzip, `diff -l` pr, `ps` a debugger when it crashes; `which` is a script of a shell. Of those binaries in
+"""Programs that start no other one, whatever their words (GNU coreutils 9.1, grep 3.8, diffutils 3.8, util-linux 2.38,
+procps 4.0, psmisc 23.6, binutils 2.40, libxml2 2.9, jq 1.6, Info-ZIP). Some run a fixed helper: `file -z`, `iconv` and
+`locale` gzip, `diff -l` pr, `ps` a debugger when it crashes; `which` is a shell script. Of those binaries in
 Debian 12 only these and `pidof` import exec, system or posix_spawn (readelf --dyn-syms)."""
 
 COMPILER = re.compile(
     r"(?:[a-z0-9_]+-linux-(?:gnu|musl)[a-z0-9]*-)?(?:gcc|g\+\+|cpp|gfortran|clang|clang\+\+)(?:-[0-9]+)?"
 )
-"""Names of compilers whose options `flags` knows: `gcc`, `clang++-14`, `x86_64-linux-gnu-gcc-12`."""
+"""Names of compilers whose options `flags` lists: `gcc`, `clang++-14`, `x86_64-linux-gnu-gcc-12`."""
 
 INTERPRETERS = _names(
     """
@@ -53,7 +55,7 @@ INTERPRETERS = _names(
     red rvim rview rvi vi view vim vimdiff visudo vipw sudoedit ftp lftp mysql mariadb psql sqlite sqlite3 telnet tftp
     """
 )
-"""Run code that stands in their words, in a file or on standard input, or open a pager or editor that does."""
+"""Programs that run code from their words, a file or standard input, or open a pager or editor that does."""
 
 PROJECT_CODE = _names(
     """
@@ -70,7 +72,7 @@ PROJECT_CODE = _names(
     xdg-open dpkg-architecture ld openssl patch
     """
 )
-"""Run what the files of a project, a package or a configuration say, or start others in ways of their own."""
+"""Programs that run what the files of a project, package or configuration name, or start others in their own ways."""
 
 AMBIGUOUS_WRAPPERS = _names(
     """
@@ -87,7 +89,7 @@ AMBIGUOUS_WRAPPERS = _names(
     pyenv rbenv rtx rustup asdf rye tox turbo uv uvx volta yarn
     """
 )
-"""Start a command that stands somewhere in their words, or run what a project or another machine has."""
+"""Programs that start a command found somewhere in their words, or run code of a project or another machine."""
 
 GIT_COMMANDS = _names(
     """
@@ -102,12 +104,7 @@ GIT_COMMANDS = _names(
     verify-tag version whatchanged worktree write-tree
     """
 )
-"""Commands of `git --list-cmds=builtins` (2.39) whose ways to start something are all in `git_words`."""
-
-
-# Programs that run code: interpreters, editors with a shell inside, build tools that run what a project says.
-#
-# Pure. Nothing here tries to read a program's text, but for the few commands of awk and sed that start nothing.
+"""Commands of `git --list-cmds=builtins` (2.39) of which the module `git` knows every way to start a program."""
 
 
 _CODE_OPTIONS = re.compile(
@@ -122,11 +119,11 @@ _REDIRECTING = (
     *("project-dir", "build-file", "require", "chdir", "linker", "confcutdir", "import", "loader", "rulesdir"),
 )
 _REDIRECTING_LETTERS = re.compile(r"-[fCIpcoDE]|-[A-Za-z]*[fCE]")
-"""Options that bring other code to a build tool: other files, other directories, other programs."""
+"""Short options that give a build tool other code: other files, directories or programs."""
 
 
 def read_interpreter(name: str, words: Words) -> Iterator[Finding]:
-    """Code, whatever the words; the word that brings it is the first that is no option, or an option like `-c`."""
+    """Yield code, whatever the words. The first word that is no option, or an option like `-c`, brings it."""
     if words in _HARMLESS:
         return
     for index, word in enumerate(words):
@@ -139,18 +136,18 @@ def read_interpreter(name: str, words: Words) -> Iterator[Finding]:
 
 
 def read_project_code(name: str, words: Words) -> Iterator[Finding]:
-    """Code of the project, named by the first word that is no option; each word that brings other code besides."""
+    """Yield the project's code, named by the first word that is no option, and each word that brings other code."""
     if words in _HARMLESS:
         return
     named = next((index for index, word in enumerate(words) if not word.startswith("-")), None)
-    yield OpaqueCode(f"{name} runs what the files of a project or package say", named)
+    yield OpaqueCode(f"{name} runs code from the files of a project or package", named)
     for index, word in enumerate(words):
         if index != named and _redirects(word):
             yield OpaqueCode(f"{word.partition('=')[0]} may bring other code to {name}", index)
 
 
 def _redirects(word: str) -> bool:
-    """Whether a word is an assignment of make, or an option, perhaps abbreviated, that brings other code."""
+    """Whether a word is a make assignment, or an option, perhaps abbreviated, that brings other code."""
     if word.startswith(("@", "+")) or _ASSIGNMENT.fullmatch(word):
         return True
     name = word.lstrip("-").partition("=")[0]
@@ -164,11 +161,11 @@ _AWK = Options(
     "F:v:f:e:i:l:E:b:cCd::D::ghIkL::MnNo::OpPrsStV", "field-separator= assign= file= source= include= load= exec="
 )
 _AWK_STARTS = re.compile(r"system|[|@]")
-"""Whatever starts something in awk: system(), a pipe to or from a command, an indirect call, a loaded library."""
+"""Syntax by which awk starts programs: system(), a pipe, an indirect call, a loaded library."""
 
 
 def read_awk(name: str, words: Words) -> Iterator[Finding]:
-    """Code, unless the program's text holds nothing that could start another."""
+    """Yield code, unless the awk text has no syntax that could start a program."""
     if words in _HARMLESS:
         return
     text: str | None = None
@@ -191,20 +188,20 @@ _SED = Options(
     " zero-terminated follow-symlinks binary debug",
 )
 MAX_SED_LENGTH = 2000
-"""Characters of a text for sed that is read; matching takes a time that grows with the square of them."""
+"""Characters of a sed script that is read; the time to match grows with their square."""
 
 _SED_REGEX = r"(?:[^{d}\\\n\[]|\\[^\n]|\[\^?[^\]{d}\\\n\[]+\])*"
 _SED_SUBSTITUTE = "|".join(
     rf"[sy]{d}{_SED_REGEX.format(d=d)}{d}(?:[^{d}\\\n]|\\[^\n])*{d}[gpiIM0-9]*" for d in map(re.escape, "/|,#:!")
 )
-"""A substitution without the flag `e` (runs the result) and `w` (writes a file)."""
+"""A substitution without the flags `e` (runs the result) and `w` (writes a file)."""
 _SED_ADDRESS = rf"(?:\d+|\$|/{_SED_REGEX.format(d='/')}/I?)"
 _SED_COMMAND = rf"(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?[ ]*!?[ ]*(?:[dDgGhHlnNpPqx=]|{_SED_SUBSTITUTE})"
 _SED_HARMLESS = re.compile(rf"\s*(?:{_SED_COMMAND}\s*(?:[;\n]\s*|$))*")
 
 
 def read_sed(name: str, words: Words) -> Iterator[Finding]:
-    """Code, unless each expression consists of commands that start nothing and write no other file."""
+    """Yield code, unless each expression has only commands that start nothing and write no other file."""
     if words in _HARMLESS:
         return
     texts: list[tuple[str | None, int]] = []

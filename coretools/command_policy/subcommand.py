@@ -1,4 +1,4 @@
-"""What an argv starts: the data that the readers of programs give back. Pure values."""
+"""Values that describe what an argv starts: other programs, or code that cannot be judged."""
 
 import posixpath
 import re
@@ -9,48 +9,48 @@ from functools import lru_cache
 Words = tuple[str, ...]
 
 UNKNOWN_FILE = -1
-"""Carrier of code: the program is a file by a path that tools or commands may have written."""
+"""`OpaqueCode.word_index`: the program is named by a path, and tools or commands may have written that file."""
 
 UNKNOWN_PROGRAM = -2
-"""Carrier of code: the name of the program is not among those of which it is known what they start."""
+"""`OpaqueCode.word_index`: the program is not on the lists, so nobody knows what it starts."""
 
 MAX_NAME_LENGTH = 256
-"""Characters of a name that are looked at: one more than a file can have on Linux (NAME_MAX)."""
+"""Characters of a program name that are compared: one more than Linux allows in a file name (NAME_MAX)."""
 
 _VERSION = re.compile(r"(?<=.)[-.]?[0-9]+$")
 _START = re.compile(r"[a-z][a-z+_-]*[a-z+](?=[0-9.])")
-"""What stands before a version or a kind: `perl5.36-x86_64-linux-gnu`, `python3-dbg` and `vim.basic` (Debian)."""
+"""The part before a version or variant: `perl5.36-x86_64-linux-gnu`, `python3-dbg` and `vim.basic` (Debian)."""
 _WINDOWS = re.compile(r"\.(?:exe|com|cmd|bat)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A program that another one starts."""
+    """A program that another program starts."""
 
     argv: Words
-    by: str
-    """What started it, for a reader: `env`, `find -exec`."""
-    is_open: bool = False
-    """More words follow that nobody sees here: they come from standard input or from file names."""
+    launcher: str
+    """What starts it, for messages: `env`, `find -exec`."""
+    has_unseen_words: bool = False
+    """Whether more words follow that are not in the argv: they come from standard input or from file names."""
     is_guess: bool = False
-    """It may be a command or a mere argument. Only rules that refuse are asked."""
+    """Whether it may be a plain argument instead of a command. Only rules that refuse apply to a guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpaqueCode:
-    """Code that can't be judged: a script, a shell's text, what a project's files say."""
+    """Code that cannot be judged from the argv: a script, text for a shell, the files of a project."""
 
-    why: str
-    carrier: int | None = None
-    """Index, in the words after the program, of the word that brings the code; `UNKNOWN_FILE` or `UNKNOWN_PROGRAM`: the
-    program itself; None: no single word."""
+    reason: str
+    word_index: int | None = None
+    """Index, among the words after the program, of the word that brings the code. `UNKNOWN_FILE` or `UNKNOWN_PROGRAM`
+    for the program itself, None when it is no single word."""
 
 
 Finding = Subcommand | OpaqueCode
 
 
 def program_names(program: str) -> tuple[str, ...]:
-    """The names a program goes by, the fullest first: no directory, no case, no `.exe`, less and less of a version.
+    """Return the names of a program, longest first: lower case, without directory, `.exe` and parts of the version.
 
     `/opt/bin/Python3.12` is `python3.12`, `python3` and `python`.
     """

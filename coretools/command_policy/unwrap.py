@@ -1,6 +1,7 @@
-"""Everything an argv starts, as far as its words tell: wrappers and options are seen through, in depth and in order.
+"""Find every program that an argv starts, through wrappers and options, as far as its words tell.
 
-Pure and bounded: what goes deeper or wider than any real command is reported as such, and refused by the policy.
+Pure and bounded. A command that nests deeper or starts more programs than any real one is reported as incomplete, and
+the policy refuses it.
 """
 
 import posixpath
@@ -35,13 +36,13 @@ from coretools.command_policy.subcommand import (
 from coretools.command_policy.wrappers import WRAPPERS, read_ambiguous_wrapper, read_wrapper
 
 MAX_DEPTH = 12
-"""Programs behind each other. `sudo nice timeout 5 env A=b xargs sh` are six."""
+"""Programs nested in each other. `sudo nice timeout 5 env A=b xargs sh` has six."""
 
 MAX_PROGRAMS = 100
 """Programs in one argv, and in the words of one program."""
 
 MAX_WORDS = 10_000
-"""Of an argv. Linux would take more (execve(2)); the time to look grows with them."""
+"""Words of an argv. Linux accepts more (execve(2)), but the time to unwrap grows with them."""
 
 Reader = Callable[[str, Words], Iterator[Finding]]
 
@@ -58,7 +59,7 @@ _TABLES: tuple[tuple[Container[str], Reader], ...] = (
 )
 
 _CODE_READERS = (read_ambiguous_wrapper, read_interpreter, read_project_code)
-"""Readers of programs that are code by their name, so that a wide match of the name is the cautious one."""
+"""Readers of programs that count as code by name; for these the wide match of a name is the safe one."""
 
 _SYSTEM_DIRECTORIES = (
     "/bin/",
@@ -69,61 +70,61 @@ _SYSTEM_DIRECTORIES = (
     "/usr/local/sbin/",
     "/opt/homebrew/bin/",
 )
-"""Where programs are the machine's own. A program by any other path may be a file that a tool has written."""
+"""Directories of the system's programs. A program at any other path may be a file that a tool has written."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedProgram:
-    """A program that is started, and the code that can't be judged in its words."""
+    """A program that is started, with the code in its words that cannot be judged."""
 
-    started: Subcommand
-    codes: tuple[OpaqueCode, ...]
+    subcommand: Subcommand
+    opaque_code: tuple[OpaqueCode, ...]
     chain: tuple[str, ...]
-    """What started it, outermost first; empty for the argv itself."""
+    """The programs that start it, outermost first; empty for the argv itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedCommand:
-    """All that an argv starts, outermost first."""
+    """All programs that an argv starts, outermost first."""
 
-    seen: tuple[UnwrappedProgram, ...]
-    is_whole: bool
-    """False when it goes deeper or wider than is looked."""
+    programs: tuple[UnwrappedProgram, ...]
+    is_complete: bool
+    """False when the argv exceeds one of the limits."""
 
 
 def unwrap(argv: Words) -> UnwrappedCommand:
-    """What `argv` starts, itself first."""
+    """Return everything that `argv` starts, itself first."""
     if len(argv) > MAX_WORDS:
-        return UnwrappedCommand((UnwrappedProgram(Subcommand(argv, ""), (), ()),), is_whole=False)
-    seen: list[UnwrappedProgram] = []
+        return UnwrappedCommand((UnwrappedProgram(Subcommand(argv, ""), (), ()),), is_complete=False)
+    programs: list[UnwrappedProgram] = []
     waiting: deque[tuple[Subcommand, tuple[str, ...]]] = deque([(Subcommand(argv, ""), ())])
     known = {waiting[0][0]}
     firm = 1
-    is_whole = True
+    is_complete = True
     while waiting:
-        started, chain = waiting.popleft()
-        codes, inner, is_read = _read_subcommand(started)
-        is_whole = is_whole and is_read
-        seen.append(UnwrappedProgram(started, codes, chain))
+        subcommand, chain = waiting.popleft()
+        codes, inner, is_read = _read_subcommand(subcommand)
+        is_complete = is_complete and is_read
+        programs.append(UnwrappedProgram(subcommand, codes, chain))
         new = [item for item in inner if item not in known]
         firm += sum(not item.is_guess for item in new)
         if len(chain) >= MAX_DEPTH or firm > MAX_PROGRAMS:
-            is_whole = is_whole and not new
+            is_complete = is_complete and not new
             continue
         known.update(new)
-        waiting.extend((item, (*chain, item.by)) for item in new)
-    return UnwrappedCommand(tuple(seen), is_whole)
+        waiting.extend((item, (*chain, item.launcher)) for item in new)
+    return UnwrappedCommand(tuple(programs), is_complete)
 
 
 def readers_of(program: str) -> tuple[tuple[str, Reader], ...]:
-    """How the words of a program are read, and the name that it is read by; empty when it is not known to start any."""
+    """Return the readers for a program's words, each with the known name; empty when it starts no other program."""
     return _readers(program_names(program))
 
 
 def is_known(program: str) -> bool:
-    """Whether it is known what a program of this name starts: nothing, what its words say, or code.
+    """Whether the lists say what a program of this name starts: nothing, what its words name, or code.
 
-    The name counts as it stands. `cat2` is not `cat`, where a rule that refuses `cat` would mean both.
+    The name must match exactly: `cat2` is not `cat`, although a rule that refuses `cat` covers both.
     """
     name = posixpath.basename(program)
     if name in SELF_CONTAINED or COMPILER.fullmatch(name):
@@ -133,9 +134,9 @@ def is_known(program: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
-    # GNU's programs have a g before their name where the system has others of that name (`gxargs` on macOS).
+    # GNU programs have the prefix g where the system has its own of that name (`gxargs` on macOS).
     names += tuple(name[1:] for name in names if name.startswith("g") and len(name) > 2)
-    # Compilers for one machine: x86_64-linux-gnu-gcc-12.
+    # Cross compilers: x86_64-linux-gnu-gcc-12.
     names += tuple(last for name in names if (last := name.rpartition("-")[2]) in FLAGS)
     for name in names:
         found = tuple((name, reader) for known, reader in _TABLES if name in known)
@@ -144,35 +145,39 @@ def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
     return ((names[0], read_ambiguous_wrapper),) if names[0].startswith(("ld-", "ld.so", "qemu-", "git-")) else ()
 
 
-def _read_subcommand(started: Subcommand) -> tuple[tuple[OpaqueCode, ...], tuple[Subcommand, ...], bool]:
-    """The code in the words of a program, the other programs that it starts, each once, and whether that is all."""
-    found = tuple(_findings(started))
-    is_whole = sum(isinstance(item, OpaqueCode) or not item.is_guess for item in found) <= MAX_PROGRAMS
+def _read_subcommand(subcommand: Subcommand) -> tuple[tuple[OpaqueCode, ...], tuple[Subcommand, ...], bool]:
+    """Return the code in a program's words, the programs that it starts, each once, and whether that is complete."""
+    found = tuple(_findings(subcommand))
+    is_complete = sum(isinstance(item, OpaqueCode) or not item.is_guess for item in found) <= MAX_PROGRAMS
     inner = [
-        # What a guess leads to is a guess as well, and what follows an open end is open.
-        replace(item, is_open=item.is_open or started.is_open, is_guess=item.is_guess or started.is_guess)
+        # What a guess starts is a guess too, and unseen words may also reach the programs further in.
+        replace(
+            item,
+            has_unseen_words=item.has_unseen_words or subcommand.has_unseen_words,
+            is_guess=item.is_guess or subcommand.is_guess,
+        )
         for item in found
         if isinstance(item, Subcommand) and item.argv and item.argv[0]
     ]
-    return tuple(item for item in found if isinstance(item, OpaqueCode)), tuple(dict.fromkeys(inner)), is_whole
+    return tuple(item for item in found if isinstance(item, OpaqueCode)), tuple(dict.fromkeys(inner)), is_complete
 
 
-def _findings(started: Subcommand) -> Iterator[Finding]:
-    program, words = started.argv[0], started.argv[1:]
+def _findings(subcommand: Subcommand) -> Iterator[Finding]:
+    program, words = subcommand.argv[0], subcommand.argv[1:]
     readers = readers_of(program)
     if "/" in program and not _is_system_path(program):
-        yield OpaqueCode(f"{program} is a file by its path, which may be anything", UNKNOWN_FILE)
+        yield OpaqueCode(f"{program} is named by a path, so it may be any program", UNKNOWN_FILE)
     elif not is_known(program):
-        yield OpaqueCode(f"{program} is not in the list of programs that start no others", UNKNOWN_PROGRAM)
+        yield OpaqueCode(f"{program} is not on the list of programs that start no others", UNKNOWN_PROGRAM)
     for name, reader in readers:
         if reader is read_wrapper:
             yield from reader(name, words)
         elif reader is not read_ambiguous_wrapper:
             yield from islice(reader(name, words), MAX_PROGRAMS + 1)
-        elif not started.is_guess:  # each word of a guess is one itself
+        elif not subcommand.is_guess:  # each word of a guess is a guess already
             yield from reader(name, words)
-    if readers and started.is_open:
-        yield OpaqueCode(f"words that come from elsewhere may make {readers[0][0]} start anything", None)
+    if readers and subcommand.has_unseen_words:
+        yield OpaqueCode(f"words from its input may make {readers[0][0]} start anything", None)
 
 
 def _is_system_path(program: str) -> bool:

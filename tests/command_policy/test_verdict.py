@@ -128,7 +128,9 @@ def test_patterns_that_refuse_are_met_by_any_word_in_any_order(patterns: list[st
 def test_patterns_that_allow_are_met_word_by_word(patterns: list[str], words: list[str], is_met: bool) -> None:
     """policy-6: in order, with case, none left over; a wildcard stops at `/` and never begins an option."""
     assert is_allowed(tuple(patterns), Subcommand(("x", *words), "")) == is_met
-    assert not is_allowed(tuple(patterns), Subcommand(("x", *words), "", is_open=True)) or patterns[-1:] == ["**"]
+    assert not is_allowed(tuple(patterns), Subcommand(("x", *words), "", has_unseen_words=True)) or patterns[-1:] == [
+        "**"
+    ]
 
 
 def test_an_allowing_rule_means_a_name_or_that_very_path() -> None:

@@ -80,7 +80,7 @@ def confirmation_question(decision: Decision, directory: str, stdin: str | None)
     lines = [f"Run {' '.join(map(_word, decision.argv))}?", f"in: {_word(directory)}"]
     if stdin:
         lines.append(f"input: {stdin!a}")
-    lines.append(f"asked because {decision.decisive.because}")
+    lines.append(f"asked because {decision.decisive.reason}")
     message = "\n".join(lines)
     if len(message) > MOST_CHARACTERS:
         raise InvalidArguments(f"command: too long for a person to confirm; at most {MOST_CHARACTERS} characters")
