@@ -17,7 +17,7 @@ from benchmarks.interleaved import Contender
 from benchmarks.peer import Era
 from benchmarks.rows import FORMS, HTTP_IN_FLIGHT, MANY_IN_FLIGHT, MANY_SESSIONS
 from benchmarks.workplace import SAMPLE, Workplace, sample_text
-from coretools.web.sessions.response_format import HELD_SECONDS
+from coretools.web.sessions.response_format import BUFFER_SECONDS
 
 CALLS = 320
 """In one turn."""
@@ -112,7 +112,7 @@ def _flood(side: Side, era: Era, calls: int) -> Contender:
         with closing(Load(address, HTTP_IN_FLIGHT)) as load:
             answers, seconds, processor = _timed(lambda: load.run(requests), side.server)
         for answer in answers:
-            if answer.is_stream is not side.is_stream and answer.seconds < HELD_SECONDS:
+            if answer.is_stream is not side.is_stream and answer.seconds < BUFFER_SECONDS:
                 raise NotMeasured(f"{side.name}: not the form of an answer that is compared: {answer.raw[:500]!r}")
             if answer.text().rstrip() != expected.rstrip():
                 raise NotMeasured(f"{side.name}: another answer: {answer.raw[:500]!r}")

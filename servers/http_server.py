@@ -22,7 +22,7 @@ from coretools.operations.loading import load
 from coretools.standard_fds import ensure_standard_error
 
 if TYPE_CHECKING:
-    from coretools.web.service import Plan
+    from coretools.web.service import ServerConfig
 
 MOST_UNLOOKED = 20_000
 """New objects before the collector looks at the youngest of them; some megabytes."""
@@ -42,15 +42,15 @@ def main() -> None:
     try:
         if options.check:
             faults: list[str] = []
-            check(_plan(options, faults), faults)
+            check(_server_config(options, faults), faults)
             return
-        run(_plan(options))
+        run(_server_config(options))
     except CoreError as error:
         print(f"coretools-http: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
-def run(plan: "Plan") -> None:
+def run(server_config: "ServerConfig") -> None:
     """Serve until a signal ends it; does not return."""
     # Imported late: as below.
     import anyio
@@ -62,19 +62,19 @@ def run(plan: "Plan") -> None:
     gc.freeze()
     # A call makes a thousand objects that reference counts free: to look for cycles every 700 costs a twentieth of it.
     gc.set_threshold(MOST_UNLOOKED)
-    leave(anyio.run(serve, plan))
+    leave(anyio.run(serve, server_config))
 
 
-def check(plan: "Plan", faults: Sequence[str] = ()) -> None:
+def check(server_config: "ServerConfig", faults: Sequence[str] = ()) -> None:
     """Verify everything that the server would use, listen nowhere, and say what was found; exit with 78 if it fails.
 
     `faults` were found before.
     """
     import anyio  # imported late: as below
 
-    from coretools.web.check import checked
+    from coretools.web.check import check_config
 
-    report = anyio.run(checked, plan)
+    report = anyio.run(check_config, server_config)
     for line in report.lines:
         print(line)
     found = [*faults, *report.faults]
@@ -84,7 +84,7 @@ def check(plan: "Plan", faults: Sequence[str] = ()) -> None:
         sys.exit(BadSetting.exit_code)
 
 
-def _plan(options: argparse.Namespace, faults: list[str] | None = None) -> "Plan":
+def _server_config(options: argparse.Namespace, faults: list[str] | None = None) -> "ServerConfig":
     """What is to be served; with `faults` it has what could be read, and the rest is told there.
 
     Raises:
@@ -92,16 +92,16 @@ def _plan(options: argparse.Namespace, faults: list[str] | None = None) -> "Plan
     """
     # Imported late: the SDK and the web stack take a second, which a bad flag should not cost.
     from coretools.web.common.config import read_config
-    from coretools.web.reload import Source
-    from coretools.web.roles import roles_of
-    from coretools.web.service import Plan
+    from coretools.web.reload import ConfigSource
+    from coretools.web.roles import build_roles
+    from coretools.web.service import ServerConfig
 
     environment, directory = dict(os.environ), working_directory()
     given = {key: getattr(options, name) for name, key in _FLAGS.items()}
     flags: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    source = Source(
+    source = ConfigSource(
         config=lambda: read_config(options.config, environment, flags),
-        roles=lambda config: roles_of(config, options, environment, directory),
+        roles=lambda config: build_roles(config, options, environment, directory),
     )
     config = source.config()
     configure_logging(config.log.level, environment, config.log.format)
@@ -116,7 +116,7 @@ def _plan(options: argparse.Namespace, faults: list[str] | None = None) -> "Plan
             return otherwise
 
     others = [tried(partial(load, text), None) for text in options.registries]
-    return Plan(
+    return ServerConfig(
         config=config,
         roles=tried(partial(source.roles, config), {}),
         others=tuple(one for one in others if one is not None),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from coretools.cli.terminal import complain, put
 from coretools.config.author import read_author
 from coretools.errors import BadSetting, InputOutput, InvalidArguments
-from coretools.web.auth.hashed_tokens import Entry, create_token, read_tokens, revoke_tokens
+from coretools.web.auth.hashed_tokens import TokenRecord, create_token, read_tokens, revoke_tokens
 
 FILE_VARIABLE = "CORETOOLS_HTTP_AUTH__TOKENS"
 """The same as for the server."""
@@ -67,7 +67,7 @@ def expiry(duration: str, now: datetime) -> datetime:
         raise InvalidArguments(f"--expires {duration}: no calendar goes so far; leave it out for ever") from None
 
 
-def _table(entries: Sequence[Entry]) -> str:
+def _table(entries: Sequence[TokenRecord]) -> str:
     rows = [("id", "name", "role", "created", "expires", "author")]
     rows += [(one.id, one.name, one.role, _day(one.created), _expires(one), one.author or "") for one in entries]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
@@ -76,11 +76,11 @@ def _table(entries: Sequence[Entry]) -> str:
     )
 
 
-def _json(entries: Sequence[Entry]) -> str:
+def _json(entries: Sequence[TokenRecord]) -> str:
     return json.dumps([entry.model_dump(mode="json", exclude={"sha256"}) for entry in entries], indent=2)
 
 
-def _expires(entry: Entry) -> str:
+def _expires(entry: TokenRecord) -> str:
     if entry.expires is None:
         return "never"
     return _day(entry.expires) + (" (over)" if entry.expires <= datetime.now(UTC) else "")

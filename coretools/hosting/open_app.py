@@ -16,10 +16,10 @@ from coretools.web.common.config import LimitsSection
 from coretools.web.common.principals import DEFAULT_ROLE
 from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.memory_stores import MemoryStores
-from coretools.web.sessions.batches import Batches
-from coretools.web.sessions.request_ids import RequestIds
-from coretools.web.sessions.session_manager import Admission, SessionLimits
-from coretools.web.validation.request_body import Bodies
+from coretools.web.sessions.batches import BatchMiddleware
+from coretools.web.sessions.request_ids import RequestIdMiddleware
+from coretools.web.sessions.session_manager import SessionLimiter, SessionLimits
+from coretools.web.validation.request_body import BodyMiddleware
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
         allowed_origins=[*options.origins],
     )
     stores = MemoryStores()
-    endpoint = Endpoint(server, role=DEFAULT_ROLE, stores=stores, admission=Admission(options.limits))
+    endpoint = Endpoint(server, role=DEFAULT_ROLE, stores=stores, session_limiter=SessionLimiter(options.limits))
     endpoint.manager.security_settings = security
 
     @asynccontextmanager
@@ -48,8 +48,8 @@ def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
         async with stores.running(), endpoint.running():
             yield
 
-    taken_apart = Batches(RequestIds(endpoint), revision_of=endpoint.revision_of, charge=_free)
-    bodies = Bodies(taken_apart, LimitsSection(body_bytes=options.limits.body_bytes))
+    taken_apart = BatchMiddleware(RequestIdMiddleware(endpoint), revision_of=endpoint.revision_of, charge=_free)
+    bodies = BodyMiddleware(taken_apart, LimitsSection(body_bytes=options.limits.body_bytes))
     app = Starlette(routes=[Route(options.path, endpoint=bodies)], lifespan=lifespan)
     app.state.endpoint = endpoint
     return app

@@ -20,19 +20,19 @@ from coretools.roots.root_set import Roots, RootSpec
 from coretools.web.app import PATH
 from coretools.web.auth.exposure import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
-from coretools.web.auth.issuer_keys import IssuerKeys, NotFetched
+from coretools.web.auth.issuer_keys import IssuerKeys, KeysUnavailable
 from coretools.web.common.config import Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role
-from coretools.web.config_changes import counted
+from coretools.web.config_changes import pluralized
 from coretools.web.connection.tls import certificate_of, now, open_key, require_chain, tls_context
-from coretools.web.service import Plan, bound, require_engine, served
+from coretools.web.service import ServerConfig, bind_sockets, open_app, require_redis
 
 FEW_DAYS = 14
 """A certificate with fewer days left is warned of: renewals are tried from 30 days before the end on, as a rule."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """What was found."""
 
     lines: list[str] = field(default_factory=list)
@@ -41,32 +41,45 @@ class Report:
     """What would end the start, or have every call refused."""
 
 
-_Part = Callable[[Plan], Awaitable[list[str]]]
+_Check = Callable[[ServerConfig], Awaitable[list[str]]]
 
 
-async def checked(plan: Plan) -> Report:
+async def check_config(server_config: ServerConfig) -> CheckReport:
     """What would be served, a line each, and everything that is wrong."""
-    report = Report()
-    roles = [partial(_role, role=role) for role in plan.roles.values()]
-    roots = [partial(_root, root=root) for role in plan.roles.values() for root in root_specs(role.settings)]
-    parts: list[_Part] = [_listens, _tls, _auth, _exposure, _issuer, _redis, _watching, _policy, *roots, *roles]
+    report = CheckReport()
+    roles = [partial(_check_role, role=role) for role in server_config.roles.values()]
+    roots = [
+        partial(_check_root, root=root) for role in server_config.roles.values() for root in root_specs(role.settings)
+    ]
+    parts: list[_Check] = [
+        _check_address,
+        _check_tls,
+        _check_token_file,
+        _check_exposure,
+        _check_issuer,
+        _check_redis,
+        _check_observability,
+        _check_policy,
+        *roots,
+        *roles,
+    ]
     for part in parts:
         try:
-            report.lines.extend(await part(plan))
+            report.lines.extend(await part(server_config))
         except CoreError as error:
             if str(error) not in report.faults:  # one of several roles, or found by the start of a role again
                 report.faults.append(str(error))
     return report
 
 
-async def _listens(plan: Plan) -> list[str]:
-    server = plan.config.server
-    reach = "other machines" if is_exposed(plan.config) else "this machine only"
-    hosts = ", ".join(allowed_hosts(plan.config, server.port))
+async def _check_address(server_config: ServerConfig) -> list[str]:
+    server = server_config.config.server
+    reach = "other machines" if is_exposed(server_config.config) else "this machine only"
+    hosts = ", ".join(allowed_hosts(server_config.config, server.port))
     lines = [f"{server.host}:{server.port}{PATH}, for {reach}; hosts {hosts}"]
     try:
         with ExitStack() as sockets:
-            bound(plan.config, sockets, does_listen=False)
+            bind_sockets(server_config.config, sockets, does_listen=False)
     except BadSetting as error:
         cause = error.__cause__
         if not isinstance(cause, OSError) or isinstance(cause, socket.gaierror) or cause.errno != errno.EADDRINUSE:
@@ -75,8 +88,8 @@ async def _listens(plan: Plan) -> list[str]:
     return [*lines, f"{server.host} port {server.port} is free"]
 
 
-async def _tls(plan: Plan) -> list[str]:
-    server = plan.config.server
+async def _check_tls(server_config: ServerConfig) -> list[str]:
+    server = server_config.config.server
     tls_context(server)
     certificate = certificate_of(server)
     if certificate is None:
@@ -84,95 +97,98 @@ async def _tls(plan: Plan) -> list[str]:
     certificate.require_valid(server.tls_certificate, now())
     require_chain(server.tls_certificate)
     left = certificate.days_left(now())
-    days = counted(left, "day")
-    said = f"tls: {server.tls_certificate} and its key; {certificate.chain} in the chain; valid until "
-    lines = [f"{said}{certificate.ends:%Y-%m-%d}, {days} left"]
+    days = pluralized(left, "day")
+    reason = f"tls: {server.tls_certificate} and its key; {certificate.chain} in the chain; valid until "
+    lines = [f"{reason}{certificate.ends:%Y-%m-%d}, {days} left"]
     if left < FEW_DAYS:
         lines.append(f"warning: tls: {days} left; renew it and send SIGHUP")
     readable = open_key(server)
     return [*lines, f"warning: tls: {readable}"] if readable else lines
 
 
-async def _auth(plan: Plan) -> list[str]:
-    path = plan.config.auth.tokens
+async def _check_token_file(server_config: ServerConfig) -> list[str]:
+    path = server_config.config.auth.tokens
     if not path:
-        return ["auth: no token file"] if plan.config.auth.jwt else ["auth: nobody is asked for a token"]
-    return list(_tokens("auth", path, known=plan.config.roles or {DEFAULT_ROLE}))
+        return ["auth: no token file"] if server_config.config.auth.jwt else ["auth: nobody is asked for a token"]
+    return list(_token_lines("auth", path, known=server_config.config.roles or {DEFAULT_ROLE}))
 
 
-async def _issuer(plan: Plan) -> list[str]:
-    jwt = plan.config.auth.jwt
+async def _check_issuer(server_config: ServerConfig) -> list[str]:
+    jwt = server_config.config.auth.jwt
     if jwt is None:
         return []
     keys = IssuerKeys(jwt.issuer, url=jwt.jwks_url, algorithms=jwt.algorithms)
     try:
         count = await keys.fetch_now()
-    except NotFetched as error:
+    except KeysUnavailable as error:
         raise BadSetting(f"auth.jwt: the keys of {jwt.issuer} can't be fetched: {error}") from error
-    audience = jwt.audience or plan.config.server.public_url
+    audience = jwt.audience or server_config.config.server.public_url
     roles = f"role by {jwt.role_claim}" if jwt.role_claim else f"role {DEFAULT_ROLE}"
     taken = f"types {', '.join(jwt.token_types)}; algorithms {', '.join(jwt.algorithms)}"
-    return [f"auth.jwt: {jwt.issuer}: {counted(count, 'key')} fetched; audience {audience}; {taken}; {roles}"]
+    return [f"auth.jwt: {jwt.issuer}: {pluralized(count, 'key')} fetched; audience {audience}; {taken}; {roles}"]
 
 
-async def _redis(plan: Plan) -> list[str]:
-    section = plan.config.redis
-    return [f"redis: version {await require_engine(section)} answers"] if section.url else ["redis: none; memory"]
+async def _check_redis(server_config: ServerConfig) -> list[str]:
+    section = server_config.config.redis
+    return [f"redis: version {await require_redis(section)} answers"] if section.url else ["redis: none; memory"]
 
 
-async def _watching(plan: Plan) -> list[str]:
-    config = plan.config
+async def _check_observability(server_config: ServerConfig) -> list[str]:
+    config = server_config.config
     lines = ["console: off"]
     if config.console.tokens:
-        lines = list(_tokens("console", config.console.tokens))
+        lines = list(_token_lines("console", config.console.tokens))
     if not config.metrics.enabled:
         return [*lines, "metrics: off"]
     if config.metrics.tokens:
-        return [*lines, *_tokens("metrics", config.metrics.tokens)]
+        return [*lines, *_token_lines("metrics", config.metrics.tokens)]
     if is_exposed(config):
         return [*lines, "metrics: off, since other machines reach the server and metrics.tokens names no file"]
     return [*lines, "metrics: for this machine"]
 
 
-async def _exposure(plan: Plan) -> list[str]:
-    auth = plan.config.auth
-    require_safe(plan.config, has_auth=bool(auth.tokens) or auth.jwt is not None)
+async def _check_exposure(server_config: ServerConfig) -> list[str]:
+    auth = server_config.config.auth
+    require_safe(server_config.config, has_auth=bool(auth.tokens) or auth.jwt is not None)
     return []
 
 
-async def _policy(plan: Plan) -> list[str]:
-    role = next(iter(plan.roles.values()), None)
+async def _check_policy(server_config: ServerConfig) -> list[str]:
+    role = next(iter(server_config.roles.values()), None)
     if role is None:
         return []
     policy = role.settings.policy
     commands = policy.commands
-    rules = counted(len(commands.rule), "rule")
+    rules = pluralized(len(commands.rule), "rule")
     name = policy.source or "no file, the defaults"
     opaque = commands.opaque or "as default"
-    said = f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"
-    return [f"{said}; network {policy.confinement.network}"]
+    reason = f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"
+    return [f"{reason}; network {policy.confinement.network}"]
 
 
-async def _root(_: Plan, root: RootSpec) -> list[str]:
+async def _check_root(_: ServerConfig, root: RootSpec) -> list[str]:
     Roots([root], deny=DenyRules(())).close()
     return []
 
 
-async def _role(plan: Plan, role: Role) -> list[str]:
+async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
     """Start one role without the others and without what has a part of its own; Redis may know our name."""
-    settings, config = role.settings, Config(limits=plan.config.limits, telemetry=plan.config.telemetry)
-    async with served(replace(plan, config=config, roles={role.name: role}), config.server.port, Draining()):
+    settings, config = (
+        role.settings,
+        Config(limits=server_config.config.limits, telemetry=server_config.config.telemetry),
+    )
+    async with open_app(replace(server_config, config=config, roles={role.name: role}), config.server.port, Draining()):
         pass
     rights = ", read-only" if settings.read_only else ""
     return [f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}"]
 
 
-def _tokens(name: str, path: str, known: Collection[str] | None = None) -> Iterator[str]:
+def _token_lines(name: str, path: str, known: Collection[str] | None = None) -> Iterator[str]:
     entries, _ = read_tokens(path)
     over = sum(entry.expires is not None and entry.expires <= datetime.now(UTC) for entry in entries)
-    said = f", {over} of them expired" if over else ""
-    principals = counted(len({entry.name for entry in entries}), "principal")
-    yield f"{name}: {path}: {counted(len(entries), 'token')} of {principals}{said}"
+    reason = f", {over} of them expired" if over else ""
+    principals = pluralized(len({entry.name for entry in entries}), "principal")
+    yield f"{name}: {path}: {pluralized(len(entries), 'token')} of {principals}{reason}"
     if len(entries) == over:
         yield f"warning: {name}: {path} lets nobody in; make a token with coretools token create"
     for entry in entries:

@@ -35,7 +35,7 @@ _UNSET: tuple[object, ...] = (None, "", ())
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """One key of the operator's files whose value is another."""
 
     key: str
@@ -47,23 +47,23 @@ class Change:
         return self.key if before is None or after is None or before == after else f"{self.key} {before} -> {after}"
 
 
-def changes_of_config(before: Config, after: Config) -> list[Change]:
+def changes_of_config(before: Config, after: Config) -> list[ConfigChange]:
     """Every key that differs, in the order of the file."""
     old, new = before.model_dump(), after.model_dump()
     both = before.roles.keys() & after.roles.keys()
-    added = [Change(f"roles.{name} (added)", None, None) for name in after.roles if name not in both]
-    removed = [Change(f"roles.{name} (removed)", None, None) for name in before.roles if name not in both]
+    added = [ConfigChange(f"roles.{name} (added)", None, None) for name in after.roles if name not in both]
+    removed = [ConfigChange(f"roles.{name} (removed)", None, None) for name in before.roles if name not in both]
     for values in (old, new):
         values["roles"] = {name: section for name, section in values["roles"].items() if name in both}
     return [*_changes(dict(_flat(old)), dict(_flat(new))), *added, *removed]
 
 
-def changes_of_policy(before: Mapping[str, Role], after: Mapping[str, Role]) -> list[Change]:
+def changes_of_policy(before: Mapping[str, Role], after: Mapping[str, Role]) -> list[ConfigChange]:
     """Every key of the policy file that differs; it is the same for all roles that the configuration does not name."""
     return _changes(_policy_of(before), _policy_of(after))
 
 
-def needs_restart(change: Change, before: Config, after: Config) -> bool:
+def needs_restart(change: ConfigChange, before: Config, after: Config) -> bool:
     """Whether a key takes effect at a start only."""
     if any(change.key == key or change.key.startswith(f"{key}.") for key in NEEDS_RESTART):
         return True
@@ -72,7 +72,7 @@ def needs_restart(change: Change, before: Config, after: Config) -> bool:
     return change.key.startswith("auth.") and _has_auth(before) != _has_auth(after)
 
 
-def settled(before: Config, after: Config) -> Config:
+def effective_config(before: Config, after: Config) -> Config:
     """The configuration that a reload can bring into force: what needs a restart is as it was."""
     old, new = before.model_dump(), after.model_dump()
     for change in changes_of_config(before, after):
@@ -86,7 +86,7 @@ def settled(before: Config, after: Config) -> Config:
     return Config.model_validate(new)
 
 
-def counted(number: int, noun: str) -> str:
+def pluralized(number: int, noun: str) -> str:
     """A number of things, in words."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -95,8 +95,8 @@ def _has_auth(config: Config) -> bool:
     return bool(config.auth.tokens) or config.auth.jwt is not None
 
 
-def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[Change]:
-    found = [Change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[ConfigChange]:
+    found = [ConfigChange(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
     return [one for one in found if one.before != one.after]
 
 
@@ -126,7 +126,7 @@ def _shown(value: object) -> str | None:
         return str(value).lower()
     if isinstance(value, tuple):
         if any(isinstance(one, dict) for one in value):
-            return counted(len(value), "rule")
+            return pluralized(len(value), "rule")
         text = f"[{', '.join(map(str, value))}]"
     else:
         text = str(value)

@@ -19,20 +19,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coretools.errors import Conflict, Unreachable
 from coretools.protocol.call_adapter import SESSION_KEY
 from coretools.protocol.process_exit import Draining
-from coretools.web.common.principals import name_in
-from coretools.web.common.refusals import refusal
-from coretools.web.replicas.stores import Missed, Stores
+from coretools.web.common.error_response import error_response
+from coretools.web.common.principals import principal_name
+from coretools.web.replicas.stores import MissedEvents, Stores
 from coretools.web.sessions.batches import header_mismatch, no_stream_here
 from coretools.web.sessions.response_format import (
     MESSAGE_KEY,
-    AnswerForm,
-    IsQuiet,
-    is_quiet_now,
-    never,
-    unanswered,
+    ResponseFormatMiddleware,
+    UsesJsonResponse,
+    json_response_now,
+    never_json_response,
     without_cancelled,
+    without_cancelled_response,
 )
-from coretools.web.sessions.session_manager import Admission, OpenSession, SessionManager, as_user
+from coretools.web.sessions.session_manager import OpenSession, SessionLimiter, SessionManager, authenticated_user
 
 _SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
 _LAST_EVENT = LAST_EVENT_ID_HEADER.encode("ascii")
@@ -60,18 +60,18 @@ class Endpoint:
         *,
         role: str,
         stores: Stores,
-        admission: Admission,
+        session_limiter: SessionLimiter,
         draining: Draining | None = None,
-        is_quiet: IsQuiet = never,
+        uses_json_response: UsesJsonResponse = never_json_response,
     ) -> None:
-        """`is_quiet` knows which requests have nothing to tell but their answer."""
-        self._is_quiet = is_quiet
-        self.manager = SessionManager(server, stores, admission, role=role)
+        """`uses_json_response` knows which requests have nothing to tell but their answer."""
+        self._uses_json_response = uses_json_response
+        self.manager = SessionManager(server, stores, session_limiter, role=role)
         self._draining = draining or Draining()
         self._role = role
         self._stores = stores
-        self._admission = admission
-        self._handshake: ASGIApp = AnswerForm(self.manager.handle_request)
+        self._session_limiter = session_limiter
+        self._handshake: ASGIApp = ResponseFormatMiddleware(self.manager.handle_request)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -84,7 +84,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of a principal of this role."""
-        scope = {**scope, "user": as_user(name_in(scope))}
+        scope = {**scope, "user": authenticated_user(principal_name(scope))}
         headers = dict(scope["headers"])
         revision = headers.get(_REVISION)
         if revision is not None and revision not in _HANDSHAKE:
@@ -99,7 +99,7 @@ class Endpoint:
             await self._open(scope, receive, send)
             return
         known = self.manager.sessions.get(session.decode("latin-1"))
-        if known is None or known.principal != name_in(scope):
+        if known is None or known.principal != principal_name(scope):
             await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
             return
         if not self._stores.sessions.holds(known.id):
@@ -120,8 +120,8 @@ class Endpoint:
         """Serve one request of a session."""
         if scope["method"] == "GET":
             await self._listen(known, last_event, scope, receive, send)
-        elif self._has_nothing_to_tell(scope):
-            await self._answer(scope, receive, unanswered(send))
+        elif self._is_json_request(scope):
+            await self._answer(scope, receive, without_cancelled_response(send))
         else:
             await self._handshake(scope, receive, send)
 
@@ -129,19 +129,19 @@ class Endpoint:
         """What the session of a request negotiated; empty where there is no such session of its principal."""
         session = dict(scope["headers"]).get(_SESSION, b"")
         known = self.manager.sessions.get(session.decode("latin-1"))
-        return known.revision if known is not None and known.principal == name_in(scope) else ""
+        return known.revision if known is not None and known.principal == principal_name(scope) else ""
 
-    def _has_nothing_to_tell(self, scope: Scope) -> bool:
+    def _is_json_request(self, scope: Scope) -> bool:
         message = scope.get(MESSAGE_KEY)
-        return message is not None and self._is_quiet(message)
+        return message is not None and self._uses_json_response(message)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have a request answered with JSON."""
-        token = is_quiet_now.set(True)
+        token = json_response_now.set(True)
         try:
             await self.manager.handle_request(scope, receive, send)
         finally:
-            is_quiet_now.reset(token)
+            json_response_now.reset(token)
 
     async def _stateless(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request of the stateless era; whoever goes away cancels it.
@@ -151,11 +151,11 @@ class Endpoint:
         if scope["method"] != "POST":
             await no_stream_here()(scope, receive, send)
             return
-        if not self._has_nothing_to_tell(scope):
+        if not self._is_json_request(scope):
             await self.manager.handle_request(scope, receive, send)
             return
         with anyio.CancelScope() as answering:
-            watch = _Watch(receive, answering)
+            watch = _DisconnectWatcher(receive, answering)
             try:
                 await self._answer(scope, watch.receive, send)
             finally:
@@ -195,25 +195,27 @@ class Endpoint:
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request that has no session: only one that opens one can succeed."""
-        limits = self._admission.limits
-        principal = name_in(scope)
+        limits = self._session_limiter.limits
+        principal = principal_name(scope)
         if scope.get(MESSAGE_KEY, {}).get("method") != "initialize":
-            said = "send the id of a session (Mcp-Session-Id); initialize opens one"
-            await refusal(400, said, kind="no-session")(scope, receive, send)
+            reason = "send the id of a session (Mcp-Session-Id); initialize opens one"
+            await error_response(400, reason, kind="no-session")(scope, receive, send)
         elif self.manager.has_room(principal):
-            opening = _Opening(self, principal, send, _proposed(scope))
+            opening = _SessionOpening(self, principal, send, _proposed(scope))
             try:
                 await self._handshake(scope, receive, opening.send)
             finally:
                 opening.end()
             if opening.has_failed:
                 await _unreachable()(scope, receive, send)
-        elif self._admission.is_full:
-            said = f"{limits.sessions} sessions are open, which is all there are; try again later"
-            await _refused(503, said)(scope, receive, send)
+        elif self._session_limiter.is_full:
+            reason = f"{limits.sessions} sessions are open, which is all there are; try again later"
+            await _refused(503, reason)(scope, receive, send)
         else:
-            said = f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
-            await _refused(429, said)(scope, receive, send)
+            reason = (
+                f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
+            )
+            await _refused(429, reason)(scope, receive, send)
 
     async def claim(self, session: str, principal: str) -> None:
         """Tell the other replicas of a new session.
@@ -233,8 +235,8 @@ class Endpoint:
             await _unreachable()(scope, receive, send)
             return
         if missed is None or not missed.events:
-            said = "no such session: it is ended, or another server has it; initialize a new one"
-            await refusal(404, said, kind="unknown-session")(scope, receive, send)
+            reason = "no such session: it is ended, or another server has it; initialize a new one"
+            await error_response(404, reason, kind="unknown-session")(scope, receive, send)
             return
         if missed.is_cancelled:
             await _cancelled()(scope, receive, send)
@@ -246,13 +248,13 @@ class Endpoint:
             await send({"type": "http.response.body", "body": frame.encode(), "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _missed(self, session: bytes, last_event: bytes | None, scope: Scope) -> Missed | None:
+    async def _missed(self, session: bytes, last_event: bytes | None, scope: Scope) -> MissedEvents | None:
         if scope["method"] != "GET" or last_event is None or max(len(session), len(last_event)) > LONGEST_ID:
             return None
         found = session.decode("latin-1")
         owner = await self._stores.sessions.owner(found)
         while owner is not None:
-            if (owner.principal, owner.role) != (name_in(scope), self._role):
+            if (owner.principal, owner.role) != (principal_name(scope), self._role):
                 return None
             if not owner.is_alive:
                 break
@@ -267,7 +269,7 @@ class Endpoint:
         return await self._stores.events(found).after(last_event.decode("latin-1"))
 
 
-class _Watch:
+class _DisconnectWatcher:
     """Cancels a call whose client is gone. Most calls are through before it begins to look, and pay no task for it."""
 
     def __init__(self, receive: Receive, answering: anyio.CancelScope) -> None:
@@ -295,7 +297,7 @@ class _Watch:
         self._answering.cancel()
 
 
-class _Opening:
+class _SessionOpening:
     """The answer to a request that may open a session: nobody learns its id before the replicas know it."""
 
     def __init__(self, endpoint: Endpoint, principal: str, send: Send, revision: str) -> None:
@@ -340,19 +342,19 @@ def _proposed(scope: Scope) -> str:
     return str((message.get("params") or {}).get("protocolVersion", ""))
 
 
-def _refused(status: int, said: str) -> Response:
-    return refusal(status, said, kind="too-many-sessions", headers={"Retry-After": RETRY_SECONDS})
+def _refused(status: int, reason: str) -> Response:
+    return error_response(status, reason, kind="too-many-sessions", headers={"Retry-After": RETRY_SECONDS})
 
 
 def _cancelled() -> Response:
     """Clients take 405 for the end of a stream, and try again after anything else (2025-11-25, basic/transports)."""
-    said = "the request of this stream was cancelled: nothing comes any more"
-    return refusal(405, said, kind="cancelled", headers={"Allow": "POST, DELETE"})
+    reason = "the request of this stream was cancelled: nothing comes any more"
+    return error_response(405, reason, kind="cancelled", headers={"Allow": "POST, DELETE"})
 
 
 def _unreachable() -> Response:
-    said = "what the replicas share can't be reached now; try again later"
-    return refusal(503, said, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
+    reason = "what the replicas share can't be reached now; try again later"
+    return error_response(503, reason, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
 
 
 _STREAM_HEADERS = [

@@ -20,22 +20,29 @@ from coretools.errors import BadSetting, CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
-from coretools.web.app import Parts, Replaceable, application
+from coretools.web.app import AppComponents, ReplaceableApp, build_app
 from coretools.web.auth.exposure import require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
-from coretools.web.auth.verifiers import verifier_of
+from coretools.web.auth.verifiers import create_verifier
 from coretools.web.common.config import Config, LimitsSection
 from coretools.web.common.principals import Role, Verifier
-from coretools.web.config_changes import Change, changes_of_config, changes_of_policy, counted, needs_restart, settled
+from coretools.web.config_changes import (
+    ConfigChange,
+    changes_of_config,
+    changes_of_policy,
+    effective_config,
+    needs_restart,
+    pluralized,
+)
 from coretools.web.connection.tls import Certificate, certificate_of, now, tls_context, warn_of_key
-from coretools.web.sessions.session_manager import Admission, session_limits
-from coretools.web.tenants import Workplace, Workplaces
+from coretools.web.sessions.session_manager import SessionLimiter, session_limits
+from coretools.web.tenants import Tenant, Tenants
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ConfigSource:
     """Where the operator's decisions are read: the same flags and variables, and the files as they are then."""
 
     config: Callable[[], Config]
@@ -43,25 +50,25 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Living:
+class RunningServer:
     """What the server is made of, and what of it a reload exchanges."""
 
-    parts: Parts
-    app: Replaceable
-    workplaces: Workplaces
-    admission: Admission
+    parts: AppComponents
+    app: ReplaceableApp
+    tenants: Tenants
+    session_limiter: SessionLimiter
     draining: Draining
     environment: Mapping[str, str]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Read:
+class _Candidate:
     """What the files say and what was made of them: verified, and not in force yet."""
 
     config: Config
     roles: Mapping[str, Role]
-    changes: list[Change]
-    restart: list[Change]
+    changes: list[ConfigChange]
+    restart: list[ConfigChange]
     tls: ssl.SSLContext | None
     certificate: Certificate | None
     tokens: Mapping[str, frozenset[str]]
@@ -71,17 +78,19 @@ class _Read:
 
 
 @dataclass(slots=True)
-class _Opened:
+class _Prepared:
     """What stands beside what is in force."""
 
-    workplaces: list[Workplace] = field(default_factory=list)
-    successors: list[tuple[Workplace, Role, Assembly]] = field(default_factory=list)
+    tenants: list[Tenant] = field(default_factory=list)
+    successors: list[tuple[Tenant, Role, Assembly]] = field(default_factory=list)
 
 
-class Reloading:
+class Reloader:
     """Brings the operator's files into force again."""
 
-    def __init__(self, config: Config, roles: Mapping[str, Role], source: Source | None, living: Living) -> None:
+    def __init__(
+        self, config: Config, roles: Mapping[str, Role], source: ConfigSource | None, running: RunningServer
+    ) -> None:
         """`config` and `roles` are in force.
 
         Raises:
@@ -92,13 +101,13 @@ class Reloading:
         self._config = config
         self._roles = roles
         self._source = source
-        self._living = living
+        self._running = running
         self._certificate = certificate_of(config.server)
         self._tokens: Mapping[str, frozenset[str]] = _tokens(config)
 
     async def reload(self) -> None:
         """Read, verify, exchange, and say in one line what changed, or why nothing did. Raises nothing."""
-        if self._living.draining.has_begun:
+        if self._running.draining.has_begun:
             logger.info("not reloaded: the server ends")
             return
         # In a task of its own: whatever fails in it must not end the server.
@@ -112,41 +121,41 @@ class Reloading:
             trace = None if isinstance(failure, CoreError) else failure
             logger.error("reload refused, nothing changed: %s", failure, exc_info=trace)
             return
-        read, opened = preparing.result()
+        candidate, opened = preparing.result()
         # Nothing is waited for until all of it is in force.
-        lists = self._exchange(read, opened)
-        _say(read)
+        lists = self._exchange(candidate, opened)
+        _log_reload(candidate)
         for catalog, kinds in lists:
             await catalog.notify(kinds)
 
-    async def _prepared(self) -> tuple[_Read, _Opened]:
-        read = await anyio.to_thread.run_sync(self._read)
-        return read, await self._open(read)
+    async def _prepared(self) -> tuple[_Candidate, _Prepared]:
+        candidate = await anyio.to_thread.run_sync(self._read)
+        return candidate, await self._open(candidate)
 
-    def _read(self) -> _Read:
-        """Everything that can be verified without opening a workplace. Blocks."""
+    def _read(self) -> _Candidate:
+        """Everything that can be verified without opening a tenant. Blocks."""
         if self._source is None:
             raise BadSetting("this server was not started from files that can be read again")
         wanted = self._source.config()
-        config = settled(self._config, wanted)
+        config = effective_config(self._config, wanted)
         roles = self._source.roles(config)
         changes = [*changes_of_config(self._config, wanted), *changes_of_policy(self._roles, roles)]
         restart = [change for change in changes if needs_restart(change, self._config, wanted)]
         changes = [change for change in changes if change not in restart]
-        verifier = verifier_of(config, self._living.parts.accepted)
+        verifier = create_verifier(config, self._running.parts.accepted)
         require_safe(config, has_auth=verifier is not None)
         certificate = certificate_of(config.server)
         warn_of_key(config.server)
         if certificate is not None and certificate != self._certificate:
             certificate.require_valid(config.server.tls_certificate, now())
-            changes.append(Change(f"certificate, valid until {certificate.ends:%Y-%m-%d}", None, None))
+            changes.append(ConfigChange(f"certificate, valid until {certificate.ends:%Y-%m-%d}", None, None))
         tokens = _tokens(config)
         for key, ids in tokens.items():
             if ids != self._tokens.get(key):
-                changes.append(Change(f"{counted(len(ids), 'token')} in {key}", None, None))
-        moved = [name for name, one in tuple(self._living.workplaces.opened.items()) if not one.is_ready]
-        changes += [Change(f"roles.{name}: its roots are opened again", None, None) for name in moved]
-        return _Read(
+                changes.append(ConfigChange(f"{pluralized(len(ids), 'token')} in {key}", None, None))
+        moved = [name for name, one in tuple(self._running.tenants.opened.items()) if not one.is_ready]
+        changes += [ConfigChange(f"roles.{name}: its roots are opened again", None, None) for name in moved]
+        return _Candidate(
             config=config,
             roles=roles,
             changes=changes,
@@ -158,23 +167,23 @@ class Reloading:
             moved=frozenset(moved),
         )
 
-    async def _open(self, read: _Read) -> _Opened:
+    async def _open(self, candidate: _Candidate) -> _Prepared:
         """Open what new and changed roles have.
 
         Raises:
             BadSetting: one of them can't be served; all are closed again.
             Unconfined: commands can't be held as the operator requires.
         """
-        workplaces, opened = self._living.workplaces, _Opened()
+        tenants, opened = self._running.tenants, _Prepared()
         async with AsyncExitStack() as undo:
-            for name, role in read.roles.items():
-                before = workplaces.opened.get(name)
+            for name, role in candidate.roles.items():
+                before = tenants.opened.get(name)
                 if before is None:
-                    workplace = await workplaces.open(role)
-                    undo.callback(workplace.over.set)
-                    opened.workplaces.append(workplace)
-                elif role.settings != before.role.settings or name in read.moved:
-                    assembly = await workplaces.successor(before, role)
+                    tenant = await tenants.open(role)
+                    undo.callback(tenant.over.set)
+                    opened.tenants.append(tenant)
+                elif role.settings != before.role.settings or name in candidate.moved:
+                    assembly = await tenants.successor(before, role)
                     undo.push_async_callback(assembly.retire)
                     opened.successors.append((before, role, assembly))
                 elif role != before.role:
@@ -182,33 +191,38 @@ class Reloading:
             undo.pop_all()
         return opened
 
-    def _exchange(self, read: _Read, opened: _Opened) -> list[tuple[LiveCatalog, frozenset[Surface]]]:
-        """Bring it into force; says which lists changed in which graphs."""
-        living, config = self._living, read.config
-        for name in self._roles.keys() - read.roles.keys():
-            living.workplaces.withdraw(name)
-        for workplace in opened.workplaces:
-            living.workplaces.serve(workplace)
-        lists = [(one.catalog, living.workplaces.replace(one, role, new)) for one, role, new in opened.successors]
-        self._exchange_gate(read)
-        living.admission.use(session_limits(config.limits))
-        self.connections(config.limits, read.tls)
+    def _exchange(self, candidate: _Candidate, opened: _Prepared) -> list[tuple[LiveCatalog, frozenset[Surface]]]:
+        """Bring it into force; says which lists changed in which catalogs."""
+        running, config = self._running, candidate.config
+        for name in self._roles.keys() - candidate.roles.keys():
+            running.tenants.withdraw(name)
+        for tenant in opened.tenants:
+            running.tenants.serve(tenant)
+        lists = [(one.catalog, running.tenants.replace(one, role, new)) for one, role, new in opened.successors]
+        self._exchange_gate(candidate)
+        running.session_limiter.use(session_limits(config.limits))
+        self.connections(config.limits, candidate.tls)
         if config.log.level != self._config.log.level:
-            configure_logging(config.log.level, living.environment, config.log.format)
-        self._config, self._roles, self._certificate, self._tokens = config, read.roles, read.certificate, read.tokens
+            configure_logging(config.log.level, running.environment, config.log.format)
+        self._config, self._roles, self._certificate, self._tokens = (
+            config,
+            candidate.roles,
+            candidate.certificate,
+            candidate.tokens,
+        )
         return lists
 
-    def _exchange_gate(self, read: _Read) -> None:
-        """What stands before the workplaces is made anew where it must be: what it counts begins anew with it."""
-        living, old, new = self._living, self._config, read.config
+    def _exchange_gate(self, candidate: _Candidate) -> None:
+        """What stands before the tenants is made anew where it must be: what it counts begins anew with it."""
+        running, old, new = self._running, self._config, candidate.config
         has_changed = (old.auth, old.server, old.limits) != (new.auth, new.server, new.limits)
         is_judged_anew = has_changed or old.roles.keys() != new.roles.keys()
-        if is_judged_anew and living.parts.verifier is not None and read.verifier is not None:
-            living.parts.verifier.replace(read.verifier)
+        if is_judged_anew and running.parts.verifier is not None and candidate.verifier is not None:
+            running.parts.verifier.replace(candidate.verifier)
         if has_changed:
-            living.app.replace(application(replace(living.parts, config=new)))
-        if living.parts.verifier is not None:
-            living.workplaces.stop_revoked(living.parts.verifier)
+            running.app.replace(build_app(replace(running.parts, config=new)))
+        if running.parts.verifier is not None:
+            running.tenants.stop_revoked(running.parts.verifier)
 
 
 def _tokens(config: Config) -> dict[str, frozenset[str]]:
@@ -223,13 +237,13 @@ def _tokens(config: Config) -> dict[str, frozenset[str]]:
     }
 
 
-def _say(read: _Read) -> None:
-    said = "; ".join(map(str, read.changes)) or "nothing changed"
-    if read.restart:
-        keys = ", ".join(change.key for change in read.restart)
-        logger.warning("reloaded: %s; needs a restart: %s", said, keys)
+def _log_reload(candidate: _Candidate) -> None:
+    changes = "; ".join(map(str, candidate.changes)) or "nothing changed"
+    if candidate.restart:
+        keys = ", ".join(change.key for change in candidate.restart)
+        logger.warning("reloaded: %s; needs a restart: %s", changes, keys)
     else:
-        logger.info("reloaded: %s", said)
+        logger.info("reloaded: %s", changes)
 
 
 def _no_connections(limits: LimitsSection, tls: ssl.SSLContext | None) -> None:

@@ -16,7 +16,7 @@ from coretools.web.common.config import CONFIG_VARIABLE, Config, RoleSection
 from coretools.web.common.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, Rates, Role
 
 
-def roles_of(
+def build_roles(
     config: Config, options: argparse.Namespace, environment: Mapping[str, str], directory: str
 ) -> dict[str, Role]:
     """Every role by its name. Without any in the configuration there is the default one, of what the flags say.

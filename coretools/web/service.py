@@ -18,23 +18,23 @@ from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining, Ending
-from coretools.web.app import PATH, Parts, Replaceable, application
+from coretools.web.app import PATH, AppComponents, ReplaceableApp, build_app
 from coretools.web.auth.exposure import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
-from coretools.web.auth.verifiers import replaceable, verifier_of
+from coretools.web.auth.verifiers import create_verifier, replaceable
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.common.principals import Role
-from coretools.web.connection.connection_slots import places_for, taken_at_once
-from coretools.web.connection.deadlines import Refused, TimedProtocol, protocol_of
-from coretools.web.connection.drain import Drained
+from coretools.web.connection.connection_slots import accept_backlog, usable_slots
+from coretools.web.connection.deadlines import RefusalListener, TimedProtocol, protocol_of
+from coretools.web.connection.drain import DrainMiddleware
 from coretools.web.connection.tls import tls_context, warn_of_key, warn_of_time
-from coretools.web.observability.tracing import Tracing, exported
-from coretools.web.reload import Living, Reloading, Source
+from coretools.web.observability.tracing import Tracing, exporting_traces
+from coretools.web.reload import ConfigSource, Reloader, RunningServer
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.replicas.stores import Stores
-from coretools.web.sessions.session_manager import Admission, session_limits
-from coretools.web.tenants import Surroundings, Workplaces, workplaces
-from coretools.web.wiring import Overseer, Standing
+from coretools.web.sessions.session_manager import SessionLimiter, session_limits
+from coretools.web.tenants import ServerContext, Tenants, open_tenants
+from coretools.web.wiring import ObservabilityWiring, ServerState
 
 # Which stores a server has: those of its memory, or an engine that its replicas share.
 
@@ -42,7 +42,7 @@ from coretools.web.wiring import Overseer, Standing
 NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"
 
 
-async def require_engine(section: RedisSection) -> str:
+async def require_redis(section: RedisSection) -> str:
     """Connect to the engine and ask it; its version. Nothing is written there.
 
     Raises:
@@ -50,17 +50,17 @@ async def require_engine(section: RedisSection) -> str:
     """
     try:
         # Imported late: as below.
-        from coretools.web.replicas.redis_engine import Engine
+        from coretools.web.replicas.redis_engine import RedisEngine
     except ModuleNotFoundError as error:
         raise BadSetting(NO_PACKAGE) from error
-    engine = Engine(section)
+    engine = RedisEngine(section)
     try:
         return await engine.require_usable()
     finally:
         await engine.close()
 
 
-def stores_of(section: RedisSection, limits: LimitsSection) -> Stores:
+def create_stores(section: RedisSection, limits: LimitsSection) -> Stores:
     """What is configured. Not opened yet.
 
     Raises:
@@ -88,18 +88,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ServerConfig:
     """What is served: everything that the operator decided."""
 
     config: Config
     roles: Mapping[str, Role]
     others: Sequence[Registry] = ()
     environment: Mapping[str, str]
-    source: Source | None = None
+    source: ConfigSource | None = None
     """Where configuration and roles are read again; None: they never are."""
 
 
-async def serve(plan: Plan) -> int:
+async def serve(server_config: ServerConfig) -> int:
     """Listen until SIGTERM or SIGINT comes and everything under way is answered, or its time is over.
 
     Returns:
@@ -109,21 +109,21 @@ async def serve(plan: Plan) -> int:
         BadSetting: something can't be used, or would be open to strangers; before anything listens.
         Unconfined: commands can't be held as the operator requires.
     """
-    config = plan.config
+    config = server_config.config
     ending = Ending(config.server.drain_seconds + END_SECONDS)
     draining = Draining()
     with ExitStack() as sockets:
-        listening = bound(config, sockets)
-        async with served(plan, listening[0].getsockname()[1], draining) as site:
+        listening = bind_sockets(config, sockets)
+        async with open_app(server_config, listening[0].getsockname()[1], draining) as site:
             protocol = _protocol(config, site)
-            site.reloading.connections = protocol.use
+            site.reloader.connections = protocol.use
             server = _Server(_uvicorn(config, site, protocol))
             async with anyio.create_task_group() as watching:
-                await watching.start(_ended_by_signal, _End(server, ending, draining, site.drained))
-                await watching.start(_reloaded_by_signal, site.reloading)
+                await watching.start(_shut_down_on_signal, _Shutdown(server, ending, draining, site.drained))
+                await watching.start(_reload_on_signal, site.reloader)
                 warn_of_time(config.server)
                 warn_of_key(config.server)
-                _say_where(config, listening)
+                _log_addresses(config, listening)
                 await server.serve(sockets=listening)
                 watching.cancel_scope.cancel()
     ending.over()
@@ -131,87 +131,93 @@ async def serve(plan: Plan) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class ServedApp:
     """What is served, and who counts what is refused before it."""
 
     app: ASGIApp
-    refused: Refused
-    reloading: Reloading
-    drained: Drained
+    refused: RefusalListener
+    reloader: Reloader
+    drained: DrainMiddleware
     """Knows what is under way."""
 
 
 @asynccontextmanager
-async def served(plan: Plan, port: int, draining: Draining) -> AsyncIterator[Site]:
+async def open_app(server_config: ServerConfig, port: int, draining: Draining) -> AsyncIterator[ServedApp]:
     """The application, with all that stands behind it, until the end of the block.
 
     Raises:
         BadSetting: something can't be used, or would be open to strangers.
         Unconfined: commands can't be held as the operator requires.
     """
-    config = plan.config
+    config = server_config.config
     accepted = AcceptedClaims()
-    verifier = replaceable(verifier_of(config, accepted))
+    verifier = replaceable(create_verifier(config, accepted))
     require_safe(config, has_auth=verifier is not None)
-    stores = stores_of(config.redis, config.limits)
+    stores = create_stores(config.redis, config.limits)
     async with stores.running():
-        standing = Standing(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
+        state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
         tools: set[str] = set()
         with _tracing(config, stores.replica, tools) as tracing:
-            overseer = Overseer(config, standing, plan.environment, tracing)
+            observability = ObservabilityWiring(config, state, server_config.environment, tracing)
 
             def watching(role: str, catalog: LiveCatalog) -> CallObserver:
                 tools.update(command.name for command in catalog.registry)
-                return overseer.watcher(role, catalog)
+                return observability.watcher(role, catalog)
 
-            around = Surroundings(
-                environment=plan.environment,
-                others=plan.others,
+            context = ServerContext(
+                environment=server_config.environment,
+                others=server_config.others,
                 stores=stores,
-                admission=Admission(session_limits(config.limits), overseer.metrics),
+                session_limiter=SessionLimiter(session_limits(config.limits), observability.metrics),
                 watching=watching,
                 draining=draining,
-                is_same_for_all=len(plan.roles) == 1 and verifier is None,
+                is_same_for_all=len(server_config.roles) == 1 and verifier is None,
             )
-            async with workplaces(plan.roles, around) as opened:
-                standing.opened = opened.opened
+            async with open_tenants(server_config.roles, context) as opened:
+                state.opened = opened.opened
                 if verifier is not None:
                     opened.watch(verifier)
-                parts = Parts(
+                parts = AppComponents(
                     config=config,
                     port=port,
                     verifier=verifier,
                     accepted=accepted,
                     stores=stores,
-                    workplaces=opened.opened,
-                    pages=overseer.routes(),
+                    tenants=opened.opened,
+                    pages=observability.routes(),
                     draining=draining,
                 )
-                yield _site(plan, parts, around, opened, overseer)
+                yield _served_app(server_config, parts, context, opened, observability)
 
 
-def _site(plan: Plan, parts: Parts, around: Surroundings, opened: Workplaces, overseer: Overseer) -> Site:
-    inner = Replaceable(application(parts))
-    bounded = Drained(inner, around.draining, seconds=plan.config.server.drain_seconds)
-    living = Living(
+def _served_app(
+    server_config: ServerConfig,
+    parts: AppComponents,
+    context: ServerContext,
+    opened: Tenants,
+    observability: ObservabilityWiring,
+) -> ServedApp:
+    inner = ReplaceableApp(build_app(parts))
+    bounded = DrainMiddleware(inner, context.draining, seconds=server_config.config.server.drain_seconds)
+    running = RunningServer(
         parts=parts,
         app=inner,
-        workplaces=opened,
-        admission=around.admission,
-        draining=around.draining,
-        environment=plan.environment,
+        tenants=opened,
+        session_limiter=context.session_limiter,
+        draining=context.draining,
+        environment=server_config.environment,
     )
-    return Site(
-        app=overseer.observed(bounded, PATH),
+    return ServedApp(
+        app=observability.observed(bounded, PATH),
         drained=bounded,
-        refused=overseer.metrics.refused,
-        reloading=Reloading(plan.config, plan.roles, plan.source, living),
+        refused=observability.metrics.refused,
+        reloader=Reloader(server_config.config, server_config.roles, server_config.source, running),
     )
 
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
     """`tools` are the names that a span may say; filled once they are known."""
-    return exported(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
+    return exporting_traces(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
 
 
 class _Server(uvicorn.Server):
@@ -228,13 +234,13 @@ class _Server(uvicorn.Server):
             one.listen(BACKLOG)
 
 
-def _protocol(config: Config, site: Site) -> type[TimedProtocol]:
+def _protocol(config: Config, site: ServedApp) -> type[TimedProtocol]:
     server = config.server
-    limits = config.limits.model_copy(update={"connections": places_for(config.limits.connections)})
+    limits = config.limits.model_copy(update={"connections": usable_slots(config.limits.connections)})
     return protocol_of(limits, proxies=server.proxies, tls=tls_context(server), refused=site.refused)
 
 
-def _uvicorn(config: Config, site: Site, protocol: type[TimedProtocol]) -> uvicorn.Config:
+def _uvicorn(config: Config, site: ServedApp, protocol: type[TimedProtocol]) -> uvicorn.Config:
     server = config.server
     return uvicorn.Config(
         site.app,
@@ -243,7 +249,7 @@ def _uvicorn(config: Config, site: Site, protocol: type[TimedProtocol]) -> uvico
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        backlog=taken_at_once(protocol.limits.connections),
+        backlog=accept_backlog(protocol.limits.connections),
         access_log=False,
         server_header=False,
         date_header=True,
@@ -254,13 +260,13 @@ def _uvicorn(config: Config, site: Site, protocol: type[TimedProtocol]) -> uvico
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _Shutdown:
     """What takes part in the end of the server."""
 
     server: uvicorn.Server
     ending: Ending
     draining: Draining
-    drained: Drained
+    drained: DrainMiddleware
 
     async def come(self) -> None:
         """Listen until nothing is under way or the time is over; then no connection is taken any more."""
@@ -271,7 +277,7 @@ class _End:
         self.server.should_exit = True
 
 
-async def _ended_by_signal(end: _End, *, task_status: TaskStatus[None]) -> None:
+async def _shut_down_on_signal(end: _Shutdown, *, task_status: TaskStatus[None]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignores it hands that on; exit codes are lost then
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with anyio.create_task_group() as tasks:
@@ -282,14 +288,14 @@ async def _ended_by_signal(end: _End, *, task_status: TaskStatus[None]) -> None:
                 tasks.start_soon(end.come)
 
 
-async def _reloaded_by_signal(reloading: Reloading, *, task_status: TaskStatus[None]) -> None:
+async def _reload_on_signal(reloader: Reloader, *, task_status: TaskStatus[None]) -> None:
     with anyio.open_signal_receiver(signal.SIGHUP) as signals:
         task_status.started()
         async for _ in signals:
-            await reloading.reload()
+            await reloader.reload()
 
 
-def bound(config: Config, sockets: ExitStack, *, does_listen: bool = True) -> list[socket.socket]:
+def bind_sockets(config: Config, sockets: ExitStack, *, does_listen: bool = True) -> list[socket.socket]:
     """Sockets on every address of the host, all on one port.
 
     Raises:
@@ -315,7 +321,7 @@ def bound(config: Config, sockets: ExitStack, *, does_listen: bool = True) -> li
     return made
 
 
-def _say_where(config: Config, listening: Sequence[socket.socket]) -> None:
+def _log_addresses(config: Config, listening: Sequence[socket.socket]) -> None:
     scheme = "https" if config.server.tls_certificate else "http"
     for one in listening:
         host, port = one.getsockname()[:2]

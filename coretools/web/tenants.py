@@ -1,4 +1,4 @@
-"""One workplace for each role: its roots, runner, tools, server and sessions, apart from those of every other role.
+"""One tenant for each role: its roots, runner, tools, server and sessions, apart from those of every other role.
 
 Each lives in a task of its own, so that a reload opens and closes some while the others serve. One whose rights change
 gets another assembly in place: its sessions, runs and tasks go on.
@@ -27,11 +27,11 @@ from coretools.protocol.server import Beside, build_shared
 from coretools.replica_ids import ReplicaScopedIds
 from coretools.roots.root_set import Root
 from coretools.web.common.principals import Role, Verifier
-from coretools.web.config_changes import counted
+from coretools.web.config_changes import pluralized
 from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.stores import Stores
-from coretools.web.sessions.response_format import quiet_in
-from coretools.web.sessions.session_manager import Admission
+from coretools.web.sessions.response_format import json_response_rule
+from coretools.web.sessions.session_manager import SessionLimiter
 
 LOOK_SECONDS = 1.0
 """Between two looks whether what was replaced is out of use. It is the longest pause of those who look at resources,
@@ -45,13 +45,13 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What all workplaces of a server have in common."""
+class ServerContext:
+    """What all tenants of a server have in common."""
 
     environment: Mapping[str, str]
     others: Sequence[Registry]
     stores: Stores
-    admission: Admission
+    session_limiter: SessionLimiter
     watching: Callable[[str, LiveCatalog], CallObserver]
     """Makes what is told of the calls of a role."""
     draining: Draining
@@ -60,7 +60,7 @@ class Surroundings:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Workplace:
+class Tenant:
     """What principals of one role reach."""
 
     role: Role
@@ -69,7 +69,7 @@ class Workplace:
     server: Server[Any]
     interviews: Interviews
     catalog: LiveCatalog
-    """What the server serves; the graphs of later assemblies are adopted by it."""
+    """What the server serves; the catalogs of later assemblies are adopted by it."""
     over: anyio.Event = field(default_factory=anyio.Event)
     """Set for it to be closed."""
 
@@ -98,7 +98,9 @@ class Workplace:
         for name in sorted(runs.principals | tasks.principals):
             if verifier.admits(name, self.role.name):
                 continue
-            stopped = f"{counted(runs.end_of_principal(name), 'run')}, {counted(tasks.end_of_principal(name), 'task')}"
+            stopped = (
+                f"{pluralized(runs.end_of_principal(name), 'run')}, {pluralized(tasks.end_of_principal(name), 'task')}"
+            )
             logger.warning("access of %s as %s was revoked; stopped: %s", name, self.role.name, stopped)
 
     def _holds(self, root: Root) -> bool:
@@ -109,34 +111,34 @@ class Workplace:
         return True
 
 
-class Workplaces:
-    """All workplaces of a server."""
+class Tenants:
+    """All tenants of a server."""
 
-    def __init__(self, hosts: TaskGroup, background: TaskGroup, around: Surroundings) -> None:
-        self.opened: dict[str, Workplace] = {}
+    def __init__(self, hosts: TaskGroup, background: TaskGroup, context: ServerContext) -> None:
+        self.opened: dict[str, Tenant] = {}
         """By role: what is served now."""
         self._hosts = hosts
         self._background = background
-        self._around = around
+        self._context = context
 
-    async def open(self, role: Role) -> Workplace:
-        """A workplace that is not served yet.
-
-        Raises:
-            BadSetting: a root or another setting can't be used.
-            Unconfined: commands can't be held as the operator requires.
-        """
-        workplace: Workplace = await self._hosts.start(self._host, role)
-        return workplace
-
-    async def successor(self, before: Workplace, role: Role) -> Assembly:
-        """What a workplace is to have instead, by other settings.
+    async def open(self, role: Role) -> Tenant:
+        """A tenant that is not served yet.
 
         Raises:
             BadSetting: a root or another setting can't be used.
             Unconfined: commands can't be held as the operator requires.
         """
-        assembly = await succeeding(before.assembly, role.settings, self._around.environment, self._around.others)
+        tenant: Tenant = await self._hosts.start(self._host, role)
+        return tenant
+
+    async def successor(self, before: Tenant, role: Role) -> Assembly:
+        """What a tenant is to have instead, by other settings.
+
+        Raises:
+            BadSetting: a root or another setting can't be used.
+            Unconfined: commands can't be held as the operator requires.
+        """
+        assembly = await succeeding(before.assembly, role.settings, self._context.environment, self._context.others)
         try:
             await _require(assembly, role)
         except BaseException:
@@ -145,30 +147,30 @@ class Workplaces:
             raise
         return assembly
 
-    def serve(self, workplace: Workplace) -> None:
+    def serve(self, tenant: Tenant) -> None:
         """Serve one that was opened."""
-        self.opened[workplace.role.name] = workplace
-        self._background.start_soon(prepare, workplace.assembly, workplace.role.name)
+        self.opened[tenant.role.name] = tenant
+        self._background.start_soon(prepare, tenant.assembly, tenant.role.name)
 
-    def replace(self, workplace: Workplace, role: Role, assembly: Assembly) -> frozenset[Surface]:
+    def replace(self, tenant: Tenant, role: Role, assembly: Assembly) -> frozenset[Surface]:
         """Serve by other rights, and close what there was once nothing uses it; says which lists changed."""
-        before = workplace.assembly
-        changed = workplace.use(role, assembly)
+        before = tenant.assembly
+        changed = tenant.use(role, assembly)
         if before is not assembly:
             announce(assembly, role.settings, role.name)
-            self._background.start_soon(_retired, before)
+            self._background.start_soon(_retire, before)
             self._background.start_soon(prepare, assembly, role.name)
         return changed
 
     def withdraw(self, name: str) -> None:
         """Serve a role no more. Its calls under way are answered; then its sessions end and its runs are stopped."""
-        self._background.start_soon(_withdrawn, self.opened.pop(name))
+        self._background.start_soon(_close_withdrawn, self.opened.pop(name))
 
     def stop_revoked(self, verifier: Verifier) -> None:
         """Stop what principals left running who are let in no more; while that can't be told nothing is stopped."""
         try:
-            for workplace in self.opened.values():
-                workplace.stop_revoked(verifier)
+            for tenant in self.opened.values():
+                tenant.stop_revoked(verifier)
         except Unreachable as error:
             logger.debug("whose access was revoked can't be told: %s", error)
 
@@ -178,22 +180,22 @@ class Workplaces:
 
     def close(self) -> None:
         """End all of them."""
-        for workplace in self.opened.values():
-            workplace.over.set()
+        for tenant in self.opened.values():
+            tenant.over.set()
 
     async def _watched(self, verifier: Verifier) -> None:
         while True:
             await anyio.sleep(REVOKED_SECONDS)
             self.stop_revoked(verifier)
 
-    async def _host(self, role: Role, *, task_status: TaskStatus[Workplace]) -> None:
-        async with _opened(role, self._around) as workplace:
-            task_status.started(workplace)
-            await workplace.over.wait()
+    async def _host(self, role: Role, *, task_status: TaskStatus[Tenant]) -> None:
+        async with _open_tenant(role, self._context) as tenant:
+            task_status.started(tenant)
+            await tenant.over.wait()
 
 
 @asynccontextmanager
-async def workplaces(roles: Mapping[str, Role], around: Surroundings) -> AsyncIterator[Workplaces]:
+async def open_tenants(roles: Mapping[str, Role], context: ServerContext) -> AsyncIterator[Tenants]:
     """Open all of them; at the end every session is over, every child gone and every handle closed.
 
     Raises:
@@ -203,7 +205,7 @@ async def workplaces(roles: Mapping[str, Role], around: Surroundings) -> AsyncIt
     failure: CoreError | None = None
     async with anyio.create_task_group() as hosts:
         async with anyio.create_task_group() as background:
-            found = Workplaces(hosts, background, around)
+            found = Tenants(hosts, background, context)
             try:
                 for role in roles.values():
                     found.serve(await found.open(role))
@@ -216,26 +218,26 @@ async def workplaces(roles: Mapping[str, Role], around: Surroundings) -> AsyncIt
         raise failure
 
 
-async def _withdrawn(workplace: Workplace) -> None:
+async def _close_withdrawn(tenant: Tenant) -> None:
     try:
-        await _until(lambda: not workplace.assembly.dispatcher.under_way)
+        await _wait_until(lambda: not tenant.assembly.dispatcher.under_way)
     finally:
-        workplace.over.set()
+        tenant.over.set()
 
 
-async def _retired(assembly: Assembly) -> None:
+async def _retire(assembly: Assembly) -> None:
     """Close an assembly that another one has replaced, once its last call and its last child are gone."""
     dispatcher = assembly.dispatcher
     try:
         await anyio.lowlevel.checkpoint()  # what found its command before the exchange begins now
         calls = dispatcher.under_way
-        await _until(lambda: assembly.is_idle and not calls & dispatcher.under_way)
+        await _wait_until(lambda: assembly.is_idle and not calls & dispatcher.under_way)
     finally:
         with anyio.CancelScope(shield=True):
             await assembly.retire()
 
 
-async def _until(is_so: Callable[[], bool]) -> None:
+async def _wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for at least one pause: whoever looks at a resource may do so for a moment longer."""
     while True:
         await anyio.sleep(LOOK_SECONDS)
@@ -249,30 +251,30 @@ async def _require(assembly: Assembly, role: Role) -> None:
 
 
 @asynccontextmanager
-async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
+async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tenant]:
     settings = role.settings
     async with assembled(
         settings,
-        around.environment,
-        around.others,
-        watching=partial(around.watching, role.name),
-        is_same_for_all=around.is_same_for_all,
-        ids=ReplicaScopedIds(around.stores.replica, around.stores.is_alive),
+        context.environment,
+        context.others,
+        watching=partial(context.watching, role.name),
+        is_same_for_all=context.is_same_for_all,
+        ids=ReplicaScopedIds(context.stores.replica, context.stores.is_alive),
     ) as assembly:
-        interviews = Interviews(settings.asking, around.stores.used_states)
-        server = _server(assembly, interviews, role.name, around)
+        interviews = Interviews(settings.asking, context.stores.used_states)
+        server = _server(assembly, interviews, role.name, context)
         announce(assembly, settings, role.name)
         await _require(assembly, role)
         endpoint = Endpoint(
             server,
             role=role.name,
-            stores=around.stores,
-            admission=around.admission,
-            draining=around.draining,
-            is_quiet=quiet_in(assembly.catalog),
+            stores=context.stores,
+            session_limiter=context.session_limiter,
+            draining=context.draining,
+            uses_json_response=json_response_rule(assembly.catalog),
         )
         endpoint.manager.session_ended = assembly.runs.end_of_session
-        workplace = Workplace(
+        tenant = Tenant(
             role=role,
             assembly=assembly,
             endpoint=endpoint,
@@ -282,21 +284,21 @@ async def _opened(role: Role, around: Surroundings) -> AsyncIterator[Workplace]:
         )
         try:
             async with endpoint.running():
-                yield workplace
+                yield tenant
         finally:
-            if workplace.assembly is not assembly:
+            if tenant.assembly is not assembly:
                 with anyio.CancelScope(shield=True):
                     await assembly.tasks.close()
-                    await workplace.assembly.retire()
+                    await tenant.assembly.retire()
 
 
-def _server(assembly: Assembly, interviews: Interviews, role: str, around: Surroundings) -> Server[Any]:
+def _server(assembly: Assembly, interviews: Interviews, role: str, context: ServerContext) -> Server[Any]:
     beside = Beside(
         runs=assembly.resources,
         extensions=assembly.extensions(interviews),
         interviews=interviews,
-        sealing_keys=around.stores.sealing_keys,
-        bus=around.stores.bus(role),
-        draining=around.draining,
+        sealing_keys=context.stores.sealing_keys,
+        bus=context.stores.bus(role),
+        draining=context.draining,
     )
     return build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)

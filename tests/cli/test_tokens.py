@@ -15,7 +15,7 @@ from coretools.cli.main import main
 from coretools.cli.tokens import FILE_VARIABLE, expiry
 from coretools.config.author import Author
 from coretools.errors import BadSetting, InvalidArguments
-from coretools.web.auth.hashed_tokens import entry_of, read_tokens
+from coretools.web.auth.hashed_tokens import find_record, read_tokens
 from tests.checkout import TREE
 from tests.variables import variables
 
@@ -42,7 +42,7 @@ def test_create_prints_the_token_alone(file: str, capsys: Captured) -> None:
     assert typed("create", "--name", "ci", "--role", "dev", "--expires", "90d", "--file", file) == 0
     told = capsys.readouterr()
     assert re.fullmatch(r"ct_[A-Za-z0-9_-]{43}\n", told.out)
-    found = entry_of(read_tokens(file)[0], told.out.strip())
+    found = find_record(read_tokens(file)[0], told.out.strip())
     assert found is not None
     assert (found.name, found.role, (found.expires or NOW) - found.created) == ("ci", "dev", expiry("90d", NOW) - NOW)
     assert told.err.startswith(f"coretools: token {found.id} of ci, role dev, until ")

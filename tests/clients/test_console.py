@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from coretools.web.auth.failures import Failures
+from coretools.web.auth.failures import FailureLimiter
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.verifiers import TokenFile
+from coretools.web.auth.verifiers import TokenFileVerifier
 from coretools.web.common.config import LimitsSection, ServerSection
-from coretools.web.observability.access_log import Observed
-from coretools.web.observability.console_login import COOKIE, Operators
+from coretools.web.observability.access_log import ObservabilityMiddleware
+from coretools.web.observability.console_login import COOKIE, OperatorSessions
 from coretools.web.observability.console_page import Console
-from coretools.web.validation.request_validator import Guard
+from coretools.web.validation.request_validator import RequestValidator
 from tests.clients.conftest import NODE_FOLDER, without
 from tests.protocol.http_peer import listening
 from tests.web.observability.operated import BIDI, MARKUP, SECRET, Operated, router
@@ -41,7 +41,7 @@ class Stage:
     def __init__(self, tokens: str) -> None:
         self.inside = Operated()
         self._tokens = tokens
-        operators = Operators(TokenFile(tokens), Failures(30))
+        operators = OperatorSessions(TokenFileVerifier(tokens), FailureLimiter(30))
         self._console = Console(self.inside.board, operators, self.inside.draining, is_secure=False)
         self._over = anyio.Event()
 
@@ -67,13 +67,13 @@ class Stage:
                 return Response()
 
             ways = [Route(f"/{way.__name__}", way, methods=["POST"]) for way in (begin, end, drain, revoke)]
-            guarded = Guard(
+            guarded = RequestValidator(
                 router(*self._console.routes(), *ways),
                 hosts=("127.0.0.1:*",),
                 server=ServerSection(),
                 limits=LimitsSection(),
             )
-            app = Observed(guarded, [self.inside.metrics, self.inside.board])
+            app = ObservabilityMiddleware(guarded, [self.inside.metrics, self.inside.board])
             async with listening(app) as url:
                 return await anyio.to_thread.run_sync(run, url.removesuffix("/mcp"), abandon_on_cancel=True)
 

@@ -15,9 +15,9 @@ from coretools.config.flags import add_options
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.config import read_config
-from coretools.web.reload import Source
-from coretools.web.roles import roles_of
-from coretools.web.service import Plan, Site, served
+from coretools.web.reload import ConfigSource
+from coretools.web.roles import build_roles
+from coretools.web.service import ServedApp, ServerConfig, open_app
 
 
 def options_of(*words: str) -> argparse.Namespace:
@@ -34,33 +34,35 @@ def plan_of(
     others: Sequence[Registry] = (),
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
-) -> Plan:
+) -> ServerConfig:
     """What is served: `words` are flags, `flags` keys of the configuration with dots."""
     options = options_of(*words)
     environment = environment or {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
-    source = Source(
+    source = ConfigSource(
         config=lambda: read_config(options.config, environment, flags or {}),
-        roles=lambda config: roles_of(config, options, environment, str(Path.cwd())),
+        roles=lambda config: build_roles(config, options, environment, str(Path.cwd())),
     )
     config = source.config()
-    return Plan(config=config, roles=source.roles(config), others=tuple(others), environment=environment, source=source)
+    return ServerConfig(
+        config=config, roles=source.roles(config), others=tuple(others), environment=environment, source=source
+    )
 
 
 @asynccontextmanager
-async def at_work(plan: Plan, draining: Draining | None = None) -> AsyncIterator[str]:
+async def at_work(plan: ServerConfig, draining: Draining | None = None) -> AsyncIterator[str]:
     """The URL of its endpoint, served until the end of the block."""
     async with site_at_work(plan, draining) as (url, _):
         yield url
 
 
 @asynccontextmanager
-async def site_at_work(plan: Plan, draining: Draining | None = None) -> AsyncIterator[tuple[str, Site]]:
+async def site_at_work(plan: ServerConfig, draining: Draining | None = None) -> AsyncIterator[tuple[str, ServedApp]]:
     """The URL of its endpoint, and what reloads it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as accepting:
         accepting.bind(("127.0.0.1", 0))
         accepting.listen()
         port = accepting.getsockname()[1]
-        async with served(plan, port, draining or Draining()) as site:
+        async with open_app(plan, port, draining or Draining()) as site:
             config = uvicorn.Config(
                 site.app, http="h11", lifespan="off", log_level="warning", timeout_graceful_shutdown=1
             )

@@ -170,7 +170,7 @@ class Served:
 
     @property
     def connections(self) -> int:
-        taken: int = self.protocol.seats.taken
+        taken: int = self.protocol.slots.taken
         return taken
 
 

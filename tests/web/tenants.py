@@ -23,7 +23,7 @@ from coretools.operations.registry import Registry
 from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.questions.kinds import AskConfirmation
 from coretools.web.auth.hashed_tokens import create_token
-from coretools.web.service import Plan
+from coretools.web.service import ServerConfig
 from tests.web.by_hand import ACCEPT, LATEST, STATELESS
 from tests.web.plans import plan_of
 
@@ -435,7 +435,7 @@ STEALING: dict[str, Callable[[Tenant, str, Tenant], Awaitable[None]]] = {
 }
 
 
-def plan_for_tenants(folder: Path) -> tuple[Plan, dict[str, str], dict[str, str]]:
+def plan_for_tenants(folder: Path) -> tuple[ServerConfig, dict[str, str], dict[str, str]]:
     """What is served, the tokens by name, and the canary of each role's root."""
     tokens = {name: create_token(str(folder / "tokens.json"), name=name, role=role)[1] for name, role in WHO.items()}
     roots = {}

@@ -18,7 +18,7 @@ from coretools.config.author import Author
 from coretools.errors import BadSetting
 from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.web.auth.hashed_tokens import create_token
-from coretools.web.service import Plan
+from coretools.web.service import ServerConfig
 from tests.web.by_hand import ACCEPT, ENVELOPE, STATELESS, messages_in
 from tests.web.plans import at_work, plan_of
 
@@ -58,7 +58,7 @@ def repositories(work: Path, *names: str) -> None:
         subprocess.run(["git", "init", "-q", name], cwd=work, check=True, timeout=60)
 
 
-def planned(folder: Path) -> tuple[Plan, dict[str, str]]:
+def planned(folder: Path) -> tuple[ServerConfig, dict[str, str]]:
     """What is served, and the token of each."""
     tokens = {
         name: create_token(str(folder / "tokens"), name=name, role=role, author=author)[1]

@@ -7,7 +7,7 @@ import pytest
 
 from coretools.errors import BadSetting
 from coretools.web.auth.hashed_tokens import create_token
-from coretools.web.check import Report, checked
+from coretools.web.check import CheckReport, check_config
 from tests.web.auth.authorization_server import AuthorizationServer
 from tests.web.certificates import write_certificate
 from tests.web.plans import plan_of
@@ -24,10 +24,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def report_of(folder: Path, **flags: object) -> Report:
+async def report_of(folder: Path, **flags: object) -> CheckReport:
     """What a check says; `flags` are keys of the configuration, two underscores for a dot."""
     given = {key.replace("__", "."): value for key, value in {"server__port": 0, **flags}.items()}
-    return await checked(plan_of("--root", f"{folder}/root", "--policy", f"{folder}/policy.toml", flags=given))
+    return await check_config(plan_of("--root", f"{folder}/root", "--policy", f"{folder}/policy.toml", flags=given))
 
 
 def tls_of(folder: Path, **more: int) -> dict[str, object]:

@@ -9,7 +9,7 @@ import pytest
 from coretools.config.toml_file import LONGEST
 from coretools.errors import BadSetting
 from coretools.web.common.config import VARIABLES, Config, read_config
-from coretools.web.roles import roles_of
+from coretools.web.roles import build_roles
 from tests.web.plans import options_of
 
 WHOLE = """
@@ -147,7 +147,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 
 
 def roles(config: Config, folder: Path, *words: str) -> dict[str, Any]:
-    return roles_of(config, options_of(*words), ENVIRONMENT, str(folder))
+    return build_roles(config, options_of(*words), ENVIRONMENT, str(folder))
 
 
 def test_without_roles_there_is_the_default_one_of_the_flags(tmp_path: Path) -> None:
@@ -246,4 +246,4 @@ def test_the_configuration_itself_lies_out_of_reach_of_tools(tmp_path: Path) -> 
     """http-14: whoever may write it may open the server."""
     path = written(tmp_path, "[limits]\nsessions = 3")
     with pytest.raises(BadSetting, match="tools could reach it"):
-        roles_of(read_config(path, {}, {}), options_of("--config", path), ENVIRONMENT, str(tmp_path))
+        build_roles(read_config(path, {}, {}), options_of("--config", path), ENVIRONMENT, str(tmp_path))

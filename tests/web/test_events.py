@@ -18,7 +18,7 @@ from coretools.operations.call import Call
 from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
 from coretools.web.replicas.memory_stores import MemoryStores
-from coretools.web.sessions.session_manager import SessionEvents
+from coretools.web.sessions.session_manager import SessionEventStore
 from tests.protocol.http_peer import listening
 
 SECONDS = 10
@@ -39,9 +39,9 @@ def app() -> Starlette:
     return served
 
 
-def store() -> SessionEvents:
+def store() -> SessionEventStore:
     """What the SDK is given for one session."""
-    found = SessionEvents(MemoryStores())
+    found = SessionEventStore(MemoryStores())
     found.open("s")
     return found
 

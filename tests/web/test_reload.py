@@ -17,7 +17,7 @@ from anyio import to_thread
 from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.common.config import Config
-from coretools.web.config_changes import changes_of_config, needs_restart, settled
+from coretools.web.config_changes import changes_of_config, effective_config, needs_restart
 from tests.process.tree import until
 from tests.protocol.peer import marker, processes_with, wait_until_none, wait_until_some
 from tests.web.auth.authorization_server import AuthorizationServer
@@ -78,7 +78,7 @@ async def operated(
     (folder / "policy.toml").chmod(0o600)
     plan = plan_of("--config", f"{folder}/http.toml", "--policy", f"{folder}/policy.toml")
     async with site_at_work(plan) as (url, site), httpx2.AsyncClient(timeout=SECONDS) as http:
-        found.url, found.reload = url, site.reloading.reload
+        found.url, found.reload = url, site.reloader.reload
         hand = Hand(http, url, token=tokens["default"])
         await hand.initialize()
         yield found, hand
@@ -317,7 +317,7 @@ def test_what_needs_a_restart_stays_as_it_was() -> None:
         *("server.port", "server.tls_certificate", "server.tls_key", "limits.connections", "auth.tokens"),
         *("redis.url", "log.format"),
     }
-    kept = settled(before, after)
+    kept = effective_config(before, after)
     assert (kept.server.hosts, kept.limits.sessions, kept.log.level) == (("x",), 2, "debug")
     left = [change for change in changes_of_config(before, kept) if needs_restart(change, before, after)]
     assert left == []

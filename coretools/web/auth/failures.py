@@ -17,7 +17,7 @@ NETWORK_BITS = 64
 """Of IPv6: everybody has as many addresses of his own (RFC 4291, 2.5.4)."""
 
 
-class Failures:
+class FailureLimiter:
     """The wrong tokens of the last minute."""
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,7 +27,7 @@ class Failures:
 
     def noted(self, address: str, token: str) -> float:
         """Count a wrong token, which is not kept. How long its address must wait; 0.0 when it need not."""
-        group = group_of(address)
+        group = address_group(address)
         seen = self._within(group)
         if len(seen) >= self._per_minute:
             return min(seen.values()) + WINDOW_SECONDS - self._clock()
@@ -44,7 +44,7 @@ class Failures:
         return {digest: at for digest, at in self._seen.get(group, {}).items() if at > begin}
 
 
-def group_of(address: str) -> str:
+def address_group(address: str) -> str:
     """Which addresses are counted together: one of IPv4, a network of IPv6. What is no address stands for itself."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])

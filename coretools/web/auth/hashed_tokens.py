@@ -48,7 +48,7 @@ def _checked_author(text: str) -> str:
         raise ValueError(str(error)) from error
 
 
-class Entry(BaseModel):
+class TokenRecord(BaseModel):
     """One token."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -70,21 +70,21 @@ class Entry(BaseModel):
         return read_author(self.author, "author") if self.author else None
 
 
-class _Content(BaseModel):
+class _TokenFileContent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
-    tokens: tuple[Entry, ...] = ()
+    tokens: tuple[TokenRecord, ...] = ()
 
 
-def digest_of(token: str) -> str:
+def token_digest(token: str) -> str:
     """What stands in the file for a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def entry_of(entries: Sequence[Entry], token: str) -> Entry | None:
+def find_record(entries: Sequence[TokenRecord], token: str) -> TokenRecord | None:
     """The entry of a token. Every one is compared, whichever fits, and each in constant time."""
-    digest = digest_of(token)
+    digest = token_digest(token)
     found = None
     for entry in entries:
         if hmac.compare_digest(entry.sha256, digest):
@@ -102,7 +102,7 @@ def require_token_file(path: str) -> None:
         raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
 
 
-def read_tokens(path: str) -> tuple[tuple[Entry, ...], Version]:
+def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
     """What a file holds, and which version of it that is.
 
     Raises:
@@ -111,7 +111,7 @@ def read_tokens(path: str) -> tuple[tuple[Entry, ...], Version]:
     require_token_file(path)
     _require_own_directories(path)
     try:
-        with open(path, "rb", opener=_opened) as file:
+        with open(path, "rb", opener=_open_file) as file:
             found = os.fstat(file.fileno())
             _require_own(path, found, is_editing=False)
             return _parsed(path, file.read(LONGEST + 1)), version_of(found)
@@ -121,7 +121,7 @@ def read_tokens(path: str) -> tuple[tuple[Entry, ...], Version]:
 
 def create_token(
     path: str, *, name: str, role: str, expires: datetime | None = None, author: Author | None = None
-) -> tuple[Entry, str]:
+) -> tuple[TokenRecord, str]:
     """Add a token for a principal to a file, which is made when it is missing. The token is given back here only.
 
     Raises:
@@ -129,11 +129,11 @@ def create_token(
             principal has tokens of another role.
     """
     token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
-    entry = _new_entry(token, name=name, role=role, expires=expires)
+    entry = _new_record(token, name=name, role=role, expires=expires)
     entry = entry.model_copy(update={"author": str(author) if author else None})
-    made: list[Entry] = []
+    made: list[TokenRecord] = []
 
-    def add(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def add(entries: tuple[TokenRecord, ...]) -> tuple[TokenRecord, ...]:
         others = {one.role for one in entries if one.name == name} - {role}
         if others:
             raise InvalidArguments(
@@ -147,15 +147,15 @@ def create_token(
     return made[0], token
 
 
-def revoke_tokens(path: str, which: str) -> tuple[Entry, ...]:
+def revoke_tokens(path: str, which: str) -> tuple[TokenRecord, ...]:
     """Take out the token of this id, or all of the principal of this name; those taken out.
 
     Raises:
         BadSetting: the file can't be used. NotFound: it holds none of these.
     """
-    gone: list[Entry] = []
+    gone: list[TokenRecord] = []
 
-    def remove(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def remove(entries: tuple[TokenRecord, ...]) -> tuple[TokenRecord, ...]:
         gone.extend(entry for entry in entries if which in (entry.id, entry.name))
         if not gone:
             raise NotFound(f"{which}: no token has this id, and none is of a principal of this name")
@@ -170,7 +170,7 @@ def _ids() -> Iterator[str]:
         yield secrets.token_hex(ID_BYTES)
 
 
-def _new_entry(token: str, *, name: str, role: str, expires: datetime | None) -> Entry:
+def _new_record(token: str, *, name: str, role: str, expires: datetime | None) -> TokenRecord:
     """An entry, with any id.
 
     Raises:
@@ -182,20 +182,22 @@ def _new_entry(token: str, *, name: str, role: str, expires: datetime | None) ->
         raise InvalidArguments(f"{name}: looks like the id of a token; take another name")
     now = datetime.now(UTC).replace(microsecond=0)
     try:
-        return Entry(id=next(_ids()), name=name, role=role, sha256=digest_of(token), created=now, expires=expires)
+        return TokenRecord(
+            id=next(_ids()), name=name, role=role, sha256=token_digest(token), created=now, expires=expires
+        )
     except ValidationError as error:
         where = error.errors()[0]["loc"][0]
         why = "at most 64 of letters, digits and ._@-, a letter or digit first"
         raise InvalidArguments(f"{where}: {why}") from error
 
 
-def _parsed(path: str, data: bytes) -> tuple[Entry, ...]:
+def _parsed(path: str, data: bytes) -> tuple[TokenRecord, ...]:
     if len(data) > LONGEST:
         raise BadSetting(f"{path}: over {LONGEST} bytes; that is no token file")
     if not data:
         return ()  # just made, by who is about to write it
     try:
-        entries = _Content.model_validate_json(data).tokens
+        entries = _TokenFileContent.model_validate_json(data).tokens
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -204,7 +206,7 @@ def _parsed(path: str, data: bytes) -> tuple[Entry, ...]:
     return entries
 
 
-def _require_unambiguous(path: str, entries: tuple[Entry, ...]) -> None:
+def _require_unambiguous(path: str, entries: tuple[TokenRecord, ...]) -> None:
     roles: dict[str, str] = {}
     for entry in entries:
         if entry.name == LOCAL:
@@ -215,7 +217,7 @@ def _require_unambiguous(path: str, entries: tuple[Entry, ...]) -> None:
         raise BadSetting(f"{path}: two tokens have one id")
 
 
-def _change(path: str, change: Callable[[tuple[Entry, ...]], tuple[Entry, ...]], *, flags: int) -> None:
+def _change(path: str, change: Callable[[tuple[TokenRecord, ...]], tuple[TokenRecord, ...]], *, flags: int) -> None:
     """Replace the content of a file. Whoever changes it meanwhile waits; whoever reads it sees all or nothing."""
     path = os.path.realpath(path)
     _require_own_directories(path)
@@ -225,7 +227,7 @@ def _change(path: str, change: Callable[[tuple[Entry, ...]], tuple[Entry, ...]],
             _require_own(path, found, is_editing=True)
             with os.fdopen(os.dup(descriptor), "rb") as file:
                 entries = change(_parsed(path, file.read(LONGEST + 1)))
-            text = _Content(tokens=entries).model_dump_json(indent=2, exclude_none=True)
+            text = _TokenFileContent(tokens=entries).model_dump_json(indent=2, exclude_none=True)
             _replace(path, f"{text}\n".encode(), found)
     except OSError as error:
         raise BadSetting(f"{path}: the token file can't be written: {error.strerror}") from error
@@ -293,5 +295,5 @@ def _require_own_directories(path: str) -> None:
             raise BadSetting(f"{path}: others may change its directory; run chmod go-w {directory}")
 
 
-def _opened(path: str, flags: int) -> int:
+def _open_file(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # a FIFO opens at once and is refused after

@@ -33,30 +33,30 @@ NOT_THERE = (400, 404, 405, 410)
 OK = 200
 
 
-class NotFetched(Unreachable):
+class KeysUnavailable(Unreachable):
     """A document could not be fetched, or is none that can be used; the sentence is for the log."""
 
 
-async def keys_url_of(issuer: str) -> str:
+async def find_jwks_url(issuer: str) -> str:
     """Where the keys of an issuer are, as its metadata say.
 
     Raises:
         NotFetched: there are no metadata, or they are of another issuer.
     """
     for url in metadata_urls(issuer):
-        found = await fetched(url)
+        found = await fetch_json(url)
         if found is None:
             continue
         # RFC 8414, 3.3: identical, character by character.
         if found.get("issuer") != issuer:
-            raise NotFetched(f"{url}: metadata of another issuer")
+            raise KeysUnavailable(f"{url}: metadata of another issuer")
         keys_url = found.get("jwks_uri")
         if not isinstance(keys_url, str):
-            raise NotFetched(f"{url}: no jwks_uri")
+            raise KeysUnavailable(f"{url}: no jwks_uri")
         if is_loopback(_host(keys_url)) and not is_loopback(_host(issuer)):
-            raise NotFetched(f"{url}: its jwks_uri leads to this machine")
+            raise KeysUnavailable(f"{url}: its jwks_uri leads to this machine")
         return keys_url
-    raise NotFetched(f"{issuer}: no metadata found")
+    raise KeysUnavailable(f"{issuer}: no metadata found")
 
 
 def metadata_urls(issuer: str) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
     return tuple(origin + place for place in places)
 
 
-async def fetched(url: str) -> dict[str, Any] | None:
+async def fetch_json(url: str) -> dict[str, Any] | None:
     """The JSON object at a URL; None where there is none.
 
     Raises:
@@ -79,41 +79,41 @@ async def fetched(url: str) -> dict[str, Any] | None:
         parts = parsed_url(url)
         # A proxy of the environment is for other machines.
         is_near = is_loopback(parts.hostname or "")
-        async with httpx2.AsyncClient(trust_env=not is_near, verify=_trusted()) as client:
-            data = await _data(client, url)
+        async with httpx2.AsyncClient(trust_env=not is_near, verify=_tls_context()) as client:
+            data = await _fetch(client, url)
         found = None if data is None else json.loads(data)
     except BadSetting as error:
-        raise NotFetched(str(error)) from error
+        raise KeysUnavailable(str(error)) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise NotFetched(f"{url}: {type(error).__name__}") from error
+        raise KeysUnavailable(f"{url}: {type(error).__name__}") from error
     except (ValueError, RecursionError) as error:
-        raise NotFetched(f"{url}: no JSON") from error
+        raise KeysUnavailable(f"{url}: no JSON") from error
     if found is not None and not isinstance(found, dict):
-        raise NotFetched(f"{url}: no JSON object")
+        raise KeysUnavailable(f"{url}: no JSON object")
     return found
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def _tls_context() -> ssl.SSLContext:
     """Certificates that are believed. Reading them takes a tenth of a second, in which nothing else is served."""
     return httpx2.create_ssl_context()
 
 
-async def _data(client: httpx2.AsyncClient, url: str) -> bytes | None:
+async def _fetch(client: httpx2.AsyncClient, url: str) -> bytes | None:
     # What is compressed could be any size when it is not any more.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     async with client.stream("GET", url, headers=headers, follow_redirects=False) as response:
         if response.status_code in NOT_THERE:
             return None
         if response.status_code != OK:
-            raise NotFetched(f"{url}: answered {response.status_code}")
+            raise KeysUnavailable(f"{url}: answered {response.status_code}")
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise NotFetched(f"{url}: answered in an encoding that was not asked for")
+            raise KeysUnavailable(f"{url}: answered in an encoding that was not asked for")
         data = b""
         async for part in response.aiter_raw():
             data += part
             if len(data) > MOST_BYTES:
-                raise NotFetched(f"{url}: over {MOST_BYTES} bytes")
+                raise KeysUnavailable(f"{url}: over {MOST_BYTES} bytes")
         return data
 
 
@@ -121,7 +121,7 @@ def _host(url: str) -> str:
     try:
         return parsed_url(url).hostname or ""
     except BadSetting as error:
-        raise NotFetched(str(error)) from error
+        raise KeysUnavailable(str(error)) from error
 
 
 ASYMMETRIC = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
@@ -185,7 +185,7 @@ class IssuerKeys:
             with anyio.fail_after(FETCH_SECONDS):
                 self._keys = await self._read()
         except TimeoutError:
-            raise NotFetched(f"{where}: no answer within {FETCH_SECONDS:g} s") from None
+            raise KeysUnavailable(f"{where}: no answer within {FETCH_SECONDS:g} s") from None
         return len({kid for kid, _ in self._keys})
 
     def _needs_fetch(self, wanted: tuple[str, str]) -> bool:
@@ -205,30 +205,30 @@ class IssuerKeys:
         try:
             with anyio.fail_after(FETCH_SECONDS, shield=True):
                 keys = await self._read()
-        except (NotFetched, TimeoutError) as error:
+        except (KeysUnavailable, TimeoutError) as error:
             _logger.warning("keys of %s: %s", self._issuer, error or "no answer in time")
             return
         self._keys, self._got_at = keys, self._tried_at
         _logger.info("keys of %s: %s", self._issuer, ", ".join(sorted({kid for kid, _ in keys})))
 
     async def _read(self) -> Keys:
-        url = self._url or await keys_url_of(self._issuer)
-        found = await fetched(url)
+        url = self._url or await find_jwks_url(self._issuer)
+        found = await fetch_json(url)
         listed = found.get("keys") if found else None
         if not isinstance(listed, list):
-            raise NotFetched(f"{url}: no key set")
+            raise KeysUnavailable(f"{url}: no key set")
         keys = {
             (one["kid"], algorithm): key
             for one in listed
             for algorithm in self._algorithms
-            if (key := usable(one, algorithm)) is not None
+            if (key := usable_key(one, algorithm)) is not None
         }
         if not keys:
-            raise NotFetched(f"{url}: no key with an id for {', '.join(self._algorithms)}")
+            raise KeysUnavailable(f"{url}: no key with an id for {', '.join(self._algorithms)}")
         return keys
 
 
-def usable(found: Any, algorithm: str) -> jwt.PyJWK | None:
+def usable_key(found: Any, algorithm: str) -> jwt.PyJWK | None:
     """A key of a key set (RFC 7517) for an algorithm; None where it is not for that, or for nobody to see."""
     if not isinstance(found, dict) or not isinstance(found.get("kid"), str) or "d" in found:
         return None

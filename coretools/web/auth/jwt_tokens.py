@@ -45,7 +45,7 @@ holds."""
 _logger = logging.getLogger(__name__)
 
 
-class TokenNotTaken(jwt.InvalidTokenError):
+class TokenRejected(jwt.InvalidTokenError):
     """A token that PyJWT would take. The text is a sentence of ours without anything from the token: it is logged."""
 
 
@@ -73,7 +73,7 @@ class AcceptedClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class _Good:
+class _VerifiedToken:
     """A token that was judged, by a key."""
 
     principal: Principal
@@ -82,7 +82,7 @@ class _Good:
     key: jwt.PyJWK
 
 
-class JwtTokens:
+class JwtVerifier:
     """Tokens of one issuer for one audience."""
 
     def __init__(
@@ -102,7 +102,7 @@ class JwtTokens:
         self._roles = roles
         self._types = {type_of(one) for one in section.token_types}
         self._most_known = most_known
-        self._known: OrderedDict[bytes, _Good] = OrderedDict()
+        self._known: OrderedDict[bytes, _VerifiedToken] = OrderedDict()
         self._keys = IssuerKeys(section.issuer, url=section.jwks_url, algorithms=section.algorithms, clock=clock)
 
     async def verify(self, token: str) -> Principal | None:
@@ -143,16 +143,16 @@ class JwtTokens:
         except NotEntitled:
             return False
 
-    async def _key_of(self, good: _Good) -> jwt.PyJWK | None:
+    async def _key_of(self, good: _VerifiedToken) -> jwt.PyJWK | None:
         return await self._keys.key(good.kid, good.key.algorithm_name)
 
-    async def _judged(self, token: str) -> _Good:
+    async def _judged(self, token: str) -> _VerifiedToken:
         header = jwt.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid", "")
         if algorithm not in self._section.algorithms:
             raise jwt.InvalidAlgorithmError
         if type_of(header.get("typ", "JWT")) not in self._types:
-            raise TokenNotTaken(self._of_type(header))
+            raise TokenRejected(self._of_type(header))
         key = await self._keys.key(kid, algorithm) if kid and len(kid) <= LONGEST_ID else None
         if key is None:
             raise jwt.InvalidKeyError
@@ -163,7 +163,7 @@ class JwtTokens:
             name=self._name(claims), role=self._role(claims), author=self._author(claims), expires_at=until
         )
         self._accepted.note(principal, claims)
-        return _Good(principal, until, kid, key)
+        return _VerifiedToken(principal, until, kid, key)
 
     def _claims(self, token: str, key: jwt.PyJWK) -> Mapping[str, Any]:
         claims: dict[str, Any] = jwt.decode(
@@ -177,12 +177,12 @@ class JwtTokens:
         )
         # `cnf` binds a token to a key of its owner (RFC 7800, 9449, 8705): whoever only has the token is not he.
         if "cnf" in claims:
-            raise TokenNotTaken(
+            raise TokenRejected(
                 "it is bound to a key (cnf: DPoP or mutual TLS), which no setting takes; have the issuer give this "
                 "client plain bearer tokens"
             )
         if ID_TOKEN_CLAIMS & claims.keys():
-            raise TokenNotTaken("it is an ID token, which no setting takes; the client is to send its access token")
+            raise TokenRejected("it is an ID token, which no setting takes; the client is to send its access token")
         return claims
 
     def _of_type(self, header: Mapping[str, Any]) -> str:
@@ -231,7 +231,7 @@ class JwtTokens:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, TokenNotTaken):
+    if isinstance(error, TokenRejected):
         return str(error)
     if isinstance(error, jwt.MissingRequiredClaimError):
         return f"it lacks the claim {error.claim}"  # one of those that we ask for

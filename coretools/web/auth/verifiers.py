@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from coretools.errors import BadSetting, Unreachable
 from coretools.roots.file_version import version_of
-from coretools.web.auth.hashed_tokens import PREFIX, Entry, entry_of, read_tokens
-from coretools.web.auth.jwt_tokens import AcceptedClaims, JwtTokens
+from coretools.web.auth.hashed_tokens import PREFIX, TokenRecord, find_record, read_tokens
+from coretools.web.auth.jwt_tokens import AcceptedClaims, JwtVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal, Verifier
 
@@ -20,7 +20,7 @@ from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal
 _logger = logging.getLogger(__name__)
 
 
-class TokenFile:
+class TokenFileVerifier:
     """The tokens in one file.
 
     A file that can't be used any more lets nobody in until it can: what it was to say may be that a token is revoked.
@@ -34,7 +34,7 @@ class TokenFile:
         """
         self._path = path
         self._roles = roles
-        self._entries: tuple[Entry, ...] | None
+        self._entries: tuple[TokenRecord, ...] | None
         """None: the file can't be used."""
         self._entries, self._version = read_tokens(path)
         self._fault = ""
@@ -51,7 +51,7 @@ class TokenFile:
         self._look()
         if self._entries is None:
             raise Unreachable("tokens can't be looked up now; try again later")
-        entry = entry_of(self._entries, token)
+        entry = find_record(self._entries, token)
         if entry is None:
             return None
         expires_at = entry.expires.timestamp() if entry.expires else None
@@ -103,7 +103,7 @@ class TokenFile:
                 _logger.warning("token %s of %s: no role %s here; it is refused", entry.id, entry.name, entry.role)
 
 
-class Either:
+class CombinedVerifier:
     """Tokens of ours are looked up in the file, all others are the authorization server's."""
 
     def __init__(self, ours: Verifier, others: Verifier) -> None:
@@ -159,7 +159,7 @@ def replaceable(verifier: Verifier | None) -> ReplaceableVerifier | None:
     return None if verifier is None else ReplaceableVerifier(verifier)
 
 
-def verifier_of(config: Config, accepted: AcceptedClaims | None = None) -> Verifier | None:
+def create_verifier(config: Config, accepted: AcceptedClaims | None = None) -> Verifier | None:
     """What judges tokens; None where everybody is let in. `accepted` is what the verifier before has accepted.
 
     Raises:
@@ -167,9 +167,9 @@ def verifier_of(config: Config, accepted: AcceptedClaims | None = None) -> Verif
     """
     roles = frozenset(config.roles or (DEFAULT_ROLE,))
     section = config.auth.jwt
-    in_file = TokenFile(config.auth.tokens, roles=roles) if config.auth.tokens else None
+    in_file = TokenFileVerifier(config.auth.tokens, roles=roles) if config.auth.tokens else None
     url = config.server.public_url
-    by_jwt = JwtTokens(section, audience=url, roles=roles, accepted=accepted) if section else None
+    by_jwt = JwtVerifier(section, audience=url, roles=roles, accepted=accepted) if section else None
     if in_file is not None and by_jwt is not None:
-        return Either(in_file, by_jwt)
+        return CombinedVerifier(in_file, by_jwt)
     return in_file or by_jwt

@@ -26,7 +26,7 @@ _HANDSHAKE = frozenset(version.encode("ascii") for version in HANDSHAKE_PROTOCOL
 _STREAM = b"text/event-stream"
 
 
-def ending_of(outcome: Outcome | None) -> str:
+def outcome_label(outcome: Outcome | None) -> str:
     """How a call ended: `ok`, `failed` for a result that is a failure, `cancelled`, or the kind of the error."""
     if outcome is None:
         return "cancelled"
@@ -35,7 +35,7 @@ def ending_of(outcome: Outcome | None) -> str:
     return "failed" if outcome.failed else "ok"
 
 
-class Watchers:
+class CallWatchers:
     """Several watchers of calls as one."""
 
     def __init__(self, watchers: Sequence[CallObserver]) -> None:

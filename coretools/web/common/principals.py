@@ -1,6 +1,6 @@
 """Who calls over HTTP, and what he may: a principal has a role, a role has roots, rights and limits.
 
-The gate (`coretools.web.auth.gate`) puts the principal into the scope of a request; everything behind it reads
+The gate (`coretools.web.auth.middleware`) puts the principal into the scope of a request; everything behind it reads
 it there. What a role may do is what the operator's files said when they were last read.
 """
 
@@ -94,20 +94,20 @@ class Verifier(Protocol):
         ...
 
 
-def put(scope: Scope, principal: Principal) -> None:
+def set_principal(scope: Scope, principal: Principal) -> None:
     """Say whose a request is."""
     scope[PRINCIPAL_KEY] = principal.name
     scope[ROLE_KEY] = principal.role
     scope[AUTHOR_KEY] = principal.author
 
 
-def name_in(scope: Scope) -> str:
+def principal_name(scope: Scope) -> str:
     """Whose a request is; a server that asks nobody has one principal."""
     name: str = scope.get(PRINCIPAL_KEY, LOCAL)
     return name
 
 
-def role_in(scope: Scope) -> str:
+def principal_role(scope: Scope) -> str:
     """The role of whoever made a request."""
     role: str = scope.get(ROLE_KEY, DEFAULT_ROLE)
     return role

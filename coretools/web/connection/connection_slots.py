@@ -20,18 +20,18 @@ _PREFIX_V6 = 64  # one subscriber's network; the addresses in it cost him nothin
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Seats:
+class ConnectionSlots:
     """Places for connections. Each that is taken is given back."""
 
-    def __init__(self, places: int, *, many: Sequence[str] = LOOPBACK) -> None:
-        """`many` are addresses and networks that stand for many clients: they have no share, only the whole.
+    def __init__(self, capacity: int, *, shared: Sequence[str] = LOOPBACK) -> None:
+        """`shared` are addresses and networks that stand for many clients: they have no share, only the whole.
 
         Raises:
             BadSetting: one of them is neither an address nor a network.
         """
-        self._places = places
-        self._share = max(places // SHARE, 1)
-        self._many = tuple(_network(one) for one in many)
+        self._capacity = capacity
+        self._share = max(capacity // SHARE, 1)
+        self._shared = tuple(_network(one) for one in shared)
         self._taken = 0
         self._by_address: Counter[str] = Counter()
 
@@ -40,17 +40,17 @@ class Seats:
         """Connections now."""
         return self._taken
 
-    def take(self, address: str | None) -> str | None:
+    def acquire(self, address: str | None) -> str | None:
         """A place for a connection from an address (none: a socket of this machine). What to give back, or None."""
         key = self._key(address)
-        if self._taken >= self._places or (key and self._by_address[key] >= self._share):
+        if self._taken >= self._capacity or (key and self._by_address[key] >= self._share):
             return None
         self._taken += 1
         if key:
             self._by_address[key] += 1
         return key
 
-    def give(self, key: str) -> None:
+    def release(self, key: str) -> None:
         """The connection is gone."""
         self._taken -= 1
         if key:
@@ -65,7 +65,7 @@ class Seats:
         host = ipaddress.ip_address(address.partition("%")[0])
         if isinstance(host, ipaddress.IPv6Address) and host.ipv4_mapped is not None:
             host = host.ipv4_mapped
-        if any(host in network for network in self._many):
+        if any(host in network for network in self._shared):
             return ""
         if isinstance(host, ipaddress.IPv6Address):
             return str(ipaddress.ip_network((host, _PREFIX_V6), strict=False))
@@ -94,7 +94,7 @@ TURNS = 4
 logger = logging.getLogger(__name__)
 
 
-def places_for(connections: int) -> int:
+def usable_slots(connections: int) -> int:
     """So many of the connections as there are descriptors for; the soft limit is raised as far as that helps.
 
     Without it strangers that only connect would leave none for the calls of others: 1,024 is a usual soft limit.
@@ -112,7 +112,7 @@ def places_for(connections: int) -> int:
     return places
 
 
-def taken_at_once(places: int) -> int:
+def accept_backlog(places: int) -> int:
     """So many connections that with all places taken they leave half of the other descriptors for calls.
 
     Where none is left asyncio logs a traceback for each connection that it would have taken, and takes none for a

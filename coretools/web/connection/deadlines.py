@@ -20,9 +20,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from coretools.web.common.config import LimitsSection
-from coretools.web.common.refusals import refusal
-from coretools.web.connection.connection_slots import LOOPBACK, Seats
-from coretools.web.connection.write_buffer import Outgoing
+from coretools.web.common.error_response import error_response
+from coretools.web.connection.connection_slots import LOOPBACK, ConnectionSlots
+from coretools.web.connection.write_buffer import WriteBuffer
 from coretools.web.validation.request_head import Fault, fault_in
 
 LINGER_SECONDS = 2.0
@@ -65,7 +65,7 @@ _CODING_FAULT = 501
 _HEADER_FAULT = 431
 
 
-Refused = Callable[[str], None]
+RefusalListener = Callable[[str], None]
 """Told the kind of each refusal that never reaches the app."""
 
 
@@ -73,9 +73,9 @@ class TimedProtocol(H11Protocol):
     """One connection. `protocol_of` makes the class for a server; this one has no limits."""
 
     limits: ClassVar[LimitsSection]
-    seats: ClassVar[Seats]
+    slots: ClassVar[ConnectionSlots]
     tls: ClassVar[ssl.SSLContext | None] = None
-    counting: ClassVar[Sequence[Refused]] = ()
+    counting: ClassVar[Sequence[RefusalListener]] = ()
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class TimedProtocol(H11Protocol):
         self.logger = _logger
         # uvicorn says a whole number, and hands it to `call_later`, which takes any.
         self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
-        self._seat: str | None = None
+        self._slot: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._phase: tuple[object, RequestResponseCycle | None] | None = None
-        self._outgoing: Outgoing | None = None
+        self._outgoing: WriteBuffer | None = None
         self._dropped = 0
         self._ends = 0
         self._wire_bytes = 0
@@ -118,10 +118,10 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place, or answer that there is none."""
         peer = transport.get_extra_info("peername")
-        self._seat = self.seats.take(peer[0] if isinstance(peer, tuple) else None)
-        if self._seat is not None and self.tls is not None:
+        self._slot = self.slots.acquire(peer[0] if isinstance(peer, tuple) else None)
+        if self._slot is not None and self.tls is not None:
             self._shaking = self.loop.create_task(self._secure(transport, self.tls))
-        elif self._seat is not None:
+        elif self._slot is not None:
             self._begin(transport)
         else:
             self._count("too-many-connections")
@@ -131,9 +131,9 @@ class TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give everything back."""
-        if self._seat is not None:
-            self.seats.give(self._seat)
-            self._seat = None
+        if self._slot is not None:
+            self.slots.release(self._slot)
+            self._slot = None
             self._disarm()
             if self._outgoing is not None:
                 self._outgoing.lost()
@@ -253,7 +253,7 @@ class TimedProtocol(H11Protocol):
             error.__traceback__ = None  # asyncio's frame in it holds the error in turn, and all of the connection
             self.connection_lost(None)
             return
-        if self._seat is None or secured is None:
+        if self._slot is None or secured is None:
             return  # it went away with the last byte of its handshake
         self._beneath = transport
         self._begin(secured)
@@ -262,7 +262,7 @@ class TimedProtocol(H11Protocol):
             self.data_received(early)
 
     def _begin(self, transport: asyncio.Transport) -> None:
-        self._outgoing = Outgoing(transport, self.limits.write_seconds, self._close)
+        self._outgoing = WriteBuffer(transport, self.limits.write_seconds, self._close)
         super().connection_made(self._outgoing)
         self._watch()
 
@@ -319,7 +319,7 @@ class TimedProtocol(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self._abort()
             return
-        answer = refusal(fault.status, fault.message, kind=fault.kind, headers=_HEADERS)
+        answer = error_response(fault.status, fault.message, kind=fault.kind, headers=_HEADERS)
         head = h11.Response(status_code=fault.status, headers=answer.raw_headers, reason=b"")
         self.transport.write(self.conn.send(head))
         if not (is_begun and self.scope["method"] == "HEAD"):
@@ -379,18 +379,18 @@ def protocol_of(
     limits: LimitsSection,
     *,
     proxies: Sequence[str] = (),
-    many: Sequence[str] = LOOPBACK,
+    shared: Sequence[str] = LOOPBACK,
     tls: ssl.SSLContext | None = None,
-    refused: Refused | None = None,
+    refused: RefusalListener | None = None,
 ) -> type[TimedProtocol]:
     """A protocol class for `uvicorn.Config(http=...)`. One class is for one server: it counts its connections.
 
-    Addresses in `proxies` and `many` stand for many clients and have no share of their own. With `tls` it is spoken
+    Addresses in `proxies` and `shared` stand for many clients and have no share of their own. With `tls` it is spoken
     on every connection; uvicorn itself is told of no certificate. `refused` hears of what the app does not.
 
     Raises:
         BadSetting: one of them is neither an address nor a network.
     """
-    seats = Seats(limits.connections, many=(*many, *proxies))
-    told = {"limits": limits, "seats": seats, "tls": tls, "counting": () if refused is None else (refused,)}
-    return type("TimedProtocol", (TimedProtocol,), told)
+    slots = ConnectionSlots(limits.connections, shared=(*shared, *proxies))
+    attributes = {"limits": limits, "slots": slots, "tls": tls, "counting": () if refused is None else (refused,)}
+    return type("TimedProtocol", (TimedProtocol,), attributes)

@@ -13,8 +13,8 @@ from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.protocol.process_exit import Draining
+from coretools.web.common.error_response import error_response
 from coretools.web.common.events import is_stream
-from coretools.web.common.refusals import refusal
 from coretools.web.sessions.batches import IS_CALL_KEY
 from coretools.web.sessions.response_format import MESSAGE_KEY
 
@@ -29,7 +29,7 @@ NOT_BEGUN = "the server is ending and takes nothing new; call again, on another 
 _CLOSE = (b"connection", b"close")
 
 
-class NoNewWork:
+class RefuseNewWork:
     """Refuses requests and streams once the server ends. Behind the bodies, which tell what a request is.
 
     Notifications, answers to questions and the end of a session are not refused: calls under way may need them.
@@ -45,10 +45,10 @@ class NoNewWork:
         if not (is_new and self._draining.has_begun):
             await self._app(scope, receive, send)
             return
-        await refusal(503, NOT_BEGUN, kind=KIND, headers={"Retry-After": RETRY_SECONDS})(scope, receive, send)
+        await error_response(503, NOT_BEGUN, kind=KIND, headers={"Retry-After": RETRY_SECONDS})(scope, receive, send)
 
 
-class Drained:
+class DrainMiddleware:
     """An app whose requests have so many seconds once the server ends, and are counted."""
 
     def __init__(self, app: ASGIApp, draining: Draining, *, seconds: float) -> None:
@@ -63,7 +63,7 @@ class Drained:
         """Serve one request."""
         self._under_way += 1
         try:
-            await self._serve(scope, receive, _Answer(send, self._draining))
+            await self._serve(scope, receive, _ResponseState(send, self._draining))
         finally:
             self._under_way -= 1
             if not self._under_way:
@@ -83,7 +83,7 @@ class Drained:
             self._ends_at = anyio.current_time() + self._seconds
         return self._ends_at
 
-    async def _serve(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
+    async def _serve(self, scope: Scope, receive: Receive, answer: "_ResponseState") -> None:
         with anyio.CancelScope() as serving:
 
             def bound() -> None:
@@ -99,10 +99,12 @@ class Drained:
         if answer.is_stream:
             await answer.send({"type": "http.response.body", "body": _last_event(scope), "more_body": False})
         elif not answer.is_begun:
-            await refusal(503, CUT, kind=KIND, headers={"Retry-After": RETRY_SECONDS})(scope, receive, answer.send)
+            await error_response(503, CUT, kind=KIND, headers={"Retry-After": RETRY_SECONDS})(
+                scope, receive, answer.send
+            )
 
 
-class _Answer:
+class _ResponseState:
     """How far an answer has come. One that begins while the server ends is the last on its connection."""
 
     def __init__(self, send: Send, draining: Draining) -> None:

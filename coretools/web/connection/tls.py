@@ -123,9 +123,9 @@ def open_key(server: ServerSection) -> str | None:
 
 def warn_of_key(server: ServerSection) -> None:
     """Say in the log that every user may read the private key."""
-    said = open_key(server)
-    if said is not None:
-        _logger.warning("%s", said)
+    reason = open_key(server)
+    if reason is not None:
+        _logger.warning("%s", reason)
 
 
 def warn_of_time(server: ServerSection) -> None:

@@ -12,7 +12,7 @@ MOST_GATHERED = 65_536
 _AT_ONCE = struct.pack("ii", 1, 0)  # socket(7): linger, for no time
 
 
-class _Lost(asyncio.Transport):
+class _ClosedTransport(asyncio.Transport):
     """The transport of a connection that is gone, for what still runs on its behalf."""
 
     def abort(self) -> None:
@@ -40,10 +40,10 @@ class _Lost(asyncio.Transport):
         pass
 
 
-_LOST = _Lost()
+_LOST = _ClosedTransport()
 
 
-class Outgoing(asyncio.Transport):
+class WriteBuffer(asyncio.Transport):
     """A transport that cuts off a client which takes nothing for `seconds` while something waits for it.
 
     A client that takes a little lives on. Whoever closes it asks `closing` how. What is written in one turn of the

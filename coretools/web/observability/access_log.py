@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coretools.config.logs import TrustedText, log_fields
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.protocol.call_adapter import PRINCIPAL_KEY, address_in
-from coretools.web.common.events import EXCHANGE_KEY, Exchange, RequestWatcher, ending_of
-from coretools.web.common.refusals import SERVER_FAULT
+from coretools.web.common.error_response import SERVER_FAULT
+from coretools.web.common.events import EXCHANGE_KEY, Exchange, RequestWatcher, outcome_label
 from coretools.web.observability.tracing import Tracing
 
 calls = logging.getLogger("coretools.calls")
@@ -41,7 +41,7 @@ REFUSED = 400
 FAILED = 500
 
 
-class CallJournal:
+class CallLog:
     """The watcher that logs each call at `info`: who called what, and how it ended."""
 
     def began(self, call: ActiveCall) -> None:
@@ -56,13 +56,13 @@ class CallJournal:
             "address": TrustedText(call.address or NOWHERE),
             "principal": call.principal,
             "tool": call.command,
-            "outcome": ending_of(outcome),
+            "outcome": outcome_label(outcome),
             "ms": round(1000 * call.seconds, 2),
         }
         calls.info("call", extra=log_fields(facts | _trace()))
 
 
-class RequestJournal:
+class RequestLog:
     """Logs HTTP requests: those that were answered at `debug`, since their call has a line; refused ones at `info`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -125,7 +125,7 @@ def _trace() -> dict[str, object]:
 # Every HTTP request is seen here first and last: counted, logged, and made a part of its caller's trace.
 
 
-class Observed:
+class ObservabilityMiddleware:
     """An app whose requests are told to watchers. Outside of everything that refuses: what is refused is seen too."""
 
     def __init__(

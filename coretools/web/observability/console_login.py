@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from coretools.errors import CoreError
 from coretools.protocol.call_adapter import address_in
-from coretools.web.auth.failures import Failures
+from coretools.web.auth.failures import FailureLimiter
 from coretools.web.common.principals import NotEntitled, Verifier
 
 SESSION_SECONDS = 3_600.0
@@ -38,7 +38,7 @@ class TooManyFailures(CoreError):
         self.seconds = math.ceil(seconds)
 
 
-class Operator:
+class OperatorSession:
     """One who was let in."""
 
     def __init__(self, token: str, ends_at: float) -> None:
@@ -56,14 +56,16 @@ class Operator:
             wake.set()
 
 
-class Operators:
+class OperatorSessions:
     """Lets operators in and out."""
 
-    def __init__(self, verifier: Verifier, failures: Failures, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, verifier: Verifier, failures: FailureLimiter, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._verifier = verifier
         self._failures = failures
         self._clock = clock
-        self._by_digest: OrderedDict[bytes, Operator] = OrderedDict()
+        self._by_digest: OrderedDict[bytes, OperatorSession] = OrderedDict()
 
     async def log_in(self, token: str, address: str) -> str | None:
         """The cookie for a token; None when it opens nothing.
@@ -74,7 +76,7 @@ class Operators:
         if not await self._is_good(token, address):
             return None
         cookie = secrets.token_urlsafe(32)
-        self._by_digest[_digest(cookie)] = Operator(token, self._clock() + SESSION_SECONDS)
+        self._by_digest[_digest(cookie)] = OperatorSession(token, self._clock() + SESSION_SECONDS)
         while len(self._by_digest) > MOST_SESSIONS:
             self._by_digest.popitem(last=False)[1].leave()
         return cookie
@@ -85,7 +87,7 @@ class Operators:
         if operator is not None:
             operator.leave()
 
-    async def found(self, request: Request) -> Operator | None:
+    async def found(self, request: Request) -> OperatorSession | None:
         """Who makes a request: by his cookie, or by a token in the Authorization header.
 
         Raises:
@@ -94,7 +96,7 @@ class Operators:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             is_good = await self._is_good(token.strip(), address_in(request.scope))
-            return Operator(token.strip(), math.inf) if is_good else None
+            return OperatorSession(token.strip(), math.inf) if is_good else None
         digest = _digest(request.cookies.get(COOKIE, ""))
         operator = self._by_digest.get(digest)
         if operator is None or await self.may_look(operator):
@@ -102,7 +104,7 @@ class Operators:
         del self._by_digest[digest]
         return None
 
-    async def may_look(self, operator: Operator) -> bool:
+    async def may_look(self, operator: OperatorSession) -> bool:
         """Whether somebody who was let in still may look.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The operator's page at `/console`: what the board shows, live, to who has a token for it.
+"""The operator's page at `/console`: what the console_state shows, live, to who has a token for it.
 
 The page is three fixed files; what it shows comes as data and is never markup. No request changes anything in the
 server but who is logged in.
@@ -20,10 +20,16 @@ from starlette.types import Receive, Scope, Send
 from coretools.errors import Unreachable
 from coretools.protocol.call_adapter import address_in
 from coretools.protocol.process_exit import Draining
+from coretools.web.common.error_response import error_response
 from coretools.web.common.events import note_refusal
-from coretools.web.common.refusals import refusal
-from coretools.web.observability.console_login import COOKIE, SESSION_SECONDS, Operator, Operators, TooManyFailures
-from coretools.web.observability.console_state import Board
+from coretools.web.observability.console_login import (
+    COOKIE,
+    SESSION_SECONDS,
+    OperatorSession,
+    OperatorSessions,
+    TooManyFailures,
+)
+from coretools.web.observability.console_state import ConsoleState
 
 PATH = "/console"
 MOST_VIEWERS = 16
@@ -65,9 +71,11 @@ _FILES = {
 class Console:
     """Serves the page and its data."""
 
-    def __init__(self, board: Board, operators: Operators, draining: Draining, *, is_secure: bool) -> None:
+    def __init__(
+        self, console_state: ConsoleState, operators: OperatorSessions, draining: Draining, *, is_secure: bool
+    ) -> None:
         """`is_secure`: browsers reach it by TLS, be it that of a proxy."""
-        self._board = board
+        self._console_state = console_state
         self._operators = operators
         self._draining = draining
         self._is_secure = is_secure
@@ -96,7 +104,7 @@ class Console:
         return _login(200) if operator is None else _html(200, _text("console.html"))
 
     async def _log_in(self, request: Request) -> Response:
-        if not _is_own(request):
+        if not _is_same_origin(request):
             return _refused(403, "log in on the page itself", "forbidden")
         token = await _token_in(request)
         if token is None:
@@ -117,7 +125,7 @@ class Console:
         return answer
 
     async def _log_out(self, request: Request) -> Response:
-        if not _is_own(request):
+        if not _is_same_origin(request):
             return _refused(403, "log out on the page itself", "forbidden")
         self._operators.log_out(request.cookies.get(COOKIE, ""))
         answer = RedirectResponse(PATH, status_code=303, headers=HEADERS)
@@ -128,7 +136,7 @@ class Console:
         found = await self._let_in(request)
         if isinstance(found, Response):
             return found
-        return JSONResponse(self._board.snapshot(), headers=HEADERS)
+        return JSONResponse(self._console_state.snapshot(), headers=HEADERS)
 
     async def _events(self, request: Request) -> Response:
         found = await self._let_in(request)
@@ -140,7 +148,7 @@ class Console:
             return _refused(503, f"{MOST_VIEWERS} look already; close one", "too-many-viewers")
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers=HEADERS)
-        return _Stream(self, found)
+        return _EventStream(self, found)
 
     def enter(self) -> None:
         """One more looks."""
@@ -150,7 +158,7 @@ class Console:
         """One less looks."""
         self._viewers -= 1
 
-    async def told(self, operator: Operator) -> AsyncIterator[bytes]:
+    async def told(self, operator: OperatorSession) -> AsyncIterator[bytes]:
         """What one viewer is sent: a snapshot each second, until he may not look any more or the server ends."""
         wake = anyio.Event()
         operator.wakes.add(wake)
@@ -166,7 +174,7 @@ class Console:
             forget()
             operator.wakes.discard(wake)
 
-    async def _end_for(self, operator: Operator) -> str:
+    async def _end_for(self, operator: OperatorSession) -> str:
         """Why a stream ends now; empty when it does not."""
         if self._draining.has_begun:
             return "draining"
@@ -179,10 +187,10 @@ class Console:
         """Made once for all who look in the same second."""
         now = time.monotonic()
         if now - self._told_at >= TELL_SECONDS / 2:
-            self._told, self._told_at = json.dumps(self._board.snapshot(), separators=(",", ":")).encode(), now
+            self._told, self._told_at = json.dumps(self._console_state.snapshot(), separators=(",", ":")).encode(), now
         return self._told
 
-    async def _let_in(self, request: Request) -> Operator | Response:
+    async def _let_in(self, request: Request) -> OperatorSession | Response:
         try:
             operator = await self._operators.found(request)
         except TooManyFailures as error:
@@ -201,12 +209,12 @@ class Console:
         )
 
 
-class _Stream(StreamingResponse):
+class _EventStream(StreamingResponse):
     """A stream to one viewer, counted from its first byte to its end, however that comes."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, console: Console, operator: Operator) -> None:
+    def __init__(self, console: Console, operator: OperatorSession) -> None:
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         super().__init__(console.told(operator), headers=headers)
         self._console = console
@@ -241,7 +249,7 @@ async def _token_in(request: Request) -> str | None:
     return tokens[0].strip()
 
 
-def _is_own(request: Request) -> bool:
+def _is_same_origin(request: Request) -> bool:
     """Whether a form was sent from the page itself; what is no browser says neither header."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
@@ -251,8 +259,8 @@ def _is_own(request: Request) -> bool:
 
 def _login(status: int, message: str = "", *, retry: int = 0) -> Response:
     # The message is one of ours; nothing that anybody sent stands in it.
-    said = f'<p class="fault" role="alert">{message}</p>' if message else ""
-    answer = _html(status, _text("console_login.html").replace(MESSAGE, said))
+    reason = f'<p class="fault" role="alert">{message}</p>' if message else ""
+    answer = _html(status, _text("console_login.html").replace(MESSAGE, reason))
     if retry:
         answer.headers["Retry-After"] = str(retry)
     return answer
@@ -263,7 +271,7 @@ def _html(status: int, text: str) -> Response:
 
 
 def _refused(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> Response:
-    return refusal(status, message, kind=kind, headers={**HEADERS, **(headers or {})})
+    return error_response(status, message, kind=kind, headers={**HEADERS, **(headers or {})})
 
 
 @cache

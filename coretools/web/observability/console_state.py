@@ -17,16 +17,14 @@ from coretools.errors import CoreError, InputNeeded
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.redaction.redactor import Redactor
 from coretools.roots.root_set import Root
-from coretools.web.common.events import Exchange, ending_of
+from coretools.web.common.events import Exchange, outcome_label
 
-# What the running server tells of itself to metrics and console: sessions, workplaces, replica. Names and figures.
-#
-# The service implements `Supplier`; nothing here reaches into it. A root is known by its name: where it lies on the
-# host is nobody's business but the operator's own file.
+# What the running server reports to metrics and console: names and figures. `ServerState` implements
+# `SnapshotSource`. A root is known by its name only: its path on the host stays in the operator's own files.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSeen:
+class SessionSnapshot:
     """One session of the handshake era."""
 
     id: str
@@ -38,7 +36,7 @@ class SessionSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RootSeen:
+class RootSnapshot:
     """A root, without its place on the host."""
 
     name: str
@@ -46,11 +44,11 @@ class RootSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkplaceSeen:
+class TenantSnapshot:
     """What a role has: roots, protections, and what runs for it."""
 
     role: str
-    roots: tuple[RootSeen, ...]
+    roots: tuple[RootSnapshot, ...]
     resolver: str
     tier: str
     """In which commands are held; empty until the first one was started or made ready."""
@@ -62,7 +60,7 @@ class WorkplaceSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSeen:
+class ServerSnapshot:
     """The server as a whole."""
 
     replica: str
@@ -72,26 +70,26 @@ class ServerSeen:
     is_draining: bool = False
 
 
-class Supplier(Protocol):
+class SnapshotSource(Protocol):
     """Tells how things stand now. Is quick: asked at each look, in the event loop."""
 
-    def sessions(self) -> Sequence[SessionSeen]:
+    def sessions(self) -> Sequence[SessionSnapshot]:
         """Those that are open, oldest first."""
         ...
 
-    def workplaces(self) -> Sequence[WorkplaceSeen]:
+    def tenants(self) -> Sequence[TenantSnapshot]:
         """One for each role."""
         ...
 
-    def server(self) -> ServerSeen:
+    def server(self) -> ServerSnapshot:
         """The server as a whole."""
         ...
 
 
-def workplace_seen(role: str, assembly: Assembly) -> WorkplaceSeen:
-    """A role's workplace as it stands now."""
-    protections = {**assembly.runner.protections, "git-confinement": _is_git_held(assembly.confined_threads)}
-    return WorkplaceSeen(
+def tenant_snapshot(role: str, assembly: Assembly) -> TenantSnapshot:
+    """A role's tenant as it stands now."""
+    protections = {**assembly.runner.protections, "git-confinement": _is_git_confined(assembly.confined_threads)}
+    return TenantSnapshot(
         role=role,
         roots=tuple(_roots(assembly.roots)),
         resolver=assembly.roots.resolver_name,
@@ -102,17 +100,17 @@ def workplace_seen(role: str, assembly: Assembly) -> WorkplaceSeen:
     )
 
 
-def _roots(roots: Iterable[Root]) -> Iterator[RootSeen]:
+def _roots(roots: Iterable[Root]) -> Iterator[RootSnapshot]:
     """By the last part of their paths; of several with the same one the later ones have a number."""
     taken: Counter[str] = Counter()
     for root in roots:
         name = PurePath(root.path).name
         taken[name] += 1
         number = taken[name]
-        yield RootSeen(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
+        yield RootSnapshot(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
 
 
-def _is_git_held(confined_threads: ConfinedThreadPool) -> bool:
+def _is_git_confined(confined_threads: ConfinedThreadPool) -> bool:
     try:
         return confined_threads.is_possible
     except CoreError:  # it can't be told now
@@ -137,7 +135,7 @@ ID_SHOWN = 8
 """Characters of a session's id: enough to tell two apart, too few to use one."""
 
 
-class Rate:
+class RateWindow:
     """How often something happened in each of the last seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -172,22 +170,22 @@ class Rate:
         return self._counts[place] if self._seconds[place] == second else 0
 
 
-class Board:
+class ConsoleState:
     """The state of a server for a person. Watches requests itself; `calls` gives what watches those of a role."""
 
-    def __init__(self, supplier: Supplier, redactor: Redactor, clock: Callable[[], float] = time.monotonic) -> None:
-        self._supplier = supplier
+    def __init__(self, source: SnapshotSource, redactor: Redactor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
         self._redactor = redactor
         self._clock = clock
         self._began = clock()
         self._under_way: dict[str, tuple[ActiveCall, str]] = {}
-        self._errors: deque[_Failed] = deque(maxlen=MOST_SHOWN)
+        self._errors: deque[_FailedCall] = deque(maxlen=MOST_SHOWN)
         self._failures = 0
-        self._calls, self._failed, self._refused = Rate(clock), Rate(clock), Rate(clock)
+        self._calls, self._failed, self._refused = RateWindow(clock), RateWindow(clock), RateWindow(clock)
 
-    def calls(self, role: str) -> "CallsOnBoard":
+    def calls(self, role: str) -> "ConsoleCallWatcher":
         """What watches the calls of a role."""
-        return CallsOnBoard(self, role)
+        return ConsoleCallWatcher(self, role)
 
     def call_began(self, call: ActiveCall, role: str) -> None:
         """Shown until it ends."""
@@ -201,7 +199,7 @@ class Board:
             return
         self._failed.add()
         self._failures += 1
-        self._errors.append(_Failed(self._failures, call, ending_of(outcome), outcome.text))
+        self._errors.append(_FailedCall(self._failures, call, outcome_label(outcome), outcome.text))
 
     def request_began(self, exchange: Exchange) -> None:
         """Nothing to show yet."""
@@ -216,7 +214,7 @@ class Board:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything there is to show now, for JSON."""
-        server, sessions = self._supplier.server(), self._supplier.sessions()
+        server, sessions = self._source.server(), self._source.sessions()
         return {
             "server": {
                 "version": __version__,
@@ -234,7 +232,7 @@ class Board:
             },
             "calls": self._calls_shown(),
             "sessions": _sessions_shown(sessions),
-            "workplaces": [_workplace_shown(workplace) for workplace in self._supplier.workplaces()],
+            "tenants": [_tenant_shown(tenant) for tenant in self._source.tenants()],
             "errors": {"count": self._failures, "shown": [self._error_shown(one) for one in reversed(self._errors)]},
         }
 
@@ -251,7 +249,7 @@ class Board:
         ]
         return {"count": len(self._under_way), "shown": shown}
 
-    def _error_shown(self, failed: "_Failed") -> dict[str, Any]:
+    def _error_shown(self, failed: "_FailedCall") -> dict[str, Any]:
         if failed.shown is None:
             failed.shown = {
                 "number": failed.number,
@@ -265,23 +263,23 @@ class Board:
         return failed.shown
 
 
-class CallsOnBoard:
+class ConsoleCallWatcher:
     """The watcher for the calls of one role."""
 
-    def __init__(self, board: Board, role: str) -> None:
-        self._board = board
+    def __init__(self, console_state: ConsoleState, role: str) -> None:
+        self._console_state = console_state
         self._role = role
 
     def began(self, call: ActiveCall) -> None:
         """Show it."""
-        self._board.call_began(call, self._role)
+        self._console_state.call_began(call, self._role)
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Count it, and keep it if it failed."""
-        self._board.call_ended(call, outcome)
+        self._console_state.call_ended(call, outcome)
 
 
-class _Failed:
+class _FailedCall:
     """A call that failed. What it said is made ready when somebody looks, not when it fails."""
 
     __slots__ = ("at", "call", "kind", "number", "shown", "text")
@@ -296,11 +294,11 @@ class _Failed:
         self.shown: dict[str, Any] | None = None
 
 
-def _line(rate: Rate) -> dict[str, Any]:
+def _line(rate: RateWindow) -> dict[str, Any]:
     return {"per_second": round(rate.per_second(), 1), "points": rate.points()}
 
 
-def _sessions_shown(sessions: Sequence[SessionSeen]) -> dict[str, Any]:
+def _sessions_shown(sessions: Sequence[SessionSnapshot]) -> dict[str, Any]:
     shown = [
         {
             "id": session.id[:ID_SHOWN],
@@ -314,13 +312,13 @@ def _sessions_shown(sessions: Sequence[SessionSeen]) -> dict[str, Any]:
     return {"count": len(sessions), "shown": shown}
 
 
-def _workplace_shown(workplace: WorkplaceSeen) -> dict[str, Any]:
+def _tenant_shown(tenant: TenantSnapshot) -> dict[str, Any]:
     return {
-        "role": workplace.role,
-        "roots": [{"name": root.name[:LONGEST_NAME], "is_writable": root.is_writable} for root in workplace.roots],
-        "resolver": workplace.resolver,
-        "tier": workplace.tier,
-        "missing": list(workplace.missing),
-        "children": workplace.children,
-        "runs": workplace.runs,
+        "role": tenant.role,
+        "roots": [{"name": root.name[:LONGEST_NAME], "is_writable": root.is_writable} for root in tenant.roots],
+        "resolver": tenant.resolver,
+        "tier": tenant.tier,
+        "missing": list(tenant.missing),
+        "children": tenant.children,
+        "runs": tenant.runs,
     }

@@ -16,10 +16,10 @@ from coretools import __version__
 from coretools.errors import Unreachable
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.loopback import is_loopback
-from coretools.web.common.events import Exchange, ending_of
+from coretools.web.common.error_response import error_response
+from coretools.web.common.events import Exchange, outcome_label
 from coretools.web.common.principals import Verifier
-from coretools.web.common.refusals import refusal
-from coretools.web.observability.console_state import Supplier
+from coretools.web.observability.console_state import SnapshotSource
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Bounds of the histograms: from a file of 4 KB (under 1 ms) to a build."""
@@ -65,7 +65,7 @@ class Metrics:
         self._ended = Counter("coretools_sessions_ended", "Sessions that ended.", ("role", "reason"), registry=made)
         build = Gauge("coretools_build_info", "What runs here.", ("version", "python", "replica"), registry=made)
         build.labels(__version__, platform.python_version(), replica).set(1)
-        self._reasons = _Few()
+        self._reasons = _BoundedLabels()
         self._by_request: dict[tuple[str, int, str], Counter] = {}
 
     def calls(self, role: str, tools: Collection[str]) -> "CallMetrics":
@@ -77,9 +77,9 @@ class Metrics:
             seconds=self._call_seconds.labels,
         )
 
-    def supply(self, supplier: Supplier) -> None:
+    def supply(self, source: SnapshotSource) -> None:
         """Have the figures that are looked up when somebody asks for them."""
-        self.registry.register(_Looked(supplier))
+        self.registry.register(_ScrapeCollector(source))
 
     def refused(self, reason: str) -> None:
         """Count one that was refused before it became a request; others are counted with the request."""
@@ -140,7 +140,7 @@ class CallMetrics:
         # Looked up here and not by `labels` each time, which is half of the cost.
         self._ended: dict[tuple[str, str], Counter] = {}
         self._seconds: dict[str, Histogram] = {}
-        self._outcomes = _Few()
+        self._outcomes = _BoundedLabels()
 
     def began(self, _: ActiveCall) -> None:
         """One more is under way."""
@@ -150,7 +150,7 @@ class CallMetrics:
         """One is over."""
         self._in_flight.dec()
         tool = call.command if call.command in self._tools else UNKNOWN
-        key = (tool, self._outcomes.of(ending_of(outcome)))
+        key = (tool, self._outcomes.of(outcome_label(outcome)))
         counter = self._ended.get(key)
         if counter is None:
             counter = self._ended[key] = self._make_ended(*key)
@@ -172,21 +172,23 @@ class MetricsPage:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] not in ("GET", "HEAD"):
-            answer = refusal(405, "ask with GET", kind="method", headers={"Allow": "GET, HEAD"})
+            answer = error_response(405, "ask with GET", kind="method", headers={"Allow": "GET, HEAD"})
             await answer(scope, receive, send)
             return
         try:
             is_permitted = await self._is_permitted(scope)
         except Unreachable:
-            await refusal(503, "tokens can't be verified now; try again", kind="unreachable")(scope, receive, send)
+            await error_response(503, "tokens can't be verified now; try again", kind="unreachable")(
+                scope, receive, send
+            )
             return
         if is_permitted:
             await self._page(scope, receive, send)
         elif self._verifier is None:
-            await refusal(403, "metrics are for this machine only", kind="forbidden")(scope, receive, send)
+            await error_response(403, "metrics are for this machine only", kind="forbidden")(scope, receive, send)
         else:
             headers = {"WWW-Authenticate": "Bearer"}
-            await refusal(401, "send a token for metrics", kind="auth", headers=headers)(scope, receive, send)
+            await error_response(401, "send a token for metrics", kind="auth", headers=headers)(scope, receive, send)
 
     async def _is_permitted(self, scope: Scope) -> bool:
         headers = Headers(scope=scope)
@@ -197,11 +199,11 @@ class MetricsPage:
         return kind.lower() == "bearer" and bool(token) and await self._verifier.verify(token.strip()) is not None
 
 
-class _Looked(Collector):
+class _ScrapeCollector(Collector):
     """What the server knows of itself, looked up for each scrape."""
 
-    def __init__(self, supplier: Supplier) -> None:
-        self._supplier = supplier
+    def __init__(self, source: SnapshotSource) -> None:
+        self._source = source
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is asked for when it is registered: the server may not run yet."""
@@ -209,20 +211,20 @@ class _Looked(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The figures as they are now."""
-        sessions, workplaces, server = self._supplier.sessions(), self._supplier.workplaces(), self._supplier.server()
-        roles = [workplace.role for workplace in workplaces]
+        sessions, tenants, server = self._source.sessions(), self._source.tenants(), self._source.server()
+        roles = [tenant.role for tenant in tenants]
         held = [session.role for session in sessions]
         yield _by_role(
             "coretools_sessions_open", "Sessions that are open.", [(role, held.count(role)) for role in roles]
         )
-        children = [(workplace.role, workplace.children) for workplace in workplaces]
+        children = [(tenant.role, tenant.children) for tenant in tenants]
         yield _by_role("coretools_children_alive", "Children of the server that run.", children)
-        runs = [(workplace.role, workplace.runs) for workplace in workplaces]
+        runs = [(tenant.role, tenant.runs) for tenant in tenants]
         yield _by_role("coretools_runs_alive", "Runs of commands that have not ended.", runs)
         yield GaugeMetricFamily("coretools_draining", "1 once the server takes no new work.", int(server.is_draining))
 
 
-class _Few:
+class _BoundedLabels:
     """Words for a label, and `other` once there are too many of them."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from coretools import __version__
 from coretools.errors import BadSetting
 from coretools.operations.dispatch import ActiveCall, Outcome
-from coretools.web.common.events import Exchange, ending_of
+from coretools.web.common.events import Exchange, outcome_label
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -130,7 +130,7 @@ class CallSpans:
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
         """Close it; an error is known by its kind only."""
         span, token = self._open.pop(call.id)
-        ending = ending_of(outcome)
+        ending = outcome_label(outcome)
         if ending != "ok":
             span.set_attribute("error.type", ending)
             span.set_status(Status(StatusCode.ERROR))
@@ -139,7 +139,7 @@ class CallSpans:
 
 
 @contextmanager
-def exported(replica: str, tools: Collection[str], routes: Collection[str] = ("/mcp",)) -> Iterator[Tracing]:
+def exporting_traces(replica: str, tools: Collection[str], routes: Collection[str] = ("/mcp",)) -> Iterator[Tracing]:
     """Send spans to where OpenTelemetry's own variables say (OTLP over HTTP), until the end of the block.
 
     At the end what waits is sent, for `LAST_SECONDS` at most. A process can do this once: the provider is its own.

@@ -13,7 +13,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
 from coretools.protocol.round_trip_questions import Once
-from coretools.web.replicas.stores import Missed, Ownership
+from coretools.web.replicas.stores import MissedEvents, Ownership
 
 # How often somebody comes, in the memory of one process: the generic cell rate algorithm (ITU-T I.371, annex A).
 
@@ -92,7 +92,7 @@ class MemoryEvents:
         self._tell()
         return f"{self._prefix}-{number}"
 
-    async def after(self, event_id: str) -> Missed | None:
+    async def after(self, event_id: str) -> MissedEvents | None:
         """What came after an event on its stream; None when it is not kept, or not of this session."""
         prefix, _, text = event_id.rpartition("-")
         if (
@@ -111,7 +111,7 @@ class MemoryEvents:
             if event.stream == stream and event.message is not None
         ]
         is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in found)
-        return Missed(stream=stream, events=[one for one in found if one.event_id != event_id], is_all=is_all)
+        return MissedEvents(stream=stream, events=[one for one in found if one.event_id != event_id], is_all=is_all)
 
     async def clear(self) -> None:
         """Forget everything; ids that were given out are of no event from now on."""

@@ -39,7 +39,7 @@ class Script:
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()  # as EVALSHA names scripts
 
 
-class Engine:
+class RedisEngine:
     """One Redis, for everything of one replica."""
 
     def __init__(self, section: RedisSection) -> None:

@@ -27,10 +27,10 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from coretools.errors import Unreachable
-from coretools.web.replicas.redis_engine import Engine, Script
+from coretools.web.replicas.redis_engine import RedisEngine, Script
 from coretools.web.replicas.redis_lease import Lease
 from coretools.web.replicas.redis_sessions import KEPT_SECONDS, session_keys
-from coretools.web.replicas.stores import Missed
+from coretools.web.replicas.stores import MissedEvents
 
 _ID = re.compile(r"([0-9a-f]{16})-([0-9]{1,15})", re.ASCII)
 
@@ -97,7 +97,7 @@ return found
 class RedisEvents:
     """The events of one session."""
 
-    def __init__(self, engine: Engine, lease: Lease, session: str, *, most_events: int, most_bytes: int) -> None:
+    def __init__(self, engine: RedisEngine, lease: Lease, session: str, *, most_events: int, most_bytes: int) -> None:
         self._engine = engine
         self._lease = lease
         self._keys = session_keys(engine, session)
@@ -121,7 +121,7 @@ class RedisEvents:
         self._tell()
         return f"{answer[0].decode()}-{answer[1]}"
 
-    async def after(self, event_id: str) -> Missed | None:
+    async def after(self, event_id: str) -> MissedEvents | None:
         """What came after an event on its stream; None when it is not kept, or not of this session.
 
         Raises:
@@ -145,7 +145,7 @@ class RedisEvents:
             raise Unreachable("the events of this session can't be read; initialize a new one") from error
         is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in found)
         first = f"{name}-{int(number)}"
-        return Missed(stream=of, events=[event for event in found if event.event_id != first], is_all=is_all)
+        return MissedEvents(stream=of, events=[event for event in found if event.event_id != first], is_all=is_all)
 
     async def clear(self) -> None:
         """Forget everything; ids that were given out are of no event from now on.
@@ -195,7 +195,7 @@ logger = logging.getLogger(__name__)
 class Channel:
     """The buses of all roles of one replica, and the channel between the replicas."""
 
-    def __init__(self, engine: Engine, *, quiet_seconds: float = QUIET_SECONDS) -> None:
+    def __init__(self, engine: RedisEngine, *, quiet_seconds: float = QUIET_SECONDS) -> None:
         self._engine = engine
         self._own = secrets.token_hex(8)
         """How this replica signs, to tell what it said itself."""
@@ -262,8 +262,8 @@ class Channel:
 
     async def _pass_on(self, data: bytes) -> None:
         try:
-            said = json.loads(data)
-            sender, role, kind, uri = (str(said[name]) for name in ("from", "role", "kind", "uri"))
+            sent = json.loads(data)
+            sender, role, kind, uri = (str(sent[name]) for name in ("from", "role", "kind", "uri"))
         except (ValueError, KeyError, TypeError):
             logger.warning("something on the channel of replicas is none of theirs")
             return

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from coretools.errors import Unreachable
-from coretools.web.replicas.redis_engine import Engine, Script
+from coretools.web.replicas.redis_engine import RedisEngine, Script
 
 BEATS = 3
 """Times that the sign is written while it lasts: two may fail."""
@@ -49,7 +49,7 @@ class Lease:
     """The sign of life of this replica."""
 
     def __init__(
-        self, engine: Engine, replica: str, seconds: float, *, clock: Callable[[], float] = time.monotonic
+        self, engine: RedisEngine, replica: str, seconds: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.replica = replica
         self.token = ""
@@ -117,6 +117,6 @@ class Lease:
         return said, peers
 
 
-def replica_key(engine: Engine, replica: str) -> str:
+def replica_key(engine: RedisEngine, replica: str) -> str:
     """Where the sign of a replica stands."""
     return f"{engine.key('replica')}:{replica}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from coretools.errors import BadSetting, Conflict, Unreachable
 from coretools.protocol.round_trip_questions import STATE_SECONDS
-from coretools.web.replicas.redis_engine import Engine, Script, hashed
+from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
 from coretools.web.replicas.redis_lease import Lease, replica_key
 from coretools.web.replicas.stores import Ownership
 
@@ -70,7 +70,7 @@ return gone
 class RedisSessions:
     """The records of all replicas."""
 
-    def __init__(self, engine: Engine, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, engine: RedisEngine, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._lease = lease
         self._clock = clock
@@ -128,7 +128,7 @@ class RedisSessions:
         return session_keys(self._engine, session)
 
 
-def session_keys(engine: Engine, session: str) -> tuple[str, str, str]:
+def session_keys(engine: RedisEngine, session: str) -> tuple[str, str, str]:
     """Where the record of a session stands, its events, and what is known of these."""
     name = hashed(session)
     return engine.key("session", name), engine.key("events", name), engine.key("log", name)
@@ -186,7 +186,7 @@ return redis.call('LRANGE', KEYS[1], 0, -1)
 class RedisUsedStates:
     """Which states had their confirmation used, on any replica."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
 
     async def take(self, nonce: str, minted: float) -> bool:
@@ -210,7 +210,7 @@ class RedisUsedStates:
         await self._engine.run(_KEEP, (self._engine.key("states"),), int(KEYS_SECONDS * 1000))
 
 
-async def shared_keys(engine: Engine, own: Sequence[bytes] = ()) -> tuple[bytes, ...]:
+async def shared_keys(engine: RedisEngine, own: Sequence[bytes] = ()) -> tuple[bytes, ...]:
     """The keys of all replicas; these, or a new one, where there are none yet.
 
     Raises:
@@ -223,6 +223,6 @@ async def shared_keys(engine: Engine, own: Sequence[bytes] = ()) -> tuple[bytes,
     except ValueError:  # its text has a part of the key
         keys = ()
     if not 0 < len(keys) <= MOST_KEYS or any(len(key) != KEY_BYTES for key in keys):
-        said = f"{engine.key('sealing-keys')}: must be a list of 1 to {MOST_KEYS} keys of {KEY_BYTES} bytes, as hex"
-        raise BadSetting(said)
+        reason = f"{engine.key('sealing-keys')}: must be a list of 1 to {MOST_KEYS} keys of {KEY_BYTES} bytes, as hex"
+        raise BadSetting(reason)
     return keys

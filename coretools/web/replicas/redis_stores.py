@@ -14,7 +14,7 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from coretools.errors import BadSetting, Unreachable
 from coretools.web.common.config import LimitsSection, RedisSection
-from coretools.web.replicas.redis_engine import Engine, Script, hashed
+from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
 from coretools.web.replicas.redis_events import Channel, RedisEvents
 from coretools.web.replicas.redis_lease import BEATS, Lease
 from coretools.web.replicas.redis_sessions import RedisSessions, RedisUsedStates, shared_keys
@@ -45,7 +45,7 @@ return 0
 class RedisRateLimiter:
     """The rates of all replicas."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
 
     async def take(self, key: str, *, per_second: float, burst: int) -> float:
@@ -84,7 +84,7 @@ class RedisStores:
         self.replica = section.replica or secrets.token_hex(4)
         if not _NAME.fullmatch(self.replica):
             raise BadSetting("redis.replica: up to 32 small letters, digits and hyphens, such as `a-1`")
-        self._engine = Engine(section)
+        self._engine = RedisEngine(section)
         self._lease_seconds = section.lease_seconds
         self._lease = Lease(self._engine, self.replica, section.lease_seconds, clock=clock)
         self._limits = limits
@@ -126,8 +126,8 @@ class RedisStores:
         """
         await self._engine.ask("PING")
         if not self._lease.is_held:
-            said = "another replica has this one's name" if self._lease.is_taken else "not said to be alive yet"
-            raise Unreachable(f"replica {self.replica}: {said}")
+            reason = "another replica has this one's name" if self._lease.is_taken else "not said to be alive yet"
+            raise Unreachable(f"replica {self.replica}: {reason}")
 
     async def beat(self) -> None:
         """Say again what has to be said again: that this replica lives, what it holds, what it could not tell.

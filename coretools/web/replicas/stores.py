@@ -19,7 +19,7 @@ from coretools.protocol.round_trip_questions import UsedStates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
+class MissedEvents:
     """What came on one stream after an event."""
 
     stream: str
@@ -41,7 +41,7 @@ class EventLog(Protocol):
         """Keep an event, and get its id. No message marks the beginning of a stream."""
         ...
 
-    async def after(self, event_id: str) -> Missed | None:
+    async def after(self, event_id: str) -> MissedEvents | None:
         """What came after an event on its stream. None when the event is not kept, or not of this session."""
         ...
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.protocol.stdio.lines import BATCH_REVISION
-from coretools.web.common.refusals import ID_KEY, refusal
+from coretools.web.common.error_response import ID_KEY, error_response
 from coretools.web.sessions.request_ids import REQUEST_ID_KEY
 from coretools.web.sessions.response_format import MESSAGE_KEY
 
@@ -47,7 +47,7 @@ def note_message(scope: Scope, message: Mapping[str, Any]) -> None:
         scope[MESSAGE_KEY] = message
 
 
-class Batches:
+class BatchMiddleware:
     """Takes batches apart."""
 
     def __init__(self, app: ASGIApp, *, revision_of: Callable[[Scope], str], charge: Charge) -> None:
@@ -66,7 +66,7 @@ class Batches:
         if refused is not None:
             await refused(scope, receive, send)
             return
-        answer = _Answer(send, has_requests=any("id" in one and "method" in one for one in batch))
+        answer = _BatchResponse(send, has_requests=any("id" in one and "method" in one for one in batch))
         gone = anyio.Event()
         async with anyio.create_task_group() as watching:
             watching.start_soon(_watch, receive, gone)
@@ -78,15 +78,15 @@ class Batches:
 
     async def _refused(self, scope: Scope, batch: Sequence[Mapping[str, Any]]) -> Response | None:
         if self._revision_of(scope) != BATCH_REVISION:
-            said = (
+            reason = (
                 f"send one JSON-RPC message; batches are of the revision {BATCH_REVISION}, which this session has not"
             )
-            return refusal(400, said, kind="bad-json")
+            return error_response(400, reason, kind="bad-json")
         if any(message.get("method") == "initialize" for message in batch):
-            return refusal(400, "initialize is no part of a batch", kind="bad-json")
+            return error_response(400, "initialize is no part of a batch", kind="bad-json")
         return await self._charge(scope, len(batch) - 1)
 
-    async def _one(self, scope: Scope, message: Mapping[str, Any], gone: anyio.Event, answer: "_Answer") -> None:
+    async def _one(self, scope: Scope, message: Mapping[str, Any], gone: anyio.Event, answer: "_BatchResponse") -> None:
         body = json.dumps(message).encode()
         own = {name: value for name, value in scope.items() if name != BATCH_KEY}
         own["headers"] = [
@@ -105,7 +105,7 @@ class Batches:
         await self._app(own, receive, answer.part())
 
 
-class _Answer:
+class _BatchResponse:
     """The answer to a batch: one stream of events, or 202 where nothing is to be answered."""
 
     def __init__(self, send: Send, *, has_requests: bool) -> None:
@@ -170,18 +170,18 @@ def header_mismatch(scope: Scope, header: bytes | None) -> Response | None:
     meta = (message.get("params") or {}).get("_meta")
     if not isinstance(meta, dict) or PROTOCOL_VERSION_META_KEY not in meta:
         return None
-    said = meta[PROTOCOL_VERSION_META_KEY]
-    if isinstance(said, str) and header is not None and said == header.decode("latin-1"):
+    stated = meta[PROTOCOL_VERSION_META_KEY]
+    if isinstance(stated, str) and header is not None and stated == header.decode("latin-1"):
         return None
     how = "is missing" if header is None else "names another revision than the request"
     text = f"MCP-Protocol-Version {how}; it must be the value of _meta's {PROTOCOL_VERSION_META_KEY}"
-    return refusal(400, text, kind="header-mismatch", code=HEADER_MISMATCH)
+    return error_response(400, text, kind="header-mismatch", code=HEADER_MISMATCH)
 
 
 def no_stream_here() -> Response:
     """The answer to GET and DELETE of a client of the stateless era."""
-    said = (
+    reason = (
         "this revision has no stream to GET and no session to DELETE; POST a subscriptions/listen request to be told of"
         " changes"
     )
-    return refusal(405, said, kind="unknown-method", headers={"Allow": "POST"})
+    return error_response(405, reason, kind="unknown-method", headers={"Allow": "POST"})

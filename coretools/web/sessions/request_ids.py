@@ -7,8 +7,8 @@ answer, and the first would wait for ever.
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coretools.web.common.principals import name_in
-from coretools.web.common.refusals import refusal
+from coretools.web.common.error_response import error_response
+from coretools.web.common.principals import principal_name
 
 REQUEST_ID_KEY = "coretools.request_id"
 """Where the scope of a POST has the id of its request, as text: the SDK takes `1` and `"1"` for the same."""
@@ -16,7 +16,7 @@ REQUEST_ID_KEY = "coretools.request_id"
 _SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
 
 
-class RequestIds:
+class RequestIdMiddleware:
     """Refuses a request whose id is that of another which is being answered in its session."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -31,10 +31,10 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         # With the principal: what another does with this session's id must not show, nor be in its owner's way.
-        key = (name_in(scope), session, number)
+        key = (principal_name(scope), session, number)
         if key in self._used:
-            said = "a request with this id is being answered in this session; each needs one of its own"
-            await refusal(400, said, kind="id-in-use")(scope, receive, send)
+            reason = "a request with this id is being answered in this session; each needs one of its own"
+            await error_response(400, reason, kind="id-in-use")(scope, receive, send)
             return
         self._used.add(key)
         try:

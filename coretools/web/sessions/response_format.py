@@ -22,7 +22,7 @@ from coretools.operations.call import LOCAL
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.open_requests import OpenRequests, RequestReader, ResponseWriter
 
-HELD_SECONDS = 0.5
+BUFFER_SECONDS = 0.5
 """A call that is not through by then streams: its client learns an event id to come back with."""
 
 _RESPONSE = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"(?:result|error)":')
@@ -38,10 +38,10 @@ _RETRY = re.compile(rb"retry: \d+")
 """Stands behind the data of a stream's first event, for clients of revision 2025-11-25 on."""
 
 
-class AnswerForm:
+class ResponseFormatMiddleware:
     """Holds back the beginning of each answer of the handshake era to a POST."""
 
-    def __init__(self, app: ASGIApp, *, held_seconds: float = HELD_SECONDS) -> None:
+    def __init__(self, app: ASGIApp, *, held_seconds: float = BUFFER_SECONDS) -> None:
         self._app = app
         self._held_seconds = held_seconds
 
@@ -50,14 +50,14 @@ class AnswerForm:
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        held = _Held(send, self._held_seconds)
+        held = _BufferedResponse(send, self._held_seconds)
         try:
             await self._app(scope, receive, held.send)
         finally:
             held.stop()
 
 
-class _Held:
+class _BufferedResponse:
     """The answer to one request."""
 
     def __init__(self, send: Send, seconds: float) -> None:
@@ -138,7 +138,7 @@ def without_cancelled(message: Message) -> Message:
     return {**message, "body": b""} if data is not None and _CANCELLED.fullmatch(data) else message
 
 
-def unanswered(send: Send) -> Send:
+def without_cancelled_response(send: Send) -> Send:
     """Sends an answer in JSON, or an empty stream where it is the error for a cancelled request."""
     waiting: list[Message] = []
 
@@ -189,7 +189,7 @@ def _data_of(body: bytes) -> bytes | None:
 MESSAGE_KEY = "coretools.message"
 """Where the scope of a POST has its parsed message; without one nothing is known of it."""
 
-QUIET_METHODS = frozenset(
+JSON_RESPONSE_METHODS = frozenset(
     {
         *("ping", "server/discover", "completion/complete", "logging/setLevel"),
         *("tools/list", "prompts/list", "resources/list", "resources/templates/list"),
@@ -198,9 +198,9 @@ QUIET_METHODS = frozenset(
 )
 
 JsonMessage = Mapping[str, Any]
-IsQuiet = Callable[[JsonMessage], bool]
+UsesJsonResponse = Callable[[JsonMessage], bool]
 
-is_quiet_now: ContextVar[bool] = ContextVar("the request has nothing to tell but its answer", default=False)
+json_response_now: ContextVar[bool] = ContextVar("the request has nothing to tell but its answer", default=False)
 """Set while a request is handed to the SDK, in the task that does it; the tasks of a session never see it."""
 
 
@@ -219,26 +219,26 @@ class SessionTransport(StreamableHTTPServerTransport):
     @property
     def is_json_response_enabled(self) -> bool:
         """Of the request whose task asks."""
-        return is_quiet_now.get()
+        return json_response_now.get()
 
     @is_json_response_enabled.setter
     def is_json_response_enabled(self, value: bool) -> None:
         """What the SDK says of all requests is not asked for."""
 
 
-def quiet_in(catalog: LiveCatalog) -> IsQuiet:
+def json_response_rule(catalog: LiveCatalog) -> UsesJsonResponse:
     """Tells of the requests to one server."""
 
-    def is_quiet(message: JsonMessage) -> bool:
+    def uses_json_response(message: JsonMessage) -> bool:
         if message["method"] != "tools/call":
-            return message["method"] in QUIET_METHODS
+            return message["method"] in JSON_RESPONSE_METHODS
         params = message.get("params") or {}
         command = catalog.for_principal(LOCAL).find(str(params.get("name")))
         return command is not None and command.returns_result_only
 
-    return is_quiet
+    return uses_json_response
 
 
-def never(_message: JsonMessage) -> bool:
+def never_json_response(_message: JsonMessage) -> bool:
     """Nothing is known of the commands: every request may have something to tell."""
     return False

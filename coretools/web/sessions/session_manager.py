@@ -25,7 +25,7 @@ from coretools.errors import Unreachable
 from coretools.operations.call import LOCAL
 from coretools.web.common.config import LimitsSection
 from coretools.web.replicas.stores import EventLog, Stores
-from coretools.web.sessions.response_format import SessionTransport, is_quiet_now
+from coretools.web.sessions.response_format import SessionTransport, json_response_now
 
 # The SDK's event store of one session, over a log of ours.
 #
@@ -33,7 +33,7 @@ from coretools.web.sessions.response_format import SessionTransport, is_quiet_no
 # one store for all would hand one session's answers to another. So each transport is given a store of its own.
 
 
-class SessionEvents(EventStore):
+class SessionEventStore(EventStore):
     """What the SDK stores and replays, for one session. Its log is opened once the session has its id."""
 
     def __init__(self, stores: Stores) -> None:
@@ -134,7 +134,7 @@ class OpenSession:
 
     id: str
     principal: str
-    events: SessionEvents
+    events: SessionEventStore
     revision: str = ""
     """What its client proposed, which is what was negotiated where it is served."""
     opened: float = field(default_factory=time.monotonic)
@@ -176,7 +176,7 @@ class SessionWatcher(Protocol):
         ...
 
 
-class Unwatched:
+class NullSessionWatcher:
     """Nobody looks."""
 
     def session_opened(self, role: str) -> None:
@@ -186,13 +186,13 @@ class Unwatched:
         """One less."""
 
 
-class Admission:
+class SessionLimiter:
     """How many sessions are open, over all roles of a server."""
 
     def __init__(self, limits: SessionLimits, watcher: SessionWatcher | None = None) -> None:
         """`watcher` is told of every session."""
         self.limits = limits
-        self.watcher = watcher or Unwatched()
+        self.watcher = watcher or NullSessionWatcher()
         self._by_principal: Counter[str] = Counter()
         self.opened = 0
         """Since the start."""
@@ -231,7 +231,7 @@ class Admission:
 
 
 @lru_cache(MOST_REMEMBERED)
-def as_user(principal: str) -> AuthenticatedUser:
+def authenticated_user(principal: str) -> AuthenticatedUser:
     """How the SDK knows a principal: it binds sessions to it."""
     return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
@@ -243,17 +243,17 @@ class SessionManager(StreamableHTTPSessionManager):
         self,
         server: Server[Any],
         stores: Stores,
-        admission: Admission,
+        session_limiter: SessionLimiter,
         *,
         role: str,
     ) -> None:
-        limits = admission.limits
+        limits = session_limiter.limits
         super().__init__(
             server,
             retry_interval=RETRY_MILLISECONDS,
             session_idle_timeout=limits.idle_seconds or None,
             max_request_body_size=limits.body_bytes,
-            max_sessions=None,  # counted over all roles, by `admission`
+            max_sessions=None,  # counted over all roles, by `session_limiter`
         )
         self.sessions: dict[str, OpenSession] = {}
         self.is_closing = False
@@ -261,40 +261,40 @@ class SessionManager(StreamableHTTPSessionManager):
         self.session_ended: Callable[[str], None] = _ignore
         """Told the id of a session that is over, before the server is. Is quick, and raises nothing."""
         self._stores = stores
-        self._admission = admission
+        self._session_limiter = session_limiter
         self._role = role
 
     def has_room(self, principal: str) -> bool:
         """Whether this principal gets one more, be it in place of one of his."""
-        return self._admission.has_room(principal) or self._longest_idle(principal) is not None
+        return self._session_limiter.has_room(principal) or self._longest_idle(principal) is not None
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         principal = LOCAL if requestor is None else requestor["client_id"]
-        if not self._admission.has_room(principal):
+        if not self._session_limiter.has_room(principal):
             self._evict(self._longest_idle(principal))
-        if not self._admission.enter(principal):
+        if not self._session_limiter.enter(principal):
             return None  # taken since the endpoint looked
-        events = SessionEvents(self._stores)
+        events = SessionEventStore(self._stores)
         session = uuid4().hex
         transport = SessionTransport(
             mcp_session_id=session,
             event_store=events,
             security_settings=self.security_settings,
             retry_interval=self.retry_interval,
-            idle_timeout=self._admission.limits.idle_seconds or None,
+            idle_timeout=self._session_limiter.limits.idle_seconds or None,
         )
         if requestor is not None:
             self._session_owners[session] = requestor
         self._server_instances[session] = transport
         events.open(session)
         self.sessions[session] = OpenSession(session, principal, events)
-        self._admission.watcher.session_opened(self._role)
+        self._session_limiter.watcher.session_opened(self._role)
         return transport
 
     @property
     def json_response(self) -> bool:
         """Whether the stateless request whose task asks is answered with JSON in any case."""
-        return is_quiet_now.get()
+        return json_response_now.get()
 
     @json_response.setter
     def json_response(self, value: bool) -> None:
@@ -337,8 +337,8 @@ class SessionManager(StreamableHTTPSessionManager):
 
     def _give_back(self, session: OpenSession, reason: str) -> None:
         del self.sessions[session.id]
-        self._admission.leave(session.principal)
-        self._admission.watcher.session_ended(self._role, reason)
+        self._session_limiter.leave(session.principal)
+        self._session_limiter.watcher.session_ended(self._role, reason)
 
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
         session = self.sessions.get(session_id)

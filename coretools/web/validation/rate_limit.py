@@ -8,8 +8,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import Unreachable
-from coretools.web.common.principals import Rates, name_in, role_in
-from coretools.web.common.refusals import refusal
+from coretools.web.common.error_response import error_response
+from coretools.web.common.principals import Rates, principal_name, principal_role
 from coretools.web.replicas.stores import RateLimiter
 from coretools.web.sessions.batches import IS_CALL_KEY
 
@@ -23,7 +23,7 @@ _LAST_EVENT = b"last-event-id"
 RatesOf = Callable[[str], Rates]
 
 
-class Charge:
+class RequestCharge:
     """Counts requests of principals."""
 
     def __init__(self, rates_of: RatesOf, limiter: RateLimiter) -> None:
@@ -33,29 +33,29 @@ class Charge:
 
     async def __call__(self, scope: Scope, count: int = 1) -> Response | None:
         """Count so many requests of whoever sends one; the refusal where that is too many."""
-        rates = self._rates_of(role_in(scope))
+        rates = self._rates_of(principal_role(scope))
         try:
             for _ in range(count):
                 wait = await self._limiter.take(
-                    f"requests:{name_in(scope)}", per_second=rates.requests_per_second, burst=rates.burst
+                    f"requests:{principal_name(scope)}", per_second=rates.requests_per_second, burst=rates.burst
                 )
                 if wait:
-                    said = f"you may send {rates.requests_per_second:g} requests per second"
-                    said = f"{said}; wait as long as Retry-After says"
-                    return refusal(429, said, kind="too-many-requests", headers=_after(wait))
+                    reason = f"you may send {rates.requests_per_second:g} requests per second"
+                    reason = f"{reason}; wait as long as Retry-After says"
+                    return error_response(429, reason, kind="too-many-requests", headers=_after(wait))
         except Unreachable:
-            said = "what the replicas share can't be reached now; try again later"
-            return refusal(503, said, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
+            reason = "what the replicas share can't be reached now; try again later"
+            return error_response(503, reason, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
         return None
 
 
-class Throttle:
+class RateLimitMiddleware:
     """Refuses a principal that comes too often, before its body is read. Behind the gate, which says who it is."""
 
     def __init__(self, app: ASGIApp, *, rates_of: RatesOf, limiter: RateLimiter) -> None:
         """`rates_of` knows what a role may have."""
         self._app = app
-        self._charge = Charge(rates_of, limiter)
+        self._charge = RequestCharge(rates_of, limiter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -63,7 +63,7 @@ class Throttle:
         await (refused or self._app)(scope, receive, send)
 
 
-class Slots:
+class ConcurrencyMiddleware:
     """Refuses a principal that has too much being worked on. Behind the bodies, which tell what a request is.
 
     Requests take a slot. Notifications, answers to the server's questions and the end of a session do not: with all
@@ -89,8 +89,8 @@ class Slots:
         if taken is None:
             await self._app(scope, receive, send)
             return
-        name = name_in(scope)
-        most = self._rates_of(role_in(scope)).concurrent
+        name = principal_name(scope)
+        most = self._rates_of(principal_role(scope)).concurrent
         if taken[name] >= most:
             await _too_many(most)(scope, receive, send)
             return
@@ -112,8 +112,8 @@ class Slots:
 
 
 def _too_many(most: int) -> Response:
-    said = f"{most} requests of yours are being worked on, which is your share; wait for one, or cancel it"
-    return refusal(429, said, kind="too-many-at-once", headers=_after(SHORT_WAIT))
+    reason = f"{most} requests of yours are being worked on, which is your share; wait for one, or cancel it"
+    return error_response(429, reason, kind="too-many-at-once", headers=_after(SHORT_WAIT))
 
 
 def _after(seconds: float) -> dict[str, str]:

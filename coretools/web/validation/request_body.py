@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.protocol.stdio.lines import MOST_BATCHED
 from coretools.web.common.config import LimitsSection
-from coretools.web.common.principals import name_in
-from coretools.web.common.refusals import ID_KEY, refusal
+from coretools.web.common.error_response import ID_KEY, error_response
+from coretools.web.common.principals import principal_name
 from coretools.web.sessions.batches import BATCH_KEY, may_be_batch, note_message
 
 # What is wrong with the JSON of a request, before the protocol reads it.
@@ -229,7 +229,7 @@ SHARE = 4
 """One principal's requests hold no more than a quarter of what all may hold."""
 
 
-class Bodies:
+class BodyMiddleware:
     """An app that gets each body in one message. Later it hears, as ever, that the client went away."""
 
     def __init__(self, app: ASGIApp, limits: LimitsSection) -> None:
@@ -248,7 +248,7 @@ class Bodies:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        holding = _Holding(self, name_in(scope))
+        holding = _Holding(self, principal_name(scope))
         try:
             answer = await self._read(holding, receive)
             if answer is None:
@@ -289,11 +289,11 @@ class Bodies:
                 return None
             part = message.get("body", b"")
             if holding.count + len(part) > self._limits.body_bytes:
-                said = f"the body is over {self._limits.body_bytes} bytes"
-                return refusal(413, said, kind="body-too-large")
+                reason = f"the body is over {self._limits.body_bytes} bytes"
+                return error_response(413, reason, kind="body-too-large")
             if not holding.add(len(part)):
-                said = "too much is being sent at once; try again later"
-                return refusal(503, said, kind="busy", headers={"Retry-After": RETRY_SECONDS})
+                reason = "too much is being sent at once; try again later"
+                return error_response(503, reason, kind="busy", headers={"Retry-After": RETRY_SECONDS})
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)
@@ -306,7 +306,7 @@ class Bodies:
             is_json = not isinstance(error, Malformed)
             if error.request_id is not None:
                 scope[ID_KEY] = error.request_id
-            return refusal(400, str(error), kind="bad-json", code=None if is_json else PARSE_ERROR)
+            return error_response(400, str(error), kind="bad-json", code=None if is_json else PARSE_ERROR)
         if isinstance(message, list):
             scope[BATCH_KEY] = message
         else:
@@ -317,7 +317,7 @@ class Bodies:
 class _Holding:
     """What one request holds of the room for bodies."""
 
-    def __init__(self, bodies: Bodies, principal: str) -> None:
+    def __init__(self, bodies: BodyMiddleware, principal: str) -> None:
         self._bodies = bodies
         self._principal = principal
         self.count = 0

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
-from coretools.web.common.refusals import refusal
+from coretools.web.common.error_response import error_response
 from coretools.web.validation.request_head import TOO_LONG, Fault
 
 # By which names a server is called, and whose pages may call it: exact lists, whatever address it listens on.
@@ -38,7 +38,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST = 512
 
 
-class Hosts:
+class AllowedHosts:
     """The values that a Host header may have (RFC 9110, 7.2). Names are the same in capitals."""
 
     def __init__(self, entries: Sequence[str]) -> None:
@@ -67,7 +67,7 @@ class Hosts:
         return found is not None and found["port"] is not None and found["name"] in self._any_port
 
 
-class Origins:
+class AllowedOrigins:
     """The values that an Origin header may have (RFC 6454): those of the list, and the server's own."""
 
     def __init__(self, entries: Sequence[str], *, public_url: str = "") -> None:
@@ -144,7 +144,7 @@ _ENCODED = Fault(415, "unsupported-encoding", "send the body without a content c
 _NO_JSON = Fault(415, "unsupported-type", "send application/json, in UTF-8")
 
 
-class Guard:
+class RequestValidator:
     """An app that sees only requests which are for it, with the headers of every answer made safe."""
 
     def __init__(
@@ -162,8 +162,8 @@ class Guard:
             BadSetting: a name or an origin is none.
         """
         self._app = app
-        self._hosts = Hosts(hosts)
-        self._origins = Origins(server.origins, public_url=server.public_url)
+        self._hosts = AllowedHosts(hosts)
+        self._origins = AllowedOrigins(server.origins, public_url=server.public_url)
         self._limits = limits
         self._endpoint = endpoint
 
@@ -177,7 +177,7 @@ class Guard:
         origin = headers.get(b"origin")
         fault = self._fault_in(scope, headers)
         shared = origin if self._is_shared(scope["path"]) and self._origins.is_foreign(origin) else None
-        answering = _answering(send, shared)
+        answering = _with_safe_headers(send, shared)
         if fault is not None:
             await _refused(fault)(scope, receive, answering)
         elif scope["method"] == "OPTIONS":
@@ -279,21 +279,21 @@ def _refused(fault: Fault) -> Response:
     headers = {"Connection": "close"}
     if fault is _WRONG_METHOD:
         headers["Allow"] = ", ".join(METHODS)
-    return refusal(fault.status, fault.message, kind=fault.kind, headers=headers)
+    return error_response(fault.status, fault.message, kind=fault.kind, headers=headers)
 
 
-def _answering(send: Send, shared: bytes | None) -> Send:
+def _with_safe_headers(send: Send, shared: bytes | None) -> Send:
     """Every answer says that it is not to be guessed at, not to be kept, and who may read it."""
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": _safe(message.get("headers", ()), shared)}
+            message = {**message, "headers": _safe_headers(message.get("headers", ()), shared)}
         await send(message)
 
     return answer
 
 
-def _safe(headers: Sequence[tuple[bytes, bytes]], shared: bytes | None) -> list[tuple[bytes, bytes]]:
+def _safe_headers(headers: Sequence[tuple[bytes, bytes]], shared: bytes | None) -> list[tuple[bytes, bytes]]:
     kept = [(name, value) for name, value in headers if name.lower() != b"server"]
     names = {name.lower() for name, _ in kept}
     for name, value in _ALWAYS:

@@ -21,13 +21,13 @@ from starlette.testclient import TestClient
 
 from coretools.errors import BadSetting
 from coretools.protocol.process_exit import Draining
-from coretools.web.auth.gate import WELL_KNOWN, metadata_routes, metadata_url
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.jwt_tokens import JwtTokens
-from coretools.web.auth.verifiers import TokenFile, verifier_of
+from coretools.web.auth.jwt_tokens import JwtVerifier
+from coretools.web.auth.middleware import WELL_KNOWN, metadata_routes, metadata_url
+from coretools.web.auth.verifiers import TokenFileVerifier, create_verifier
 from coretools.web.common.config import Config
 from coretools.web.common.principals import Principal
-from coretools.web.service import served
+from coretools.web.service import open_app
 from tests.web.auth.authorization_server import AuthorizationServer
 from tests.web.by_hand import ENVELOPE, STATELESS, Hand
 from tests.web.plans import plan_of
@@ -82,7 +82,7 @@ async def at_work(root: Path, **flags: Any) -> AsyncIterator[str]:
         url = f"http://127.0.0.1:{port}/mcp"
         keys = {"server.public_url": url, **{name.replace("__", "."): value for name, value in flags.items()}}
         plan = plan_of("--root", str(root), "--profile", "read", flags=keys)
-        async with served(plan, port, Draining()) as site:
+        async with open_app(plan, port, Draining()) as site:
             options = uvicorn.Config(site.app, lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
             server = uvicorn.Server(options)
             async with anyio.create_task_group() as tasks:
@@ -255,7 +255,7 @@ async def test_both_kinds_of_tokens_stand_side_by_side(authorization_server: Aut
     ours = token_of(file)
     both = {"tokens": file, "jwt": authorization_server.section().model_dump()}
     server = {"public_url": authorization_server.resource}
-    verifier = verifier_of(Config.model_validate({"server": server, "auth": both}))
+    verifier = create_verifier(Config.model_validate({"server": server, "auth": both}))
     assert verifier is not None
     theirs = await authorization_server.token()
     authorization_server.requests()
@@ -269,10 +269,10 @@ async def test_both_kinds_of_tokens_stand_side_by_side(authorization_server: Aut
 
 def test_what_is_configured_decides_what_judges(file: str) -> None:
     """auth-9: nothing, a file, an issuer; a file that can't be used ends the start."""
-    assert verifier_of(Config()) is None
+    assert create_verifier(Config()) is None
     with pytest.raises(BadSetting, match="there is no token file"):
-        verifier_of(Config.model_validate({"auth": {"tokens": file}}))
+        create_verifier(Config.model_validate({"auth": {"tokens": file}}))
     token_of(file)
-    assert isinstance(verifier_of(Config.model_validate({"auth": {"tokens": file}})), TokenFile)
-    by_jwt = verifier_of(Config.model_validate({"server": {"public_url": URL}, "auth": {"jwt": JWT}}))
-    assert isinstance(by_jwt, JwtTokens)
+    assert isinstance(create_verifier(Config.model_validate({"auth": {"tokens": file}})), TokenFileVerifier)
+    by_jwt = create_verifier(Config.model_validate({"server": {"public_url": URL}, "auth": {"jwt": JWT}}))
+    assert isinstance(by_jwt, JwtVerifier)

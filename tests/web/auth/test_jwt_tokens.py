@@ -23,13 +23,13 @@ from coretools.web.auth.issuer_keys import (
     FRESH_SECONDS,
     MOST_BYTES,
     STALE_SECONDS,
-    NotFetched,
-    fetched,
-    keys_url_of,
+    KeysUnavailable,
+    fetch_json,
+    find_jwks_url,
     metadata_urls,
-    usable,
+    usable_key,
 )
-from coretools.web.auth.jwt_tokens import JwtTokens
+from coretools.web.auth.jwt_tokens import JwtVerifier
 from coretools.web.common.config import JwtSection
 from coretools.web.common.principals import NotEntitled, Principal
 from tests.protocol.http_peer import listening
@@ -49,8 +49,8 @@ class Clock:
         return self.now
 
 
-def tokens_of(server: AuthorizationServer, clock: Clock | None = None, **section: Any) -> JwtTokens:
-    return JwtTokens(server.section(**section), audience=server.resource, roles=ROLES, clock=clock or Clock())
+def tokens_of(server: AuthorizationServer, clock: Clock | None = None, **section: Any) -> JwtVerifier:
+    return JwtVerifier(server.section(**section), audience=server.resource, roles=ROLES, clock=clock or Clock())
 
 
 async def claims_of(server: AuthorizationServer, client: str = "ci") -> dict[str, Any]:
@@ -174,7 +174,7 @@ async def test_more_tokens_than_are_remembered_are_good(authorization_server: Au
     """auth-10: what is remembered is bounded, and nobody's token is taken for another's."""
     claims = await claims_of(authorization_server)
     many = [authorization_server.signed({}, {**claims, "sub": f"user-{number}"}) for number in range(8)]
-    tokens = JwtTokens(
+    tokens = JwtVerifier(
         authorization_server.section(), audience=authorization_server.resource, roles=ROLES, most_known=5
     )
     for token in (*many, *many, many[-1]):
@@ -194,7 +194,7 @@ async def test_a_token_for_somebody_else_is_refused(authorization_server: Author
     claims = await claims_of(authorization_server)
     forged = authorization_server.signed({"kid": authorization_server.kid()}, claims, server="other")
     assert await tokens.verify(forged) is None
-    for_another = JwtTokens(
+    for_another = JwtVerifier(
         authorization_server.section(audience="https://elsewhere.example.com/mcp"), audience="", roles=ROLES
     )
     assert await for_another.verify(elsewhere) is not None
@@ -407,7 +407,7 @@ async def test_a_server_that_is_down_leaves_known_keys_and_judges_no_others(
 
 async def test_keys_can_be_named_by_their_own_address(authorization_server: AuthorizationServer) -> None:
     """auth-17: metadata are not asked for then."""
-    keys_url = await keys_url_of(authorization_server.issuer)
+    keys_url = await find_jwks_url(authorization_server.issuer)
     token = await authorization_server.token()
     authorization_server.requests()
     assert await tokens_of(authorization_server, jwks_url=keys_url).verify(token) is not None
@@ -450,8 +450,8 @@ async def test_metadata_that_cannot_be_used_are_refused(document: str, said: str
 
     async with listening(Starlette(routes=[Route("/{path:path}", metadata)])) as url:
         issuer = url.removesuffix("/mcp")
-        with pytest.raises(NotFetched, match=said):
-            await fetched(await keys_url_of(issuer))
+        with pytest.raises(KeysUnavailable, match=said):
+            await fetch_json(await find_jwks_url(issuer))
 
 
 async def test_fetching_follows_nobody_elsewhere_and_unpacks_nothing() -> None:
@@ -474,16 +474,16 @@ async def test_fetching_follows_nobody_elsewhere_and_unpacks_nothing() -> None:
     async with listening(Starlette(routes=routes)) as url:
         place = url.removesuffix("/mcp")
         for path, said in (("moved", "307"), ("packed", "encoding"), ("broken", "500")):
-            with pytest.raises(NotFetched, match=said):
-                await fetched(f"{place}/{path}")
-        assert await fetched(f"{place}/missing") is None
+            with pytest.raises(KeysUnavailable, match=said):
+                await fetch_json(f"{place}/{path}")
+        assert await fetch_json(f"{place}/missing") is None
         assert asked == []
-        with pytest.raises(NotFetched, match="no metadata"):
-            await keys_url_of(place)
-    with pytest.raises(NotFetched, match="ConnectError"):
-        await fetched(f"{place}/canary")
-    with pytest.raises(NotFetched, match="https is needed"):
-        await fetched("http://as.example.com/keys")
+        with pytest.raises(KeysUnavailable, match="no metadata"):
+            await find_jwks_url(place)
+    with pytest.raises(KeysUnavailable, match="ConnectError"):
+        await fetch_json(f"{place}/canary")
+    with pytest.raises(KeysUnavailable, match="https is needed"):
+        await fetch_json("http://as.example.com/keys")
 
 
 KEY: dict[str, Any] = {
@@ -518,7 +518,7 @@ KEY: dict[str, Any] = {
 )
 def test_a_key_is_used_for_what_it_is_made_for(changed: dict[str, Any], algorithm: str, is_usable: bool) -> None:
     """auth-13: its use, its algorithm, and never a secret one."""
-    assert (usable({**KEY, **changed}, algorithm) is not None) is is_usable
+    assert (usable_key({**KEY, **changed}, algorithm) is not None) is is_usable
 
 
 @pytest.mark.parametrize(("bits", "is_good"), [(1024, False), (2048, True)])
@@ -532,7 +532,7 @@ async def test_a_short_key_of_an_issuer_is_not_believed(bits: int, is_good: bool
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InsecureKeyLengthWarning)
             token = jwt.encode(claims, private, algorithm="RS256", headers={"kid": "k", "typ": "at+jwt"})
-        tokens = JwtTokens(JwtSection(issuer=issuer, jwks_url=f"{issuer}/keys"), audience="us", roles=ROLES)
+        tokens = JwtVerifier(JwtSection(issuer=issuer, jwks_url=f"{issuer}/keys"), audience="us", roles=ROLES)
         assert (await tokens.verify(token) is not None) is is_good
 
 
@@ -591,7 +591,7 @@ async def test_a_role_comes_from_a_claim_that_the_operator_named(authorization_s
 async def test_what_is_no_token_is_nobodys(token: str) -> None:
     """auth-10: and asks no server."""
     section = JwtSection(issuer="https://as.invalid")
-    assert await JwtTokens(section, audience="x", roles=ROLES).verify(token) is None
+    assert await JwtVerifier(section, audience="x", roles=ROLES).verify(token) is None
 
 
 async def test_what_a_token_holds_is_not_logged(

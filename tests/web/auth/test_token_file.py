@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from coretools.errors import BadSetting, InvalidArguments, NotFound, Unreachable
-from coretools.web.auth.hashed_tokens import PREFIX, create_token, digest_of, entry_of, read_tokens, revoke_tokens
-from coretools.web.auth.verifiers import TokenFile
+from coretools.web.auth.hashed_tokens import PREFIX, create_token, find_record, read_tokens, revoke_tokens, token_digest
+from coretools.web.auth.verifiers import TokenFileVerifier
 from coretools.web.common.principals import NotEntitled, Principal
 from tests.checkout import TREE
 
@@ -58,10 +58,20 @@ async def test_a_token_is_random_and_only_its_hash_is_kept(file: Path) -> None:
     text = content_of(file).decode()
     assert token not in text
     assert token.removeprefix(PREFIX) not in text
-    assert digest_of(token) in text
-    tokens = TokenFile(str(file))
+    assert token_digest(token) in text
+    tokens = TokenFileVerifier(str(file))
     assert await tokens.verify(token) == Principal(name="ci", role="dev")
-    wrong = [token[:-1], token + "x", token.swapcase(), digest_of(token), "", PREFIX, " " + token, "\ud800", "é" * 40]
+    wrong = [
+        token[:-1],
+        token + "x",
+        token.swapcase(),
+        token_digest(token),
+        "",
+        PREFIX,
+        " " + token,
+        "\ud800",
+        "é" * 40,
+    ]
     assert [one for one in wrong if await tokens.verify(one) is not None] == []
 
 
@@ -69,8 +79,8 @@ def test_every_entry_is_compared(file: Path) -> None:
     """auth-1: the first and the last are found alike, and each stands for itself."""
     made = [create_token(str(file), name=f"user{number}", role="dev") for number in range(5)]
     entries, _ = read_tokens(str(file))
-    assert [entry_of(entries, token) for _, token in made] == [entry for entry, _ in made]
-    assert entry_of(entries, "ct_nobody") is None
+    assert [find_record(entries, token) for _, token in made] == [entry for entry, _ in made]
+    assert find_record(entries, "ct_nobody") is None
 
 
 def test_a_file_that_is_not_there_and_one_without_tokens_are_told_of(
@@ -78,19 +88,19 @@ def test_a_file_that_is_not_there_and_one_without_tokens_are_told_of(
 ) -> None:
     """auth-4: with what makes a token; a server that nobody can call should not be a surprise."""
     with pytest.raises(BadSetting, match=r"there is no token file; coretools token create --file .* makes it"):
-        TokenFile(str(file))
+        TokenFileVerifier(str(file))
     create_token(str(file), name="ci", role="dev")
-    TokenFile(str(file))
+    TokenFileVerifier(str(file))
     assert "nobody can call" not in caplog.text
     revoke_tokens(str(file), "ci")
-    TokenFile(str(file))
+    TokenFileVerifier(str(file))
     assert "has no token: nobody can call; make one with coretools token create" in caplog.text
 
 
 async def test_several_tokens_are_of_one_principal(file: Path) -> None:
     """auth-2: to change one for another; all have one role."""
     old, new = created(file), created(file)
-    tokens = TokenFile(str(file))
+    tokens = TokenFileVerifier(str(file))
     assert await tokens.verify(old) == await tokens.verify(new)
     with pytest.raises(InvalidArguments, match="has the role dev already"):
         created(file, role="admin")
@@ -176,7 +186,7 @@ def test_a_link_to_the_file_stays_a_link(file: Path) -> None:
     link.symlink_to(file)
     token = created(link)
     assert link.is_symlink()
-    assert entry_of(read_tokens(str(link))[0], token) is not None
+    assert find_record(read_tokens(str(link))[0], token) is not None
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o606, 0o604, 0o666, 0o777])
@@ -185,7 +195,7 @@ def test_a_file_that_others_may_use_is_refused(file: Path, mode: int) -> None:
     created(file)
     file.chmod(mode)
     with pytest.raises(BadSetting, match="run chmod 600"):
-        TokenFile(str(file))
+        TokenFileVerifier(str(file))
 
 
 @needs_root
@@ -193,15 +203,15 @@ def test_who_owns_the_file_decides_what_its_group_may(file: Path) -> None:
     """auth-4: a file of root may be read by a group, which is how a container gets it; another user's is refused."""
     created(file)
     file.chmod(0o640)
-    TokenFile(str(file))
+    TokenFileVerifier(str(file))
     os.chown(file, 12345, 12345)
     file.chmod(0o600)
     with pytest.raises(BadSetting, match="belongs to another user"):
-        TokenFile(str(file))
+        TokenFileVerifier(str(file))
     token = created(file)  # root changes it for the user that the server runs as
     assert (file.stat().st_uid, stat.S_IMODE(file.stat().st_mode)) == (12345, 0o600)
     os.chown(file, 0, 0)
-    assert entry_of(read_tokens(str(file))[0], token) is not None
+    assert find_record(read_tokens(str(file))[0], token) is not None
 
 
 def test_a_directory_in_which_others_could_put_another_file_is_refused(file: Path) -> None:
@@ -209,9 +219,9 @@ def test_a_directory_in_which_others_could_put_another_file_is_refused(file: Pat
     created(file)
     file.parent.chmod(0o777)
     with pytest.raises(BadSetting, match="run chmod go-w"):
-        TokenFile(str(file))
+        TokenFileVerifier(str(file))
     file.parent.chmod(0o1777)
-    TokenFile(str(file))
+    TokenFileVerifier(str(file))
 
 
 ENTRY: dict[str, Any] = {
@@ -251,7 +261,7 @@ def test_a_file_that_is_no_token_file_is_refused(file: Path, content: Any, said:
     file.write_text(content)
     file.chmod(0o600)
     with pytest.raises(BadSetting, match=said):
-        TokenFile(str(file))
+        TokenFileVerifier(str(file))
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
@@ -260,13 +270,13 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir(mode=0o700)
     for name in ("missing", "fifo", "directory", "missing/file"):
         with pytest.raises(BadSetting, match=name):
-            TokenFile(str(tmp_path / name))
+            TokenFileVerifier(str(tmp_path / name))
 
 
 async def test_a_change_counts_from_the_next_request_on(file: Path) -> None:
     """auth-5: made, revoked, and made again, by other programs."""
     first = created(file)
-    tokens = TokenFile(str(file))
+    tokens = TokenFileVerifier(str(file))
     second = created(file, "bob")
     assert await tokens.verify(second) == Principal(name="bob", role="dev")
     (gone,) = revoke_tokens(str(file), "bob")
@@ -285,7 +295,7 @@ async def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(
 ) -> None:
     """auth-6: it may be that a token was to be revoked; said once, and not to who calls."""
     token = created(file)
-    tokens = TokenFile(str(file))
+    tokens = TokenFileVerifier(str(file))
     good = content_of(file)
     assert await tokens.verify(token) is not None
     harm(file, fault)
@@ -303,7 +313,7 @@ async def test_a_token_ends_when_it_was_to(file: Path) -> None:
     now = datetime.now(UTC)
     late = created(file, expires=now - timedelta(seconds=1))
     good = created(file, expires=now + timedelta(days=1))
-    tokens = TokenFile(str(file))
+    tokens = TokenFileVerifier(str(file))
     assert await tokens.verify(late) is None
     found = await tokens.verify(good)
     assert found is not None
@@ -313,7 +323,7 @@ async def test_a_token_ends_when_it_was_to(file: Path) -> None:
 async def test_a_role_that_there_is_not_lets_nobody_in(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """auth-7: said at start; the owner of the token is told to ask the operator."""
     token = created(file, role="admin")
-    tokens = TokenFile(str(file), roles=("default", "dev"))
+    tokens = TokenFileVerifier(str(file), roles=("default", "dev"))
     assert "no role admin here" in caplog.text
     with pytest.raises(NotEntitled, match="ask the operator"):
         await tokens.verify(token)
@@ -324,7 +334,7 @@ async def test_no_token_is_logged(file: Path, caplog: pytest.LogCaptureFixture) 
     """auth-29: good or wrong, nor its hash."""
     caplog.set_level(logging.DEBUG)
     token = created(file)
-    tokens = TokenFile(str(file), roles=())
+    tokens = TokenFileVerifier(str(file), roles=())
     created(file)
     with pytest.raises(NotEntitled):
         await tokens.verify(token)
@@ -333,7 +343,7 @@ async def test_no_token_is_logged(file: Path, caplog: pytest.LogCaptureFixture) 
     with pytest.raises(Unreachable):
         await tokens.verify(token)
     assert caplog.text
-    assert [one for one in (token, digest_of(token), "ct_wrong-one") if one in caplog.text] == []
+    assert [one for one in (token, token_digest(token), "ct_wrong-one") if one in caplog.text] == []
 
 
 def test_the_file_is_read_without_the_protocol() -> None:

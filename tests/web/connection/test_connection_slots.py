@@ -19,14 +19,14 @@ SCRIPT = """
 import resource, sys
 soft, hard, connections = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from coretools.web.connection.connection_slots import places_for, taken_at_once
-places = places_for(connections)
-print(places, resource.getrlimit(resource.RLIMIT_NOFILE)[0], taken_at_once(places))
+from coretools.web.connection.connection_slots import usable_slots, accept_backlog
+slots = usable_slots(connections)
+print(slots, resource.getrlimit(resource.RLIMIT_NOFILE)[0], accept_backlog(slots))
 """
 
 
 @pytest.mark.parametrize(
-    ("soft", "hard", "places", "now", "taken"),
+    ("soft", "hard", "slots", "now", "taken"),
     [
         (256, 8192, 2048, 3072, 128),
         (4096, 8192, 2048, 4096, 128),
@@ -35,13 +35,13 @@ print(places, resource.getrlimit(resource.RLIMIT_NOFILE)[0], taken_at_once(place
         (64, 64, 32, 64, 4),
     ],
 )
-def test_connections_leave_descriptors_for_calls(soft: int, hard: int, places: int, now: int, taken: int) -> None:
-    """validation-4: the soft limit is raised where it can be; otherwise there are fewer places."""
+def test_connections_leave_descriptors_for_calls(soft: int, hard: int, slots: int, now: int, taken: int) -> None:
+    """validation-4: the soft limit is raised where it can be; otherwise there are fewer slots."""
     words = (str(soft), str(hard), "2048")
     done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(places), str(now), str(taken)]
-    assert ("limits.connections" in done.stderr) == (places < 2048)
+    assert done.stdout.split() == [str(slots), str(now), str(taken)]
+    assert ("limits.connections" in done.stderr) == (slots < 2048)
 
 
 async def test_many_that_connect_at_once_use_up_no_descriptors(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
-from coretools.web.connection.connection_slots import Seats
+from coretools.web.connection.connection_slots import ConnectionSlots
 from coretools.web.connection.deadlines import MOST_DISCARDED, TimedProtocol, protocol_of
 from coretools.web.connection.tls import tls_context, warn_of_key
 from coretools.web.validation.request_head import fault_in
@@ -237,7 +237,7 @@ async def test_beyond_the_most_connections_one_is_turned_away_and_the_next_free_
 
 async def test_one_address_has_no_more_than_its_share() -> None:
     """validation-5: what one address takes leaves room for the others."""
-    async with served(Recorder(), LimitsSection(connections=8), many=()) as running:
+    async with served(Recorder(), LimitsSection(connections=8), shared=()) as running:
         async with connected(running.port, source="127.0.0.2"), connected(running.port, source="127.0.0.2"):
             await until(lambda: running.connections == 2)
             async with connected(running.port, source="127.0.0.2") as third:
@@ -248,19 +248,23 @@ async def test_one_address_has_no_more_than_its_share() -> None:
 
 def test_addresses_that_stand_for_many_have_no_share() -> None:
     """validation-5: loopback, sockets without an address, declared proxies; of IPv6 a network of 64 bits is one."""
-    seats = Seats(8, many=("127.0.0.0/8", "10.0.0.7"))
+    slots = ConnectionSlots(8, shared=("127.0.0.0/8", "10.0.0.7"))
     for address in ("127.0.0.1", "10.0.0.7", "::ffff:10.0.0.7", None):
-        assert [seats.take(address), seats.take(address), seats.take(address)] == ["", "", ""] or seats.taken == 8
-        while seats.taken:
-            seats.give("")
-    assert [seats.take(f"2001:db8::{number}") for number in range(3)] == ["2001:db8::/64", "2001:db8::/64", None]
-    assert seats.take("2001:db8:0:1::1") is not None
-    assert seats.take("fe80::1%eth0") is not None
-    seats.give("2001:db8::/64")
-    assert seats.take("2001:db8::9") == "2001:db8::/64"
-    assert Seats(1).take("192.0.2.1") == "192.0.2.1"  # a share is one at least
+        assert [slots.acquire(address), slots.acquire(address), slots.acquire(address)] == [
+            "",
+            "",
+            "",
+        ] or slots.taken == 8
+        while slots.taken:
+            slots.release("")
+    assert [slots.acquire(f"2001:db8::{number}") for number in range(3)] == ["2001:db8::/64", "2001:db8::/64", None]
+    assert slots.acquire("2001:db8:0:1::1") is not None
+    assert slots.acquire("fe80::1%eth0") is not None
+    slots.release("2001:db8::/64")
+    assert slots.acquire("2001:db8::9") == "2001:db8::/64"
+    assert ConnectionSlots(1).acquire("192.0.2.1") == "192.0.2.1"  # a share is one at least
     with pytest.raises(BadSetting, match=r"proxy\.example"):
-        Seats(8, many=("proxy.example",))
+        ConnectionSlots(8, shared=("proxy.example",))
 
 
 BODY = b"0\r\n\r\n"

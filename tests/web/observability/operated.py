@@ -12,9 +12,15 @@ from coretools.operations.dispatch import ActiveCall, Dispatcher, Outcome
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.redaction.redactor import Redactor
-from coretools.web.common.events import Watchers
-from coretools.web.common.refusals import refusal
-from coretools.web.observability.console_state import Board, RootSeen, ServerSeen, SessionSeen, WorkplaceSeen
+from coretools.web.common.error_response import error_response
+from coretools.web.common.events import CallWatchers
+from coretools.web.observability.console_state import (
+    ConsoleState,
+    RootSnapshot,
+    ServerSnapshot,
+    SessionSnapshot,
+    TenantSnapshot,
+)
 from coretools.web.observability.metrics import Metrics
 
 MARKUP = "<img src=x onerror='window.canary=1'><script>window.canary=2</script>"
@@ -29,10 +35,10 @@ class Told:
         self.draining = draining
         self.are_stores_fine = True
 
-    def sessions(self) -> list[SessionSeen]:
+    def sessions(self) -> list[SessionSnapshot]:
         whose = (("alice", "default"), (f"mallory {MARKUP}", "default"), ("build-bot", "pipeline"))
         return [
-            SessionSeen(
+            SessionSnapshot(
                 id=f"{number}{'abcdef' * 5}{number}",
                 principal=principal,
                 role=role,
@@ -42,20 +48,23 @@ class Told:
             for number, (principal, role) in enumerate(whose)
         ]
 
-    def workplaces(self) -> list[WorkplaceSeen]:
+    def tenants(self) -> list[TenantSnapshot]:
         return [
-            WorkplaceSeen(
+            TenantSnapshot(
                 role="default",
-                roots=(RootSeen(name="project", is_writable=True), RootSeen(name=f"docs{MARKUP}", is_writable=False)),
+                roots=(
+                    RootSnapshot(name="project", is_writable=True),
+                    RootSnapshot(name=f"docs{MARKUP}", is_writable=False),
+                ),
                 resolver="openat2",
                 tier="full",
                 missing=(),
                 children=3,
                 runs=1,
             ),
-            WorkplaceSeen(
+            TenantSnapshot(
                 role="pipeline",
-                roots=(RootSeen(name="builds", is_writable=True),),
+                roots=(RootSnapshot(name="builds", is_writable=True),),
                 resolver="walk",
                 tier="landlock",
                 missing=("git-confinement", "guard"),
@@ -64,8 +73,8 @@ class Told:
             ),
         ]
 
-    def server(self) -> ServerSeen:
-        return ServerSeen(
+    def server(self) -> ServerSnapshot:
+        return ServerSnapshot(
             replica="replica-1",
             stores="redis",
             are_stores_fine=self.are_stores_fine,
@@ -81,11 +90,11 @@ class Operated:
         self.told = Told(self.draining)
         self.metrics = Metrics(replica="replica-1")
         self.metrics.supply(self.told)
-        self.board = Board(self.told, Redactor(["correct-horse-battery"]))
+        self.console_state = ConsoleState(self.told, Redactor(["correct-horse-battery"]))
         self.gate = anyio.Event()
         self.registry = _commands(self)
         names = [command.name for command in self.registry]
-        watchers = Watchers([self.metrics.calls("default", names), self.board.calls("default")])
+        watchers = CallWatchers([self.metrics.calls("default", names), self.console_state.calls("default")])
         self.dispatcher = Dispatcher(threads=2, observer=watchers)
 
     async def call(self, tool: str, principal: str = "local", /, **arguments: object) -> Outcome:
@@ -96,13 +105,13 @@ class Operated:
     def hostile(self) -> ActiveCall:
         """A call whose every text is markup: names of ours can't be, those of others might."""
         call = ActiveCall(command=f"tool{MARKUP}", principal=f"mallory{MARKUP}{BIDI}")
-        self.board.calls("default").began(call)
+        self.console_state.calls("default").began(call)
         return call
 
     def fail(self, call: ActiveCall) -> None:
         """End it with an error that is markup and holds credentials."""
         error = NotFound(f"{MARKUP}: not there, nor are {SECRET} and correct-horse-battery; {'and more ' * 99}")
-        self.board.calls("default").ended(call, Outcome(text=str(error), error=error))
+        self.console_state.calls("default").ended(call, Outcome(text=str(error), error=error))
 
 
 def router(*routes: BaseRoute) -> Router:
@@ -113,7 +122,7 @@ def router(*routes: BaseRoute) -> Router:
         return JSONResponse({"fine": True})
 
     async def refused(request: Request) -> Response:
-        return refusal(403, "not for you", kind="host")
+        return error_response(403, "not for you", kind="host")
 
     async def broken(request: Request) -> Response:
         raise RuntimeError("correct-horse-battery")

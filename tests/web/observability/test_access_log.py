@@ -16,8 +16,8 @@ from coretools.config.logs import FIELDS, JsonFormatter, TextFormatter
 from coretools.operations.dispatch import Dispatcher
 from coretools.protocol.call_adapter import PRINCIPAL_KEY
 from coretools.redaction.redactor import Redactor
-from coretools.web.common.events import Exchange, Watchers
-from coretools.web.observability.access_log import MOST_REFUSALS, CallJournal, Observed, RequestJournal
+from coretools.web.common.events import CallWatchers, Exchange
+from coretools.web.observability.access_log import MOST_REFUSALS, CallLog, ObservabilityMiddleware, RequestLog
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.http_server_peer import http_server
@@ -29,7 +29,7 @@ CANARY = "canary-4711"
 @pytest.fixture
 def inside() -> Operated:
     found = Operated()
-    found.dispatcher = Dispatcher(threads=2, observer=Watchers([CallJournal()]))
+    found.dispatcher = Dispatcher(threads=2, observer=CallWatchers([CallLog()]))
     return found
 
 
@@ -37,7 +37,7 @@ def facts_of(caplog: pytest.LogCaptureFixture, logger: str) -> list[dict[str, ob
     return [getattr(record, FIELDS) for record in caplog.records if record.name == logger]
 
 
-async def asked(app: Observed, *requests: tuple[str, str]) -> list[int]:
+async def asked(app: ObservabilityMiddleware, *requests: tuple[str, str]) -> list[int]:
     async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
         headers = {"Authorization": f"Bearer {CANARY}", "Mcp-Session-Id": CANARY}
         return [
@@ -79,7 +79,7 @@ async def test_calls_are_not_told_where_only_warnings_are(inside: Operated, capl
 
 async def test_requests_that_were_refused_have_a_line(caplog: pytest.LogCaptureFixture) -> None:
     """observability-8: those that were answered at `debug`; no query, no header and no body in either."""
-    app = Observed(router(), [RequestJournal()])
+    app = ObservabilityMiddleware(router(), [RequestLog()])
     with caplog.at_level(logging.DEBUG, "coretools.requests"):
         statuses = await asked(app, ("POST", "/mcp"), ("GET", f"/refused?token={CANARY}"), ("GET", "/nowhere"))
     assert statuses == [200, 403, 404]
@@ -130,7 +130,7 @@ def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
     form: type[JsonFormatter | TextFormatter], caplog: pytest.LogCaptureFixture
 ) -> None:
     """observability-28: in both formats of the log; whatever stands in a path or in the Host header."""
-    journal = RequestJournal()
+    journal = RequestLog()
 
     def line(address: str, status: int, refused: str, sent: str = "/mcp") -> str:
         headers = [(b"host", sent.encode())]
@@ -167,8 +167,8 @@ async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureF
             await router()(scope, receive, send)
 
     with caplog.at_level(logging.DEBUG, "coretools.requests"):
-        await asked(Observed(Gate(), [RequestJournal()]), ("POST", "/mcp"))
-        await asked(Observed(router(), [RequestJournal()]), ("POST", "/mcp"))
+        await asked(ObservabilityMiddleware(Gate(), [RequestLog()]), ("POST", "/mcp"))
+        await asked(ObservabilityMiddleware(router(), [RequestLog()]), ("POST", "/mcp"))
     known, unknown = facts_of(caplog, "coretools.requests")
     assert known["principal"] == "alice"
     assert "principal" not in unknown
@@ -177,7 +177,7 @@ async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureF
 async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """observability-8: with the status that its client gets."""
     with caplog.at_level(logging.INFO, "coretools.requests"):
-        statuses = await asked(Observed(router(), [RequestJournal()]), ("GET", "/broken"))
+        statuses = await asked(ObservabilityMiddleware(router(), [RequestLog()]), ("GET", "/broken"))
     assert statuses == [500]
     [line] = [record for record in caplog.records if record.name == "coretools.requests"]
     assert line.levelno == logging.WARNING
@@ -215,7 +215,7 @@ async def test_at_no_level_stands_in_the_log_what_was_sent(tmp_path: Path, mode:
 def test_a_flood_of_refusals_is_no_flood_of_lines(caplog: pytest.LogCaptureFixture) -> None:
     """observability-8: 50 a second; how many were left out stands in the next one."""
     now = [7.0]
-    journal = RequestJournal(lambda: now[0])
+    journal = RequestLog(lambda: now[0])
 
     async def nothing(*_: object) -> None:
         return None

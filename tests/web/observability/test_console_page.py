@@ -13,10 +13,10 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
-from coretools.web.auth.failures import Failures
+from coretools.web.auth.failures import FailureLimiter
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.verifiers import TokenFile
-from coretools.web.observability.console_login import COOKIE, MOST_SESSIONS, SESSION_SECONDS, Operators
+from coretools.web.auth.verifiers import TokenFileVerifier
+from coretools.web.observability.console_login import COOKIE, MOST_SESSIONS, SESSION_SECONDS, OperatorSessions
 from coretools.web.observability.console_page import FORM_BYTES, HEADERS, MOST_VIEWERS, Console
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
@@ -57,8 +57,8 @@ async def house(folder: Path, *, per_minute: int = 30, is_secure: bool = False) 
     inside, now = Operated(), [0.0]
     path = folder / "tokens.json"
     _, token = create_token(str(path), name="operator", role="default")
-    operators = Operators(TokenFile(str(path)), Failures(per_minute), clock=lambda: now[0])
-    console = Console(inside.board, operators, inside.draining, is_secure=is_secure)
+    operators = OperatorSessions(TokenFileVerifier(str(path)), FailureLimiter(per_minute), clock=lambda: now[0])
+    console = Console(inside.console_state, operators, inside.draining, is_secure=is_secure)
     async with listening(router(*console.routes())) as url, httpx2.AsyncClient(timeout=SECONDS) as client:
         client.base_url = httpx2.URL(url.removesuffix("/mcp"))
         yield House(client, inside, path, token, now)
@@ -108,7 +108,7 @@ async def test_the_page_itself_says_nothing_before_the_login(tmp_path: Path) -> 
         form = await one.client.get("/console")
         page = await one.client.get("/console", headers=await one.cookie())
     assert 'name="token"' in form.text
-    assert 'id="workplaces"' in page.text
+    assert 'id="tenants"' in page.text
     assert "replica-1" not in form.text + page.text
 
 

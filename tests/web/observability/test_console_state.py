@@ -17,8 +17,8 @@ from coretools.web.observability.console_state import (
     MOST_SHOWN,
     POINT_SECONDS,
     WINDOW_SECONDS,
-    Board,
-    Rate,
+    ConsoleState,
+    RateWindow,
 )
 from tests.web.observability.operated import MARKUP, SECRET, Operated, Told
 
@@ -33,14 +33,14 @@ class Clock:
         return self.now
 
 
-def board_at(clock: Clock) -> Board:
-    return Board(Told(Draining()), Redactor(), clock)
+def board_at(clock: Clock) -> ConsoleState:
+    return ConsoleState(Told(Draining()), Redactor(), clock)
 
 
 def test_a_rate_is_the_mean_of_the_last_full_seconds() -> None:
     """console-5: the second that has not ended does not count."""
     clock = Clock()
-    rate = Rate(clock)
+    rate = RateWindow(clock)
     for _ in range(20):
         rate.add()
     assert rate.per_second() == 0.0
@@ -53,7 +53,7 @@ def test_a_rate_is_the_mean_of_the_last_full_seconds() -> None:
 def test_a_line_has_a_point_for_each_five_seconds_of_five_minutes() -> None:
     """console-5: what is older is forgotten; nothing grows."""
     clock = Clock()
-    rate = Rate(clock)
+    rate = RateWindow(clock)
     for _ in range(3 * WINDOW_SECONDS):
         rate.add()
         clock.now += 1
@@ -68,13 +68,13 @@ async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
     async with anyio.create_task_group() as calls:
         calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
         with anyio.fail_after(SECONDS):
-            while inside.board.snapshot()["calls"]["count"] == 0:
+            while inside.console_state.snapshot()["calls"]["count"] == 0:
                 await anyio.lowlevel.checkpoint()
-        [shown] = inside.board.snapshot()["calls"]["shown"]
+        [shown] = inside.console_state.snapshot()["calls"]["shown"]
         assert (shown["tool"], shown["principal"], shown["role"]) == ("wait", "alice", "default")
         assert shown["seconds"] >= 0
         inside.gate.set()
-    assert inside.board.snapshot()["calls"] == {"count": 0, "shown": []}
+    assert inside.console_state.snapshot()["calls"] == {"count": 0, "shown": []}
 
 
 async def test_a_cancelled_call_is_gone_and_no_error() -> None:
@@ -83,10 +83,10 @@ async def test_a_cancelled_call_is_gone_and_no_error() -> None:
     async with anyio.create_task_group() as calls:
         calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
         with anyio.fail_after(SECONDS):
-            while inside.board.snapshot()["calls"]["count"] == 0:
+            while inside.console_state.snapshot()["calls"]["count"] == 0:
                 await anyio.lowlevel.checkpoint()
         calls.cancel_scope.cancel()
-    shown = inside.board.snapshot()
+    shown = inside.console_state.snapshot()
     assert (shown["calls"]["count"], shown["errors"]["count"]) == (0, 0)
 
 
@@ -96,44 +96,44 @@ async def test_errors_are_shown_newest_first_without_credentials() -> None:
     inside.fail(inside.hostile())
     await inside.call("lose", "alice", path="src/x.py")
     await inside.call("crash", "bob")
-    errors = inside.board.snapshot()["errors"]
+    errors = inside.console_state.snapshot()["errors"]
     assert errors["count"] == 3
     assert [one["kind"] for one in errors["shown"]] == ["internal", "not-found", "not-found"]
     assert errors["shown"][1]["text"] == "src/x.py: not there"
     hostile = errors["shown"][2]["text"]
     assert hostile.startswith(MARKUP)
     assert len(hostile) < LONGEST_TEXT + 50
-    whole = json.dumps(inside.board.snapshot())
+    whole = json.dumps(inside.console_state.snapshot())
     assert SECRET not in whole
     assert "correct-horse-battery" not in whole
 
 
 def test_a_token_at_the_cut_is_not_shown_in_half() -> None:
     """console-7: the last word goes as a whole."""
-    board = board_at(Clock())
+    console_state = board_at(Clock())
     call = ActiveCall(command="echo", principal="x")
     error = NotFound(f"{'word ' * 57}{'x' * 12} {SECRET}")
-    board.calls("default").ended(call, Outcome(text=str(error), error=error))
-    assert "ghp_" not in json.dumps(board.snapshot())
+    console_state.calls("default").ended(call, Outcome(text=str(error), error=error))
+    assert "ghp_" not in json.dumps(console_state.snapshot())
 
 
 def test_a_question_is_no_error() -> None:
     """console-7: the call goes on when it is answered."""
-    board = board_at(Clock())
+    console_state = board_at(Clock())
     error = InputNeeded({"sure": "Sure?"}, "state")
-    board.calls("default").ended(ActiveCall(command="echo", principal="x"), Outcome(text="", error=error))
-    assert board.snapshot()["errors"]["count"] == 0
+    console_state.calls("default").ended(ActiveCall(command="echo", principal="x"), Outcome(text="", error=error))
+    assert console_state.snapshot()["errors"]["count"] == 0
 
 
 def test_everything_is_bounded() -> None:
     """console-10: however many calls and errors there are, and however long a name is; how many is said."""
-    board = board_at(Clock())
-    watcher = board.calls("default")
+    console_state = board_at(Clock())
+    watcher = console_state.calls("default")
     error = NotFound("x" * 100_000)
     for number in range(500):
         watcher.ended(ActiveCall(command="echo", principal="p" * 10_000), Outcome(text=str(error), error=error))
         watcher.began(ActiveCall(command=f"echo{number}", principal="p" * 10_000))
-    shown = board.snapshot()
+    shown = console_state.snapshot()
     assert (shown["calls"]["count"], len(shown["calls"]["shown"])) == (500, MOST_SHOWN)
     assert (shown["errors"]["count"], len(shown["errors"]["shown"])) == (500, MOST_SHOWN)
     assert len(json.dumps(shown)) < 64 * 1024
@@ -148,7 +148,7 @@ def test_sessions_are_shown_by_a_part_of_their_ids() -> None:
 
 def test_roots_are_shown_by_name() -> None:
     """console-5: and what each role's protections are."""
-    default, pipeline = board_at(Clock()).snapshot()["workplaces"]
+    default, pipeline = board_at(Clock()).snapshot()["tenants"]
     assert default["roots"][0] == {"name": "project", "is_writable": True}
     assert (default["tier"], default["children"], default["runs"]) == ("full", 3, 1)
     assert pipeline["missing"] == ["git-confinement", "guard"]
@@ -158,7 +158,7 @@ def test_roots_are_shown_by_name() -> None:
 def test_refusals_are_counted(refused: str, count: int) -> None:
     """console-5: what was answered is counted as a call, not as a request."""
     clock = Clock()
-    board = board_at(clock)
+    console_state = board_at(clock)
 
     async def nothing(*_: object) -> None:
         return None
@@ -166,8 +166,8 @@ def test_refusals_are_counted(refused: str, count: int) -> None:
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
     exchange = Exchange(scope, nothing, nothing, endpoint="/mcp")  # type: ignore[arg-type]
     exchange.refused = refused
-    board.request_began(exchange)
-    board.answer_began(exchange)
-    board.request_ended(exchange)
+    console_state.request_began(exchange)
+    console_state.answer_began(exchange)
+    console_state.request_ended(exchange)
     clock.now += POINT_SECONDS
-    assert sum(board.snapshot()["rates"]["refusals"]["points"]) == count
+    assert sum(console_state.snapshot()["rates"]["refusals"]["points"]) == count

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.verifiers import TokenFile
-from coretools.web.observability.access_log import Observed
+from coretools.web.auth.verifiers import TokenFileVerifier
+from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.metrics import MOST_WORDS, Metrics, MetricsPage
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
@@ -58,7 +58,7 @@ async def served(
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app whose requests are counted, with its metrics at `/metrics`."""
     way = Route("/metrics", endpoint=page or MetricsPage(inside.metrics))
-    app = Observed(router(way, *routes), [inside.metrics])
+    app = ObservabilityMiddleware(router(way, *routes), [inside.metrics])
     async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
         yield client
 
@@ -232,7 +232,7 @@ async def test_the_page_is_for_who_has_a_token(inside: Operated, tmp_path: Path)
     """observability-5: of the file for metrics, until it is revoked; any other opens nothing."""
     path = str(tmp_path / "tokens.json")
     _, token = create_token(path, name="prometheus", role="default")
-    async with served(inside, MetricsPage(inside.metrics, TokenFile(path))) as client:
+    async with served(inside, MetricsPage(inside.metrics, TokenFileVerifier(path))) as client:
 
         async def asked(value: str | None) -> int:
             headers = {} if value is None else {"Authorization": value}

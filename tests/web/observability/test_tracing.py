@@ -23,7 +23,7 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.server import Beside, Identity, build_shared
-from coretools.web.observability.access_log import Observed
+from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.tracing import Tracing, provider_of, scrubbing
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
@@ -56,7 +56,7 @@ class Kept:
 
 
 async def asked(kept: Kept, path: str, headers: dict[str, str]) -> ReadableSpan:
-    app = Observed(router(), [], tracing=kept.tracing)
+    app = ObservabilityMiddleware(router(), [], tracing=kept.tracing)
     async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
         await client.get(path, headers=headers)
     [span] = kept.spans
@@ -87,7 +87,7 @@ async def test_what_is_no_trace_begins_one(value: str) -> None:
 async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
     """observability-11: as OpenTelemetry's sampler does by default; OTEL_TRACES_SAMPLER says otherwise."""
     kept = Kept()
-    app = Observed(router(), [], tracing=kept.tracing)
+    app = ObservabilityMiddleware(router(), [], tracing=kept.tracing)
     async with listening(app) as url, httpx2.AsyncClient() as client:
         await client.get(url, headers=parent(STATELESS, flags="00"))
     assert kept.spans == []

@@ -101,8 +101,8 @@ async def test_the_console_has_tokens_of_its_own_and_shows_the_server(root: Path
     assert login.status_code == 303
     [session] = state["sessions"]["shown"]
     assert (session["principal"], session["role"]) == ("alice", "default")
-    [workplace] = state["workplaces"]
-    assert workplace["roots"] == [{"name": "project", "is_writable": True}]
+    [tenant] = state["tenants"]
+    assert tenant["roots"] == [{"name": "project", "is_writable": True}]
     assert "host-only" not in json.dumps(state)
 
 
@@ -124,8 +124,8 @@ async def test_roots_of_one_name_are_told_apart(root: Path, tmp_path: Path) -> N
     plan = plan_of("--root", f"{root}:ro", "--root", str(other), flags={"console.tokens": tokens})
     async with at_work(plan) as url, httpx2.AsyncClient(base_url=base(url)) as client:
         answer = await client.get("/console/state", headers={"Authorization": f"Bearer {token}"})
-    [workplace] = answer.json()["workplaces"]
-    assert workplace["roots"] == [
+    [tenant] = answer.json()["tenants"]
+    assert tenant["roots"] == [
         {"name": "project", "is_writable": False},
         {"name": "project (2)", "is_writable": True},
     ]

@@ -28,7 +28,7 @@ from coretools.errors import BadSetting, Conflict, Unreachable
 from coretools.protocol.round_trip_questions import STATE_SECONDS
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.replicas.redis_stores import RedisStores
-from coretools.web.sessions.session_manager import SessionEvents
+from coretools.web.sessions.session_manager import SessionEventStore
 from tests.checkout import TREE
 from tests.web.replicas.redis_server import RedisServer
 from tests.web.replicas.test_stores import SECONDS, data, message
@@ -668,7 +668,7 @@ async def test_an_event_that_can_not_be_kept_is_sent_and_leaves_no_hole(own_plac
     """replicas-11: the session goes on without what it kept; the SDK would never answer in it again."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
-        events = SessionEvents(one)
+        events = SessionEventStore(one)
         events.open("one")
         first = await events.store_event("1", None)
         own_place.server.hold()

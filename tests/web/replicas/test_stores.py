@@ -13,7 +13,7 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 
 from coretools.web.common.config import LimitsSection, RedisSection
 from coretools.web.replicas.stores import EventLog, Stores
-from coretools.web.service import stores_of
+from coretools.web.service import create_stores
 from tests.web.replicas.redis_server import RedisServer
 
 SECONDS = 20
@@ -29,7 +29,7 @@ def section(request: pytest.FixtureRequest) -> RedisSection:
 
 @pytest.fixture
 async def stores(section: RedisSection) -> AsyncIterator[Stores]:
-    opened = stores_of(section, LimitsSection())
+    opened = create_stores(section, LimitsSection())
     async with opened.running():
         yield opened
 
@@ -96,7 +96,7 @@ async def test_a_stream_has_the_name_that_a_client_gave_its_request(stores: Stor
 
 async def test_the_oldest_events_go_when_there_are_too_many(section: RedisSection) -> None:
     """replicas-3: nothing is replayed from an event that is gone, rather than with a hole."""
-    stores = stores_of(section, LimitsSection(events=3))
+    stores = create_stores(section, LimitsSection(events=3))
     async with stores.running():
         log = stores.events("session")
         ids = [await log.add("1", message(str(number))) for number in range(5)]
@@ -105,7 +105,7 @@ async def test_the_oldest_events_go_when_there_are_too_many(section: RedisSectio
 
 async def test_the_oldest_events_go_when_they_are_too_large(section: RedisSection) -> None:
     """replicas-3: bounded in bytes, whatever is sent; what is larger by itself is not kept at all."""
-    stores = stores_of(section, LimitsSection(event_bytes=10_000))
+    stores = create_stores(section, LimitsSection(event_bytes=10_000))
     async with stores.running():
         log = stores.events("session")
         ids = [await log.add("1", message("x" * 4_000)) for _ in range(4)]
@@ -117,7 +117,7 @@ async def test_the_oldest_events_go_when_they_are_too_large(section: RedisSectio
 
 async def test_a_long_name_of_a_stream_counts(section: RedisSection) -> None:
     """replicas-3: a client names them, by the ids of its requests."""
-    stores = stores_of(section, LimitsSection(event_bytes=10_000))
+    stores = create_stores(section, LimitsSection(event_bytes=10_000))
     async with stores.running():
         log = stores.events("session")
         ids = [await log.add("x" * 4_000, None) for _ in range(4)]
@@ -274,7 +274,7 @@ def test_a_server_that_stands_alone_loads_no_redis() -> None:
     """replicas-1: and needs none installed."""
     program = (
         "import sys; from coretools.web.common.config import LimitsSection, RedisSection;"
-        "from coretools.web.service import stores_of;"
-        "stores_of(RedisSection(), LimitsSection()); sys.exit('redis' in sys.modules)"
+        "from coretools.web.service import create_stores;"
+        "create_stores(RedisSection(), LimitsSection()); sys.exit('redis' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -20,7 +20,7 @@ from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, tool
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.web.sessions.response_format import QUIET_METHODS, quiet_in
+from coretools.web.sessions.response_format import JSON_RESPONSE_METHODS, json_response_rule
 from tests.process.tree import until
 from tests.web.by_hand import ENVELOPE, STATELESS, Hand, messages_in
 from tests.web.plans import at_work, plan_of
@@ -106,14 +106,14 @@ def call(name: str) -> dict[str, Any]:
 def test_what_may_tell_or_ask_is_not_quiet(message: dict[str, Any], is_quiet: bool) -> None:
     """http-2: by the declaration; what is not known to be quiet is not."""
     catalog = LiveCatalog(registry_of(), lambda _: Selection(profile="all"))
-    assert quiet_in(catalog)(message) is is_quiet
+    assert json_response_rule(catalog)(message) is is_quiet
 
 
 def test_a_tool_that_the_operator_has_asked_for_is_not_quiet() -> None:
     """http-2: the question before it must find its way to the client."""
     catalog = LiveCatalog(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
-    assert not quiet_in(catalog)(call("plain"))
-    assert quiet_in(catalog)(call("slow"))
+    assert not json_response_rule(catalog)(call("plain"))
+    assert json_response_rule(catalog)(call("slow"))
 
 
 async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
@@ -194,4 +194,4 @@ def test_the_sdk_still_reads_what_is_set_for_each_request() -> None:
     transport: Any = StreamableHTTPServerTransport
     assert "if self.is_json_response_enabled:" in inspect.getsource(transport._handle_post_request)
     assert "self.json_response, self._lifespan_state" in inspect.getsource(StreamableHTTPSessionManager)
-    assert {"ping", "tools/list", "server/discover"} <= QUIET_METHODS
+    assert {"ping", "tools/list", "server/discover"} <= JSON_RESPONSE_METHODS

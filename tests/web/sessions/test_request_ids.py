@@ -7,8 +7,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from coretools.web.common.config import LimitsSection
-from coretools.web.sessions.request_ids import RequestIds
-from coretools.web.validation.request_body import Bodies
+from coretools.web.sessions.request_ids import RequestIdMiddleware
+from coretools.web.validation.request_body import BodyMiddleware
 from tests.web.raw_peer import Raw, connected, respond, served, until
 
 
@@ -40,7 +40,7 @@ async def test_an_id_that_is_in_use_is_refused_and_free_afterwards(other: object
     """validation-26: the first is answered; its number and its text are one id."""
     app = Waiting()
     async with (
-        served(Bodies(RequestIds(app), LimitsSection())) as running,
+        served(BodyMiddleware(RequestIdMiddleware(app), LimitsSection())) as running,
         connected(running.port) as first,
         connected(running.port) as second,
     ):
@@ -62,7 +62,7 @@ async def test_other_ids_other_sessions_and_no_session_do_not_meet(
     """validation-26: in the stateless era any id may be there at any time."""
     app = Waiting()
     async with (
-        served(Bodies(RequestIds(app), LimitsSection())) as running,
+        served(BodyMiddleware(RequestIdMiddleware(app), LimitsSection())) as running,
         connected(running.port) as first,
         connected(running.port) as second,
     ):

@@ -13,7 +13,7 @@ from coretools.hosting.serve import http_app
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
-from coretools.web.sessions.response_format import AnswerForm
+from coretools.web.sessions.response_format import ResponseFormatMiddleware
 from tests.protocol.http_peer import listening
 from tests.web.by_hand import Hand, fields, messages_in
 
@@ -164,7 +164,7 @@ class Sent:
         async def receive() -> Any:
             await anyio.sleep_forever()
 
-        await AnswerForm(self.app)({"type": "http", "method": "POST"}, receive, send)
+        await ResponseFormatMiddleware(self.app)({"type": "http", "method": "POST"}, receive, send)
         assert self.out[-1].get("more_body") is False
         assert [one["type"] for one in self.out].count("http.response.start") == 1
         return b"".join(one.get("body", b"") for one in self.out)

@@ -19,11 +19,11 @@ from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.config import LimitsSection
-from coretools.web.common.principals import Principal, put
+from coretools.web.common.principals import Principal, set_principal
 from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.memory_stores import MemorySessions, MemoryStores
-from coretools.web.sessions.session_manager import Admission, SessionLimits
-from coretools.web.validation.request_body import Bodies
+from coretools.web.sessions.session_manager import SessionLimiter, SessionLimits
+from coretools.web.validation.request_body import BodyMiddleware
 from tests.process.tree import until
 from tests.protocol.http_peer import listening
 from tests.web.by_hand import Hand, messages_in
@@ -53,7 +53,7 @@ class Named:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        put(scope, Principal(name=headers.get(b"x-name", b"ann").decode()))
+        set_principal(scope, Principal(name=headers.get(b"x-name", b"ann").decode()))
         await self._endpoint(scope, receive, send)
 
 
@@ -111,13 +111,13 @@ async def place(
         build(registry),
         role="dev",
         stores=stores or MemoryStores(),
-        admission=Admission(limits or SessionLimits(), watcher),
+        session_limiter=SessionLimiter(limits or SessionLimits(), watcher),
         draining=Draining(),
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await Named(Bodies(endpoint, LimitsSection()))(scope, receive, send)
+            await Named(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
         yield Place(endpoint, url, http)
@@ -286,12 +286,16 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
     registry = Registry()
     registry.add(greet)
     endpoint = Endpoint(
-        build(registry), role="dev", stores=MemoryStores(), admission=Admission(SessionLimits()), draining=draining
+        build(registry),
+        role="dev",
+        stores=MemoryStores(),
+        session_limiter=SessionLimiter(SessionLimits()),
+        draining=draining,
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await Named(Bodies(endpoint, LimitsSection()))(scope, receive, send)
+            await Named(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, url)

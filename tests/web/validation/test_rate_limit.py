@@ -10,11 +10,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import Unreachable
 from coretools.web.common.config import LimitsSection
-from coretools.web.common.principals import Principal, Rates, put
+from coretools.web.common.principals import Principal, Rates, set_principal
 from coretools.web.replicas.memory_stores import MemoryRateLimiter
-from coretools.web.sessions.batches import Batches
-from coretools.web.validation.rate_limit import Charge, Slots, Throttle
-from coretools.web.validation.request_body import Bodies
+from coretools.web.sessions.batches import BatchMiddleware
+from coretools.web.validation.rate_limit import ConcurrencyMiddleware, RateLimitMiddleware, RequestCharge
+from coretools.web.validation.request_body import BodyMiddleware
 from tests.web.raw_peer import Answer, Raw, Recorder, connected, respond, served, until
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"x"}'
@@ -31,16 +31,18 @@ class Limited:
     """All of it as the server has it, around an app. `X-Name` says whose a request is, `X-Role` his role."""
 
     def __init__(self, app: ASGIApp, limiter: Any = None) -> None:
-        self.slots = Slots(app, rates_of=RATES.__getitem__)
+        self.slots = ConcurrencyMiddleware(app, rates_of=RATES.__getitem__)
         limiter = limiter or MemoryRateLimiter()
-        charge = Charge(RATES.__getitem__, limiter)
-        bodies = Bodies(Batches(self.slots, revision_of=lambda _: "2025-03-26", charge=charge), LimitsSection())
-        self.throttle = Throttle(bodies, rates_of=RATES.__getitem__, limiter=limiter)
+        charge = RequestCharge(RATES.__getitem__, limiter)
+        bodies = BodyMiddleware(
+            BatchMiddleware(self.slots, revision_of=lambda _: "2025-03-26", charge=charge), LimitsSection()
+        )
+        self.throttle = RateLimitMiddleware(bodies, rates_of=RATES.__getitem__, limiter=limiter)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         name, role = headers.get(b"x-name", b"ann").decode(), headers.get(b"x-role", b"free").decode()
-        put(scope, Principal(name=name, role=role))
+        set_principal(scope, Principal(name=name, role=role))
         await self.throttle(scope, receive, send)
 
 

@@ -9,9 +9,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from coretools.web.common.config import LimitsSection
-from coretools.web.common.principals import Principal, put
+from coretools.web.common.principals import Principal, set_principal
 from coretools.web.sessions.batches import IS_CALL_KEY
-from coretools.web.validation.request_body import MOST_VALUES, BadJson, Bodies, Malformed, check_message, parse
+from coretools.web.validation.request_body import MOST_VALUES, BadJson, BodyMiddleware, Malformed, check_message, parse
 from tests.web.raw_peer import Answer, Recorder, connected, respond, served, until
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{}}}'
@@ -21,10 +21,10 @@ class Read:
     """Bodies around an app; the header `X-Name` says whose a request is."""
 
     def __init__(self, app: Any, limits: LimitsSection | None = None) -> None:
-        self.bodies = Bodies(app, limits or LimitsSection())
+        self.bodies = BodyMiddleware(app, limits or LimitsSection())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        put(scope, Principal(name=dict(scope["headers"]).get(b"x-name", b"ann").decode()))
+        set_principal(scope, Principal(name=dict(scope["headers"]).get(b"x-name", b"ann").decode()))
         await self.bodies(scope, receive, send)
 
 

@@ -5,7 +5,7 @@ from starlette.types import Receive, Scope, Send
 
 from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
-from coretools.web.validation.request_validator import Guard, Hosts, Origins
+from coretools.web.validation.request_validator import AllowedHosts, AllowedOrigins, RequestValidator
 from tests.web.raw_peer import Answer, Recorder, connected, respond, served
 
 HOSTS = ("tools.example.com", "127.0.0.1:8765", "[::1]:*", "Any.example.com:*")
@@ -21,7 +21,7 @@ class Guarded(Recorder):
 
     def __init__(self, limits: LimitsSection | None = None) -> None:
         super().__init__()
-        self.guard = Guard(super().__call__, hosts=HOSTS, server=SERVER, limits=limits or LimitsSection())
+        self.guard = RequestValidator(super().__call__, hosts=HOSTS, server=SERVER, limits=limits or LimitsSection())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.guard(scope, receive, send)
@@ -95,7 +95,7 @@ async def test_a_request_without_a_name_is_refused() -> None:
 def test_a_name_that_is_none_ends_the_start(entry: str) -> None:
     """validation-11: a typing error is no wider list."""
     with pytest.raises(BadSetting, match=r"server\.hosts"):
-        Hosts([entry])
+        AllowedHosts([entry])
 
 
 METHODS = (b"GET", b"HEAD", b"POST", b"DELETE", b"OPTIONS")
@@ -185,7 +185,7 @@ async def test_without_an_origin_options_says_the_methods() -> None:
 def test_an_origin_that_is_none_ends_the_start(entry: str) -> None:
     """validation-12: `*` is none."""
     with pytest.raises(BadSetting, match=r"server\.origins"):
-        Origins([entry])
+        AllowedOrigins([entry])
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ async def test_every_answer_says_that_it_is_not_to_be_guessed_at_or_kept() -> No
 
     guarded = Guarded()
     answers = [await guarded.asked(), await guarded.asked(host=b"evil"), await guarded.asked(line=b"TRACE /mcp")]
-    guarded.guard = Guard(app, hosts=HOSTS, server=SERVER, limits=LimitsSection())
+    guarded.guard = RequestValidator(app, hosts=HOSTS, server=SERVER, limits=LimitsSection())
     answers.append(await guarded.asked())
     for answer in answers:
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -369,7 +369,7 @@ async def test_nothing_but_http_reaches_the_app() -> None:
     async def drop(message: object) -> None:
         await respond(drop)
 
-    guard = Guard(app, hosts=HOSTS, server=SERVER, limits=LimitsSection())
+    guard = RequestValidator(app, hosts=HOSTS, server=SERVER, limits=LimitsSection())
     await guard({"type": "websocket", "path": "/mcp", "headers": []}, nothing, drop)
     await guard({"type": "lifespan"}, nothing, drop)
     assert seen == ["lifespan"]

@@ -176,7 +176,7 @@ function chips(values, className) {
 
 const TIERS = { full: "good", landlock: "wait", none: "bad" };
 
-function workplace({ role, roots, resolver, tier, missing, children, runs }) {
+function tenant({ role, roots, resolver, tier, missing, children, runs }) {
   const known = tier === "" ? "not known yet" : tier;
   const names = roots.map(({ name, is_writable: writable }) => `${name} \u00b7 ${writable ? "read and write" : "read only"}`);
   const parts = [
@@ -193,8 +193,8 @@ function workplace({ role, roots, resolver, tier, missing, children, runs }) {
 }
 
 function draw(state) {
-  const { server, rates, calls, sessions, workplaces, errors } = state;
-  const sum = (name) => workplaces.reduce((total, one) => total + one[name], 0);
+  const { server, rates, calls, sessions, tenants, errors } = state;
+  const sum = (name) => tenants.reduce((total, one) => total + one[name], 0);
   show(place("rates"), rates, tiles);
   const figures = [["In flight", calls.count], ["Sessions", sessions.count], ["Children", sum("children")], ["Runs", sum("runs")]];
   show(place("figures"), figures, described);
@@ -210,7 +210,7 @@ function draw(state) {
   show(place("errors"), errors.shown, (shown) => (shown.length === 0
     ? [element("p", { className: "none" }, "No call has failed.")]
     : [element("ul", { className: "errors" }, ...shown.map(errorItem))]));
-  show(place("workplaces"), workplaces, (all) => all.map(workplace));
+  show(place("tenants"), tenants, (all) => all.map(tenant));
   show(place("server"), [
     ["Replica", server.replica || "the only one"],
     ["Stores", `${server.stores}${server.are_stores_fine ? "" : ", can't be reached"}`],

@@ -13,11 +13,11 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from coretools.errors import Unreachable
-from coretools.web.auth.failures import MOST_ADDRESSES, WINDOW_SECONDS, Failures, group_of
-from coretools.web.auth.gate import LONGEST_TOKEN, Gate
+from coretools.web.auth.failures import MOST_ADDRESSES, WINDOW_SECONDS, FailureLimiter, address_group
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.verifiers import ReplaceableVerifier, TokenFile
-from coretools.web.common.principals import NotEntitled, Principal, Verifier, name_in, role_in
+from coretools.web.auth.middleware import LONGEST_TOKEN, AuthMiddleware
+from coretools.web.auth.verifiers import ReplaceableVerifier, TokenFileVerifier
+from coretools.web.common.principals import NotEntitled, Principal, Verifier, principal_name, principal_role
 from tests.protocol.http_peer import listening
 
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "QUERY")
@@ -35,7 +35,7 @@ class Behind:
         self.done, self.stopped = anyio.Event(), anyio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.came.append(f"{scope['method']} {name_in(scope)} {role_in(scope)}")
+        self.came.append(f"{scope['method']} {principal_name(scope)} {principal_role(scope)}")
         is_stream = scope["query_string"] == b"stream"
         headers = [(b"content-type", b"text/event-stream" if is_stream else b"application/json")]
         if scope["query_string"] == b"silent":
@@ -69,9 +69,9 @@ async def guarded(
     looking: float = 5.0,
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app behind the gate."""
-    failures = Failures(MOST_FAILURES)
+    failures = FailureLimiter(MOST_FAILURES)
 
-    gate = Gate(
+    gate = AuthMiddleware(
         behind or Behind(), verifier, failures=failures, metadata_url=metadata_url, scopes=scopes, look_seconds=looking
     )
     with anyio.fail_after(SECONDS):
@@ -118,7 +118,7 @@ async def test_every_method_needs_the_same_token(file: Path, method: str) -> Non
     """auth-21: whatever comes behind the gate has a principal."""
     token = token_of(file)
     behind = Behind()
-    async with guarded(TokenFile(str(file)), behind) as client:
+    async with guarded(TokenFileVerifier(str(file)), behind) as client:
         for headers in ({}, bearing("ct_wrong")):
             refused = await client.request(method, "/mcp", headers=headers)
             assert refused.status_code == 401
@@ -141,7 +141,7 @@ async def test_a_stranger_is_answered_before_he_has_sent_his_body(file: Path) ->
     """auth-21: 100 MB that he announces are not waited for."""
     token_of(file)
     async with (
-        guarded(TokenFile(str(file))) as client,
+        guarded(TokenFileVerifier(str(file))) as client,
         await anyio.connect_tcp(client.base_url.host, client.base_url.port or 0) as stream,
     ):
         await stream.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n{")
@@ -151,7 +151,7 @@ async def test_a_stranger_is_answered_before_he_has_sent_his_body(file: Path) ->
 async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None:
     """auth-22: an error code only for who sent a token (RFC 6750, 3.1); the address of RFC 9728, 5.1."""
     token_of(file)
-    async with guarded(TokenFile(str(file)), metadata_url=METADATA) as client:
+    async with guarded(TokenFileVerifier(str(file)), metadata_url=METADATA) as client:
         without = await client.post("/mcp")
         assert without.headers["www-authenticate"] == f'Bearer resource_metadata="{METADATA}"'
         wrong = await client.post("/mcp", headers=bearing("ct_wrong"))
@@ -161,10 +161,10 @@ async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None
         error = wrong.json()["error"]
         assert (error["data"]["kind"], error["code"], wrong.json()["id"]) == ("invalid-token", -32600, None)
         assert without.json()["error"]["data"]["kind"] == "unauthorized"
-    async with guarded(TokenFile(str(file)), metadata_url=METADATA, scopes=("a", "b:c")) as client:
+    async with guarded(TokenFileVerifier(str(file)), metadata_url=METADATA, scopes=("a", "b:c")) as client:
         challenge = f'Bearer scope="a b:c", resource_metadata="{METADATA}"'
         assert (await client.post("/mcp")).headers["www-authenticate"] == challenge
-    async with guarded(TokenFile(str(file))) as client:
+    async with guarded(TokenFileVerifier(str(file))) as client:
         assert (await client.post("/mcp")).headers["www-authenticate"] == 'Bearer realm="coretools"'
 
 
@@ -172,7 +172,7 @@ async def test_a_token_is_taken_from_the_header_only(file: Path) -> None:
     """auth-23: an address is written to logs, and a form is a body."""
     token = token_of(file)
     behind = Behind()
-    async with guarded(TokenFile(str(file)), behind) as client:
+    async with guarded(TokenFileVerifier(str(file)), behind) as client:
         elsewhere = [
             await client.post(f"/mcp?access_token={token}"),
             await client.post("/mcp", data={"access_token": token}),
@@ -212,7 +212,7 @@ async def test_the_header_is_read_as_it_is_defined(file: Path, lines: tuple[str,
     """auth-23: one header, one token, of a bounded length; nothing is guessed."""
     token = token_of(file)
     headers = [(b"Authorization", line.replace("TOKEN", token).encode("latin-1")) for line in lines]
-    async with guarded(TokenFile(str(file))) as client:
+    async with guarded(TokenFileVerifier(str(file))) as client:
         assert (await client.post("/mcp", headers=headers)).status_code == status
 
 
@@ -257,7 +257,7 @@ async def test_who_tries_tokens_out_must_wait(file: Path) -> None:
     """auth-24: whoever has a good one need not, however many wrong ones come from his address."""
     token = token_of(file)
     behind = Behind()
-    async with guarded(TokenFile(str(file)), behind) as client:
+    async with guarded(TokenFileVerifier(str(file)), behind) as client:
         for number in range(MOST_FAILURES):
             assert (await client.post("/mcp", headers=bearing(f"ct_{number}"))).status_code == 401
         for one in ("ct_more", "ct_0", "no token at all"):
@@ -273,7 +273,7 @@ async def test_a_program_that_goes_on_with_an_old_token_locks_nobody_out(file: P
     """auth-24: the same wrong token counts once; requests without one do not count."""
     old, good = token_of(file, "old"), token_of(file)
     revoke_tokens(str(file), "old")
-    async with guarded(TokenFile(str(file))) as client:
+    async with guarded(TokenFileVerifier(str(file))) as client:
         for _ in range(MOST_FAILURES * 2):
             assert (await client.post("/mcp", headers=bearing(old))).status_code == 401
             assert (await client.post("/mcp")).status_code == 401
@@ -291,7 +291,7 @@ class Clock:
 def test_failures_are_counted_by_address_and_forgotten_after_a_minute() -> None:
     """auth-24: one address waits, others do not; a network of IPv6 is one."""
     clock = Clock()
-    failures = Failures(2, clock=clock)
+    failures = FailureLimiter(2, clock=clock)
     assert failures.noted("10.0.0.1", "a") == 0.0
     clock.now += 10
     assert failures.noted("::ffff:10.0.0.1", "b") == 0.0
@@ -303,13 +303,13 @@ def test_failures_are_counted_by_address_and_forgotten_after_a_minute() -> None:
         failures.noted(f"2001:db8::{number}", f"{number}")
     assert failures.noted("2001:db8::ffff", "c") > 0
     assert failures.noted("2001:db8:0:1::1", "c") == 0.0
-    assert group_of("fe80::1%eth0") == "fe80::/64"
-    assert group_of("") == ""
+    assert address_group("fe80::1%eth0") == "fe80::/64"
+    assert address_group("") == ""
 
 
 def test_what_is_remembered_of_failures_is_bounded() -> None:
     """auth-24: in addresses, the oldest go first, and for each address."""
-    failures = Failures(2, clock=Clock())
+    failures = FailureLimiter(2, clock=Clock())
     for number in range(MOST_ADDRESSES):
         for token in ("a", "b", "c", "d"):
             failures.noted(f"10.{number >> 8}.{number & 255}.1", token)
@@ -346,7 +346,7 @@ async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, ho
     """auth-25, observability-22: though it has no end of its own; a reload may name another file of tokens."""
     token = token_of(file)
     behind = Behind()
-    verifier = ReplaceableVerifier(TokenFile(str(file)))
+    verifier = ReplaceableVerifier(TokenFileVerifier(str(file)))
     async with guarded(verifier, behind, looking=0.01) as client:
         async with client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer:
             read = answer.aiter_raw()
@@ -355,7 +355,7 @@ async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, ho
                 revoke_tokens(str(file), "ci")
             elif how == "reloaded":
                 token_of(file.with_name("other"))
-                verifier.replace(TokenFile(str(file.with_name("other"))))
+                verifier.replace(TokenFileVerifier(str(file.with_name("other"))))
             else:
                 rewrite(file, "{" if how == "unreadable" else file.read_text().replace('"dev"', '"ops"'))  # noqa: ASYNC240
             assert [part async for part in read] == []
@@ -366,7 +366,7 @@ async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, ho
 async def test_a_stream_goes_on_while_its_token_is_good(file: Path) -> None:
     """auth-25: each look finds it there, also in a file that was written anew."""
     token, behind = token_of(file), Behind()
-    looked = Looked(TokenFile(str(file)))
+    looked = Looked(TokenFileVerifier(str(file)))
     async with (
         guarded(looked, behind, looking=0.01) as client,
         client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer,
@@ -409,8 +409,10 @@ async def test_a_web_socket_is_not_let_by(file: Path) -> None:
 
     behind = Behind()
     token_of(file)
-    for verifier in (None, TokenFile(str(file))):
-        await Gate(behind, verifier, failures=Failures(1))({"type": "websocket", "headers": []}, receive, send)
+    for verifier in (None, TokenFileVerifier(str(file))):
+        await AuthMiddleware(behind, verifier, failures=FailureLimiter(1))(
+            {"type": "websocket", "headers": []}, receive, send
+        )
     assert sent == [{"type": "websocket.close", "code": 1008}] * 2
     assert behind.came == []
 
@@ -419,7 +421,7 @@ async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCa
     """auth-29: good or wrong, however it was sent."""
     caplog.set_level(logging.DEBUG)
     good, wrong = token_of(file), "ct_" + "w" * 43
-    async with guarded(TokenFile(str(file))) as client:
+    async with guarded(TokenFileVerifier(str(file))) as client:
         answers = [
             await client.post("/mcp", headers=[("Authorization", value) for value in values])
             for one in (good, wrong)
@@ -434,6 +436,6 @@ async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCa
 
 def test_a_client_without_an_address_is_counted_too() -> None:
     """auth-24: all on a Unix socket are one."""
-    failures = Failures(1)
+    failures = FailureLimiter(1)
     failures.noted("", "a")
     assert failures.noted("", "b") > 0

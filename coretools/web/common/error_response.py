@@ -16,7 +16,7 @@ ID_KEY = "coretools.json_rpc_id"
 """Where the scope of a POST has the id of its request, as it came, once the body was read."""
 
 
-def refusal(
+def error_response(
     status: int, message: str, *, kind: str, headers: Mapping[str, str] | None = None, code: int | None = None
 ) -> Response:
     """The answer to a request that is not served. `message` says what would work; it never holds what the client sent.
@@ -27,10 +27,10 @@ def refusal(
     if code is None:
         code = INVALID_REQUEST if status < SERVER_FAULT else INTERNAL_ERROR
     error = {"code": code, "message": message, "data": {"kind": kind}}
-    return _Refusal(error, status, headers or {})
+    return _ErrorResponse(error, status, headers or {})
 
 
-class _Refusal(Response):
+class _ErrorResponse(Response):
     """Told to those who watch when it is sent."""
 
     media_type = "application/json"

@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.errors import CoreError, Unreachable
 from coretools.protocol.call_adapter import address_in
-from coretools.web.auth.failures import Failures
+from coretools.web.auth.failures import FailureLimiter
 from coretools.web.auth.loopback import parsed_url
 from coretools.web.common.config import Config
-from coretools.web.common.principals import NotEntitled, Principal, Verifier, put
-from coretools.web.common.refusals import refusal
+from coretools.web.common.error_response import error_response
+from coretools.web.common.principals import NotEntitled, Principal, Verifier, set_principal
 
 LONGEST_TOKEN = 8 * 1024
 RETRY_SECONDS = 5
@@ -42,7 +42,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _LISTENING = b"subscriptions/listen"
 
 
-class Gate:
+class AuthMiddleware:
     """Puts the principal of a request into its scope, or refuses it."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Gate:
         app: ASGIApp,
         verifier: Verifier | None,
         *,
-        failures: Failures,
+        failures: FailureLimiter,
         metadata_url: str | None = None,
         scopes: Sequence[str] = (),
         look_seconds: float = LOOK_SECONDS,
@@ -73,15 +73,15 @@ class Gate:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         elif self._verifier is None:
-            put(scope, Principal())
+            set_principal(scope, Principal())
             await self._app(scope, receive, send)
         else:
             found = await self._judged(scope, self._verifier)
             if not isinstance(found, Principal):
                 await found(scope, receive, send)
                 return
-            put(scope, found)
-            if _is_listening(scope):
+            set_principal(scope, found)
+            if _is_long_lived(scope):
                 await self._while_good(found, self._verifier, scope, receive, send)
             else:
                 await self._app(scope, receive, send)
@@ -90,7 +90,7 @@ class Gate:
         """Whose a request is, or the answer that refuses it."""
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(given) > 1:
-            return refusal(400, "send one Authorization header", kind="invalid-request")
+            return error_response(400, "send one Authorization header", kind="invalid-request")
         bearer = _BEARER.fullmatch(given[0].decode("latin-1")) if given else None
         if bearer is None:
             return self._unauthorized("send a bearer token in the Authorization header")
@@ -103,7 +103,7 @@ class Gate:
         except NotEntitled as error:
             return self._forbidden(error)
         except Unreachable as error:
-            return refusal(503, str(error), kind=error.kind, headers={"Retry-After": str(RETRY_SECONDS)})
+            return error_response(503, str(error), kind=error.kind, headers={"Retry-After": str(RETRY_SECONDS)})
         # Counted after it was verified: who shares an address with others must not be locked out by them.
         return principal or self._counted(token, address)
 
@@ -113,8 +113,8 @@ class Gate:
         if seconds <= 0:
             return self._wrong()
         headers = {"Retry-After": str(math.ceil(seconds))}
-        said = "this token is not valid here, and too many such came from your address; wait"
-        return refusal(429, said, kind="too-many-failures", headers=headers)
+        reason = "this token is not valid here, and too many such came from your address; wait"
+        return error_response(429, reason, kind="too-many-failures", headers=headers)
 
     def _wrong(self) -> ASGIApp:
         # One sentence for all that can be wrong: which it is helps only who guesses.
@@ -124,20 +124,20 @@ class Gate:
     def _unauthorized(self, message: str, *, kind: str = "unauthorized", error: str = "") -> ASGIApp:
         # RFC 6750, 3.1: no error code for a request without a token.
         challenge = ", ".join(part for part in (error, self._asked, self._challenge) if part)
-        return refusal(401, message, kind=kind, headers={"WWW-Authenticate": f"Bearer {challenge}"})
+        return error_response(401, message, kind=kind, headers={"WWW-Authenticate": f"Bearer {challenge}"})
 
     def _forbidden(self, error: NotEntitled) -> ASGIApp:
         headers = {}
         if error.scopes:
             scopes = " ".join(error.scopes)
             headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scopes}", {self._challenge}'
-        return refusal(403, str(error), kind=error.kind, headers=headers)
+        return error_response(403, str(error), kind=error.kind, headers=headers)
 
     async def _while_good(
         self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve a stream, and end it when the token does, be it by its time or by being revoked."""
-        answer = _Answer(send)
+        answer = _ResponseState(send)
         with anyio.CancelScope() as limited:
             looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
             try:
@@ -163,7 +163,7 @@ class Gate:
         limited.cancel()
 
 
-class _Answer:
+class _ResponseState:
     """How far an answer has come."""
 
     def __init__(self, send: Send) -> None:
@@ -177,7 +177,7 @@ class _Answer:
         await self._send(message)
 
 
-def _is_listening(scope: Scope) -> bool:
+def _is_long_lived(scope: Scope) -> bool:
     """Whether a request only listens. A call was allowed when it came, and has a deadline of its own."""
     return scope["method"] == "GET" or (b"mcp-method", _LISTENING) in scope["headers"]
 
