@@ -30,13 +30,13 @@ from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.ci.tools import CiTools
-from coretools.tools.closed import TierRestrictions
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.explanations import Explanations, HiddenFileExplanations, NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
+from coretools.tools.tier_restrictions import TierRestrictions
 
 if TYPE_CHECKING:
     from mcp.server.extension import Extension

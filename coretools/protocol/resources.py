@@ -17,7 +17,7 @@ from coretools.operations.completion import with_prefix
 from coretools.operations.registry import Command
 from coretools.operations.route import query_keys
 from coretools.process.jobs.job_table import Run, Runs
-from coretools.tools.commands.report import from_offset, line_of, resource_of
+from coretools.tools.commands.results import from_offset, line_of, resource_of
 
 # Which resource an address names, and the values of its variables (RFC 6570, by the SDK's `UriTemplate`).
 

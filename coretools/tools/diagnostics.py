@@ -19,9 +19,9 @@ from coretools.process.fork_server.pool import Holding
 from coretools.process.runner import Order, Runner
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
-from coretools.tools.closed import TierRestrictions
 from coretools.tools.execution import plain
 from coretools.tools.explanations import MAX_LISTED, NetworkPolicy, hidden_file_text
+from coretools.tools.tier_restrictions import TierRestrictions
 
 PACKAGES = ("mcp", "pydantic", "anyio")
 """Installed packages whose version decides how the server behaves."""

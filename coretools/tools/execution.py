@@ -1,16 +1,23 @@
-"""What a program printed, made fit to be shown: short, no terminal escapes, every other control character visible.
-
-Pure: text in, text out, in time that grows with the length of the text only.
-"""
+"""What the ci and command tools share: where and how long a program runs, how it ended, how its output is shown."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated, Self
+
+from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
 from coretools.excerpt import Excerpt
+from coretools.operations.content import Result
+from coretools.process.runner import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
+from coretools.shell_words import join
+from coretools.tools.explanations import NONE, Explanations, lines_of, made_text
 
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, clearing
@@ -69,6 +76,112 @@ def streams(stdout: str, stderr: str) -> str:
     if not err:
         return out
     return f"{out}\n[stderr]\n{err}" if out else f"[stderr]\n{err}"
+
+
+_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def escaped_name(name: str) -> str:
+    """The name, with escapes for line breaks and terminal sequences: it could pass for several entries, or for none."""
+    if name.isprintable():
+        return name
+    return _BREAKING.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
+
+
+SIGNAL_REASONS = {"SIGXFSZ": ": a file grew over the limit (file_bytes in the policy file)"}
+"""What a signal means that our own limits send."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionSummary:
+    """How one command, or several in a row, ended. A failure is a result, never an error."""
+
+    command: str
+    exit_code: int | None
+    """None when a signal ended it."""
+    signal: str | None
+    timed_out: bool
+    duration_seconds: float
+    peak_memory_bytes: int
+    stragglers_stopped: int
+    tier: str | None
+    """Tier of confinement."""
+    stopped_for: str
+    """Why it was ended before its deadline; empty when it was not."""
+    made: tuple[str, ...]
+    """Settings of editors and agents that came to be meanwhile."""
+    output: str
+    """Both streams, without terminal escapes."""
+    dropped_bytes: int
+    """Of what the runs printed, not kept."""
+    notes: tuple[str, ...] = ()
+    """What explains a failure that its own message does not name."""
+
+    @classmethod
+    def of(cls, runs: Sequence[Completed], output: str, explanations: Explanations = NONE) -> Self:
+        """Several runs in a row as one; the last one decides."""
+        last = runs[-1]
+        notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=output)
+        return cls(
+            command="; ".join(join(run.argv) for run in runs),
+            exit_code=None if last.signal else last.exit_code,
+            signal=last.signal,
+            timed_out=last.timed_out,
+            duration_seconds=round(sum(run.duration_seconds for run in runs), 3),
+            peak_memory_bytes=max(run.peak_memory_bytes for run in runs),
+            stragglers_stopped=sum(run.stragglers_stopped for run in runs),
+            tier=last.tier,
+            stopped_for=last.stopped_for,
+            made=tuple(path for run in runs for path in run.made),
+            output=output,
+            dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
+            notes=(*notes, *chain.from_iterable(run.remarks for run in runs)),
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended otherwise than by itself with exit code 0."""
+        return self.exit_code != 0 or self.timed_out or bool(self.stopped_for)
+
+    def verdict(self) -> str:
+        """How it ended, in words."""
+        if self.timed_out:
+            remark = f"; {self.stopped_for}" if self.stopped_for else ""
+            return f"timed out after {self.duration_seconds:.1f} s and was stopped{remark}"
+        if self.stopped_for:
+            return f"stopped: {self.stopped_for}"
+        if self.signal is not None:
+            return f"ended by {self.signal}{SIGNAL_REASONS.get(self.signal, '')}"
+        return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
+
+
+class ExecutionResult(Result):
+    """What every answer about a command that ran has in common."""
+
+    summary: Annotated[ExecutionSummary, Field(exclude=True)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command failed."""
+        return self.summary.failed
+
+    def facts(self) -> dict[str, object]:
+        """What a program may want beside the text."""
+        facts: dict[str, object] = {
+            "exit_code": self.summary.exit_code,
+            "signal": self.summary.signal,
+            "timed_out": self.summary.timed_out,
+            "duration_seconds": self.summary.duration_seconds,
+            "peak_memory_bytes": self.summary.peak_memory_bytes,
+            "stragglers_stopped": self.summary.stragglers_stopped,
+            "tier": self.summary.tier,
+        }
+        facts |= {"made": list(self.summary.made)} if self.summary.made else {}
+        return facts | ({"notes": list(self.summary.notes)} if self.summary.notes else {})
+
+    def remarks(self) -> list[str]:
+        """Lines that stand between the first line and the output."""
+        return lines_of([*self.summary.notes, *([made_text(self.summary.made)] if self.summary.made else [])])
 
 
 # Where a program may be started, and for how long: the same for commands, builds and tests.

@@ -13,9 +13,9 @@ from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.closed import TierRestrictions
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
 from coretools.tools.explanations import NetworkPolicy
+from coretools.tools.tier_restrictions import TierRestrictions
 from tests.variables import variables
 
 CLOSED = TierRestrictions(ConfinementPolicy())

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from coretools.tools.ci.build_system import Action, Argv, BuildSystem, Project, Steps, first_of, matching_names
 from coretools.tools.ci.detect_python import STRONG, WEAK, detect_python, detect_weak
-from coretools.tools.ci.project import Action, Argv, BuildSystem, Project, Steps, first_of, matching_names
 
 _DOTNET = ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")
 _GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")

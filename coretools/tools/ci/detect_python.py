@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coretools.errors import Unsupported
-from coretools.tools.ci.project import Argv, BuildSystem, Project, Steps, matching_names
+from coretools.tools.ci.build_system import Argv, BuildSystem, Project, Steps, matching_names
 
 # What a Python project names as needed by its tests: extras, dependency groups, lists of packages. Pure.
 #

@@ -7,7 +7,7 @@ of the caller's own carries (ADR 0014).
 import re
 from collections.abc import Callable, Sequence
 
-from coretools.tools.ci.project import Project, matching_names
+from coretools.tools.ci.build_system import Project, matching_names
 from coretools.tools.ci.read_javascript import (
     read_ava,
     read_bun,

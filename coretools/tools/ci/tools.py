@@ -25,15 +25,22 @@ from coretools.roots.read import Directory, kind_at, read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import Undo
 from coretools.shell_words import split
+from coretools.tools.ci.build_system import (
+    ALL_ENTRIES,
+    OFFLINE_ENVIRONMENT,
+    RESTORE_ENVIRONMENT,
+    Action,
+    Argv,
+    Steps,
+    entries_of,
+    is_new_environment,
+)
 from coretools.tools.ci.detect import LOOKED_FOR, choose, detect, system_of
 from coretools.tools.ci.parse import gradle_results, parse
-from coretools.tools.ci.project import Action, Argv, Steps
 from coretools.tools.ci.read_native import go_text
 from coretools.tools.ci.read_native import shown as go_shown
-from coretools.tools.ci.restore import ALL_ENTRIES, OFFLINE, entries_of, is_new_environment
-from coretools.tools.ci.restore import ENVIRONMENT as RESTORE_ENVIRONMENT
-from coretools.tools.ci.results import ExecutionSummary, Failure, StepsResult, SuiteReport
-from coretools.tools.execution import open_to_start, plain, printed, streams, timeout, without_escapes
+from coretools.tools.ci.results import Failure, StepsResult, SuiteReport
+from coretools.tools.execution import ExecutionSummary, open_to_start, plain, printed, streams, timeout, without_escapes
 from coretools.tools.explanations import NONE, Explanations, NetworkPolicy
 
 # A project seen through the roots: what detection reads of it, and where a file that a report names really lies.
@@ -179,7 +186,7 @@ class CiTools:
     async def _offline(self, order: Order) -> Order:
         """The same, told to do without the network where it is denied."""
         await self._runner.prepare()
-        return replace(order, environment={**order.environment, **OFFLINE}) if self._is_offline else order
+        return replace(order, environment={**order.environment, **OFFLINE_ENVIRONMENT}) if self._is_offline else order
 
     @property
     def _is_offline(self) -> bool:

@@ -1,6 +1,228 @@
-"""What `run_command` answers about a command that has ended."""
+"""What the run tools answer: how a run stands, and a part of what it printed."""
 
-from coretools.tools.ci.results import ExecutionResult
+from dataclasses import dataclass
+
+from coretools.excerpt import HEAD_SHARE, Excerpt
+from coretools.operations.content import Result
+from coretools.process.jobs.job_table import Run
+from coretools.redaction.redactor import Redactor
+from coretools.shell_words import join
+from coretools.tools.execution import ExecutionResult, plain, printed, streams, visible, without_escapes
+from coretools.tools.explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
+
+ARGV_CHARACTERS = 80
+"""Shown of a command line in a list."""
+
+
+def resource_of(run: Run) -> str:
+    """The address under which the whole output of a run can be read."""
+    return f"coretools://runs/{run.id}/output"
+
+
+def state_of(run: Run) -> str:
+    """How a run stands, in words: "running", "exit code 0", "stopped (asked): SIGTERM", ..."""
+    if run.is_alive:
+        return "running"
+    if run.completed is None:
+        return f"failed ({run.error})" if run.error is not None else "stopped"
+    done = run.completed
+    said = f"ended by {done.signal}" if done.signal else f"exit code {done.exit_code}"
+    if done.stopped_for:
+        return f"stopped: {done.stopped_for}"
+    if run.stopped_because:
+        return f"stopped because {run.stopped_because}: {said}"
+    return f"timed out and was stopped: {said}" if done.timed_out else said
+
+
+def _headline(run: Run) -> list[str]:
+    """State, seconds, and who was left, for a headline."""
+    parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
+    if run.completed is not None and run.completed.stragglers_stopped:
+        parts.append(f"{run.completed.stragglers_stopped} left-over processes stopped")
+    if run.completed is not None and run.completed.made:
+        parts.append(made_text(run.completed.made))
+    return parts
+
+
+def facts_of(run: Run) -> dict[str, object]:
+    """What a program may want to know of a run."""
+    facts: dict[str, object] = {
+        "run": run.id,
+        "running": run.is_alive,
+        "bytes": run.output.end,
+        "first": run.output.first,
+        "offset": run.told,
+        "seconds": round(run.seconds, 3),
+        "tier": run.tier if run.completed is None else run.completed.tier,
+    }
+    if run.completed is not None:
+        done = run.completed
+        facts |= {"exit_code": done.exit_code, "signal": done.signal, "timed_out": done.timed_out}
+        facts |= {"peak_memory_bytes": done.peak_memory_bytes, "stragglers_stopped": done.stragglers_stopped}
+    return facts
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """A part of an output, ready to be read."""
+
+    text: str
+    note: str = ""
+    """What is missing, and how to get it."""
+    is_cut: bool = False
+    """Something was left out because of its length."""
+    stop: int = 0
+    """Offset behind what is shown."""
+
+
+class RunReport(Result):
+    """The answer of a tool about one run."""
+
+    headline: str
+    """State, and what came first, in words."""
+    output: str = ""
+    note: str = ""
+    run: dict[str, object]
+    """Facts."""
+    is_failure: bool = False
+    notes: tuple[str, ...] = ()
+    """What explains a failure."""
+
+    @classmethod
+    def of(
+        cls, run: Run, *, said: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
+    ) -> "RunReport":
+        """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
+        shown = shown or OutputPart("")
+        run.told = max(run.told, shown.stop)
+        failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
+        return cls(
+            headline=", ".join(part for part in (*_headline(run), said) if part),
+            output=shown.text,
+            note=shown.note,
+            run=facts_of(run) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),
+            notes=notes,
+            is_failure=failed and not run.stopped_because,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program that was waited for failed."""
+        return self.is_failure
+
+    def facts(self) -> dict[str, object]:
+        """Run, whether it runs, exit code, offsets; `kind` of what a wait ended with."""
+        return self.run
+
+    def text(self) -> str:
+        """State, output, and what is missing of it."""
+        return "\n".join(part for part in (f"[{self.headline}]", *lines_of(self.notes), self.output, self.note) if part)
+
+
+def notes_of(run: Run, explanations: Explanations) -> tuple[str, ...]:
+    """What explains the failure of a run that has ended, or what a run that goes on has met."""
+    output = run.output
+    head = output.read(output.first, EXAMINED_CHARACTERS)
+    stop = output.first + len(head)
+    tail = output.read(max(stop, output.end - EXAMINED_CHARACTERS), EXAMINED_CHARACTERS)
+    text = without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
+    is_well = run.completed is not None and run.completed.ok
+    tier = run.tier if run.completed is None else run.completed.tier
+    remarks = () if run.completed is None else run.completed.remarks
+    return (*explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text), *remarks)
+
+
+class RunList(Result):
+    """The answer of `list_runs`."""
+
+    lines: list[str]
+
+    def text(self) -> str:
+        """One line for each run, oldest first."""
+        return "\n".join(self.lines) or "[no runs; run_command with wait_seconds starts one]"
+
+    def facts(self) -> dict[str, object]:
+        """How many there are."""
+        return {"runs": len(self.lines)}
+
+
+def line_of(run: Run) -> str:
+    """A run in one line."""
+    command = plain(join(run.argv)).replace("\n", " ")
+    shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
+    terminal = f" {run.terminal.columns}x{run.terminal.rows}" if run.terminal else ""
+    return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"
+
+
+def both_streams(run: Run, redactor: Redactor | None = None) -> OutputPart:
+    """What was kept of a run that ended within its call: standard output, and standard error by name."""
+    done = run.completed
+    if done is None:
+        return OutputPart("")
+    text = streams(printed(done.stdout, redactor), printed(done.stderr, redactor))
+    if not done.stdout.dropped_bytes + done.stderr.dropped_bytes:
+        return OutputPart(text)
+    return OutputPart(text, _bracketed([_how_to_read(run, run.output.first)]), is_cut=True)
+
+
+def new_output(run: Run, most: int) -> OutputPart:
+    """What no call was told yet: head and tail of it when that is more than `most` bytes."""
+    output = run.output
+    start = max(run.told, output.first)
+    left = output.end - start
+    if left <= most:
+        excerpt = Excerpt(output.read(start, left), b"", 0)
+    else:
+        head = int(most * HEAD_SHARE)
+        tail = most - head
+        excerpt = Excerpt(output.read(start, head), output.read(output.end - tail, tail), left - most)
+    text = _shown(run, excerpt.text())
+    notes = []
+    if start > 0 and start == output.first:
+        notes.append(f"{output.first} bytes before this are gone")
+    if excerpt.dropped_bytes:
+        notes.append(_how_to_read(run, start))
+    return OutputPart(text.rstrip("\n"), _bracketed(notes), excerpt.dropped_bytes > 0, output.end)
+
+
+def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -> OutputPart:
+    """At most `most` bytes, or so many lines, from an offset on."""
+    output = run.output
+    start = max(offset, output.first)
+    data = output.read(start, most)
+    if lines is not None:
+        data = b"".join(data.splitlines(keepends=True)[:lines])
+    stop = start + len(data)
+    notes = [f"bytes {start} to {stop} of {output.end}"]
+    if start > offset:
+        notes.append(f"{output.first} bytes before this are gone")
+    if stop < output.end:
+        notes.append(f"goes on at offset={stop}")
+    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _bracketed(notes), stop=stop)
+
+
+def last_lines(run: Run, lines: int, most: int) -> OutputPart:
+    """The last lines, as far as `most` bytes reach."""
+    output = run.output
+    data = output.read(output.end - most, most)
+    data = b"".join(data.splitlines(keepends=True)[-lines:])
+    start = output.end - len(data)
+    note = _bracketed([f"bytes {start} to {output.end}"])
+    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), note, stop=output.end)
+
+
+def _shown(run: Run, text: str) -> str:
+    """What a terminal got is of use with its escape sequences only, which are made visible; others lose them."""
+    return visible(text) if run.terminal else plain(text)
+
+
+def _how_to_read(run: Run, offset: int) -> str:
+    what = f"the last {run.output.kept_bytes} bytes" if run.output.first else "all"
+    return f"{what}: read_run run={run.id} offset={offset}, or {resource_of(run)}"
+
+
+def _bracketed(notes: list[str]) -> str:
+    return f"[{'; '.join(notes)}]" if notes else ""
 
 
 class CommandResult(ExecutionResult):

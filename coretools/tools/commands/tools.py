@@ -26,8 +26,8 @@ from coretools.redaction.redactor import Redactor
 from coretools.roots.read import Directory
 from coretools.roots.root_set import Roots
 from coretools.shell_words import split, words
-from coretools.tools.ci.results import ExecutionSummary
-from coretools.tools.commands.report import (
+from coretools.tools.commands.results import (
+    CommandResult,
     OutputPart,
     RunList,
     RunReport,
@@ -38,9 +38,8 @@ from coretools.tools.commands.report import (
     new_output,
     notes_of,
 )
-from coretools.tools.commands.results import CommandResult
 from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressReporter, WaitConditions, wait
-from coretools.tools.execution import open_to_start, plain, timeout
+from coretools.tools.execution import ExecutionSummary, open_to_start, plain, timeout
 from coretools.tools.explanations import NONE, Explanations
 
 # A person's yes to a command of which the operator's policy says `ask`, before anything is started.

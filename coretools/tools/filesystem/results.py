@@ -6,7 +6,7 @@ from pydantic import Field
 
 from coretools.operations.content import Result
 from coretools.roots.listing import DirectoryEntry, DirectoryListing
-from coretools.tools.search.one_line import one_line
+from coretools.tools.execution import escaped_name
 
 _MARKS = {"directory": "/", "link": "@"}
 
@@ -100,7 +100,7 @@ class ListingResult(Result):
 
 
 def _line(entry: DirectoryEntry) -> str:
-    name = one_line(entry.name)
+    name = escaped_name(entry.name)
     if entry.kind == "file":
         return name if entry.size is None else f"{name}\t{entry.size}"
     mark = _MARKS.get(entry.kind)

@@ -18,10 +18,10 @@ from coretools.process.runner import Runner
 from coretools.roots.listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
 from coretools.roots.root_set import RootedPath, Roots
+from coretools.tools.execution import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.findings import Findings, MatchedLine, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
-from coretools.tools.search.one_line import one_line
 from coretools.tools.search.pattern import parse_pattern
 from coretools.tools.search.tree import beneath, runs_beneath
 
@@ -62,7 +62,7 @@ class FoundText(Result):
         return counts | ({"engine": self.engine} if self.engine else {})
 
     def _group(self, path: str, group: list[FoundLine]) -> str:
-        name = one_line(path)
+        name = escaped_name(path)
         return "\n".join(
             f"{name}:{line.number}:{line.text}" if line.match else f"{name}-{line.number}-{line.text}" for line in group
         )
@@ -77,7 +77,7 @@ class FoundNames(Result):
 
     def text(self) -> str:
         """One path a line."""
-        return "\n".join([*map(one_line, self.paths), *(f"[{note}]" for note in self.notes)])
+        return "\n".join([*map(escaped_name, self.paths), *(f"[{note}]" for note in self.notes)])
 
     def facts(self) -> dict[str, object]:
         """How many are shown, and how many there are."""

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from coretools.tools.ci.build_system import Action
 from coretools.tools.ci.detect import LOOKED_FOR, choose, detect
-from coretools.tools.ci.project import Action
 
 
 class Files:
