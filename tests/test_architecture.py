@@ -1,0 +1,90 @@
+"""The pages for contributors agree with the tree: picture, paths, indexes, links, numbers (docs/specs/structure.md)."""
+
+import re
+import runpy
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from tests.checkout import TREE
+
+DOCS = TREE / "docs"
+ARCHITECTURE = DOCS / "architecture.md"
+PATH = re.compile(r"`((?:coretools|servers|tests|docs|benchmarks|examples|\.ci)/[\w./-]*)`")
+LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
+DECISION = re.compile(r"\b(?:ADR |adr/)(\d{4})\b")
+RULE = re.compile(r"(?<![\w/.-])[a-z]+(?:-[a-z]+)*-\d+\b")
+
+
+@cache
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def pages() -> list[Path]:
+    return [*TREE.glob("*.md"), *DOCS.rglob("*.md")]
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    """structure-11: written by `python docs/architecture_picture.py --write`."""
+    script = runpy.run_path(str(DOCS / "architecture_picture.py"))
+    assert script["picture"]() in text(ARCHITECTURE), "run `python docs/architecture_picture.py --write`"
+    rows = set(re.findall(r"^\| `(\w+)` \|", text(ARCHITECTURE), re.MULTILINE))
+    assert rows == set(script["packages"]()) - {"coretools"}
+
+
+def test_every_path_that_the_pages_name_exists() -> None:
+    """structure-11"""
+    named = {
+        (page.name, path) for page in (ARCHITECTURE, TREE / "CONTRIBUTING.md") for path in PATH.findall(text(page))
+    }
+    assert len(named) > 50
+    assert [(page, path) for page, path in sorted(named) if not (TREE / path).exists()] == []
+
+
+def test_decisions_are_numbered_without_gaps_and_indexed() -> None:
+    """structure-12: each has the parts that a reader looks for."""
+    decisions = sorted((DOCS / "adr").glob("[0-9]*.md"))
+    assert [path.name[:4] for path in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    index = text(DOCS / "adr" / "README.md")
+    for path in decisions:
+        number, title = re.match(r"# (\d{4}): (.+)", text(path)).groups()  # type: ignore[union-attr]
+        assert path.name.startswith(number), path
+        assert f"| {number} | [{title}]({path.name}) |" in index
+        for part in ("Status: accepted", "## Context", "## Decision", "## Alternatives", "## Consequences"):
+            assert part in text(path), (path.name, part)
+
+
+def test_specifications_are_indexed() -> None:
+    """structure-12"""
+    listed = LINK.findall(text(DOCS / "specs" / "README.md"))
+    assert sorted(listed) == sorted(path.name for path in (DOCS / "specs").glob("*.md") if path.name != "README.md")
+
+
+def test_links_and_decisions_that_are_named_exist() -> None:
+    """structure-12: in pages, in the source and in tests."""
+    broken = [
+        (page.name, link) for page in pages() for link in LINK.findall(text(page)) if not (page.parent / link).exists()
+    ]
+    assert broken == []
+    known = {path.name[:4] for path in (DOCS / "adr").glob("[0-9]*.md")}
+    source = chain.from_iterable((TREE / top).rglob("*.py") for top in ("coretools", "servers", "tests", "benchmarks"))
+    named = {(path.name, number) for path in [*pages(), *source] for number in DECISION.findall(text(path))}
+    assert len(named) > 10
+    assert sorted((name, number) for name, number in named if number not in known) == []
+
+
+def test_rules_that_tests_name_exist() -> None:
+    """structure-9: a test that names a rule of a page names one that is there."""
+    rules = set()
+    for page in (DOCS / "specs").glob("*.md"):
+        rules |= set(re.findall(r"^- ([a-z]+(?:-[a-z]+)*-\d+):", text(page), re.MULTILINE))
+    areas = {rule.rpartition("-")[0] for rule in rules}
+    named = {
+        (path.name, rule)
+        for path in (TREE / "tests").rglob("test_*.py")
+        for docstring in re.findall(r'^    """([a-z][^"]*)', text(path), re.MULTILINE)
+        for rule in RULE.findall(docstring)
+        if rule.rpartition("-")[0] in areas
+    }
+    assert sorted((name, rule) for name, rule in named if rule not in rules) == []
