@@ -1,7 +1,7 @@
-"""Delete a directory with all that lies in it, the files too that are hidden from commands.
+"""Delete a directory and everything in it, including files that are hidden from commands.
 
-A hidden file is covered in the view of each command, and the kernel lets nobody delete what is covered in his own view.
-Deleted from outside, it loses its cover a moment before it loses its name, which a command that waits for it can use
+A hidden file is covered by a mount in the mount namespace of each command, where the kernel does not let it be deleted.
+When the server deletes it, the cover disappears a moment before the name does, and a waiting command can use that
 (docs/adr/0011). So a hidden file is emptied before it is deleted.
 """
 
@@ -21,7 +21,7 @@ from coretools.roots.write import require_name, resolve_for_change
 
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Waits for nobody: a FIFO may stand there by then."""
+"""Does not block: a FIFO may have replaced the file."""
 
 
 @dataclass(slots=True)
@@ -30,18 +30,18 @@ class DeletedDirectory:
 
     shown: str
     entries: int = 0
-    """What lay in it: files, links, directories."""
+    """Number of deleted files, links and directories in it."""
     hidden: list[str] = field(default_factory=list)
-    """Files that were closed to commands, beneath it."""
+    """Files beneath it that were hidden from commands."""
 
 
 def delete_directory(roots: Roots, path: str) -> DeletedDirectory:
-    """Delete a directory and everything in it; links in it are not followed. What failed half-way can be called again.
+    """Delete a directory and everything in it; links are not followed. A failed call can be repeated.
 
     Raises:
-        WrongType: no directory. DeniedPath: it is or lies in a git directory, or is closed itself.
-        InvalidPath: a root, or it holds one. Unsupported: something is mounted in it.
-        Conflict: a hidden file in it has another name.
+        WrongType: not a directory. DeniedPath: it is or lies in a git directory, or is denied itself.
+        InvalidPath: it is or contains a root. Unsupported: something is mounted in it.
+        Conflict: a hidden file in it has more than one hard link.
         ReadOnly, NotFound, and what `resolve` raises.
     """
     with resolve_for_change(roots, path, follow=False) as resolved:
@@ -52,12 +52,12 @@ def delete_directory(roots: Roots, path: str) -> DeletedDirectory:
 def delete_tree(
     roots: Roots, place: RootedPath, above: int, *, shown: str, spares_links: bool = True
 ) -> DeletedDirectory:
-    """Delete a directory that holds no root, from the open directory above it.
+    """Delete a directory that contains no root, given its open parent directory.
 
-    `spares_links`: a hidden file with another name ends it; else it is deleted under this name and keeps its content.
+    `spares_links`: a hidden file with several hard links is an error; else only this name is deleted, not the content.
 
     Raises:
-        Unsupported, Conflict, and what the system refuses: as `delete_directory`.
+        Unsupported, Conflict, and errors of the operating system: as `delete_directory`.
     """
     deleted = DeletedDirectory(shown)
     tree = _TreeDeletion(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
@@ -78,20 +78,20 @@ class _Level(NamedTuple):
 
     name: str
     beneath: str
-    """Its path from where the deletion began, "" for that directory itself."""
+    """Its path relative to the deleted directory, "" for that directory itself."""
     above: tuple[int, int]
-    """What it lies in: the way up must lead there, wherever a command has moved the directory."""
+    """Identity of its parent: `..` must lead there, even if a command has moved the directory."""
     entries: list[tuple[str, bool]]
-    """What is left of it: names, and which are directories."""
+    """Remaining entries: names, and whether each is a directory."""
 
 
 class _TreeDeletion:
-    """One deletion: depth first, each directory by its handle."""
+    """One deletion: depth first, each directory by its descriptor."""
 
     def __init__(
         self, roots: Roots, place: RootedPath, deleted: DeletedDirectory, *, mount: tuple[int, int], spares_links: bool
     ) -> None:
-        """`mount` is that of the directory above."""
+        """`mount` is the mount of the parent directory."""
         self._roots = roots
         self._place = place
         self._deleted = deleted
@@ -99,7 +99,7 @@ class _TreeDeletion:
         self._spares_links = spares_links
 
     def delete(self, above: int, name: str) -> None:
-        """Delete the directory of this name. Two handles at most, at any depth."""
+        """Delete the directory of this name. Holds at most two descriptors, at any depth."""
         levels: list[_Level] = []
         here = os.dup(above)
         try:
@@ -120,7 +120,7 @@ class _TreeDeletion:
             os.close(here)
 
     def _enter(self, levels: list[_Level], here: int, name: str, beneath: str) -> int:
-        """Go down from `here`, whose handle is given up."""
+        """Enter a subdirectory of `here`, which is closed."""
         shown = self._shown(beneath)
         with translate_errors(shown):
             below = os.open(name, DIRECTORY, dir_fd=here)
@@ -135,7 +135,7 @@ class _TreeDeletion:
         return below
 
     def _leave(self, level: _Level, here: int) -> int:
-        """Go up, delete the directory that was left, and give up its handle."""
+        """Go up, and close and delete the directory that was left."""
         shown = self._shown(level.beneath)
         with translate_errors(shown):
             above = os.open("..", _ABOVE, dir_fd=here)
@@ -171,7 +171,7 @@ def _require_above(fd: int, level: _Level, shown: str) -> None:
 
 
 def _mount_of(fd: int) -> tuple[int, int]:
-    """Device and mount of an open directory: a bind mount has the device of what lies around it (proc(5), fdinfo)."""
+    """Device and mount id of an open directory: a bind mount has its surroundings' device (proc(5), fdinfo)."""
     number = 0
     with suppress(OSError), open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
         number = next((int(line.split()[1]) for line in file if line.startswith("mnt_id:")), 0)
@@ -179,7 +179,7 @@ def _mount_of(fd: int) -> tuple[int, int]:
 
 
 def _truncate(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
-    """Leave a regular file without content; False for anything else. A command may exchange it at any moment."""
+    """Truncate a regular file; False for anything else. A command may replace it at any moment."""
     found = os.stat(name, dir_fd=here, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):
         return False
@@ -187,7 +187,7 @@ def _truncate(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
         raise PermissionRefused(f"{shown}: the directory it lies in is write-protected", path=shown)
     if found.st_nlink > 1:
         raise Conflict(f"{shown}: this hidden file has another name too; it has to be deleted by a person", path=shown)
-    if not found.st_mode & stat.S_IWUSR:  # what may be deleted may be write-protected
+    if not found.st_mode & stat.S_IWUSR:  # a write-protected file may be deleted
         reading = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=here)
         try:
             _require_same(reading, found, shown)

@@ -1,13 +1,15 @@
-"""What stays closed inside a root, for reads and for changes alike: deny globs, and names that are suspect. Pure.
+"""Deny rules: which paths inside a root are closed to reads and changes. Pure.
 
-A glob closes by name. A name that is suspect closes nothing by itself: what the file holds decides (`secret_check`).
+A deny glob closes a path by its name. A name that suggests a secret closes nothing by itself: the content of the file
+decides (`secret_check`).
 
-A glob holds at any depth, one that begins with `/` at the top of each root only. `*`, `?` and `[...]` stay inside a
-name; `**` is any number of directories. Whatever lies beneath a covered directory is covered. A glob that begins with
-`!` opens again what an earlier one closed, unless a directory above it is closed. The last glob that matches decides.
+A glob matches at any depth; one that begins with `/` matches at the top of each root only. `*`, `?` and `[...]` stay
+within a component; `**` is any number of directories. Everything beneath a covered directory is covered. A glob that
+begins with `!` allows again what an earlier one denied, unless a parent directory is denied. The last matching glob
+decides.
 
-Letters match in both cases: beneath a root there may be a mount that ignores case (vfat, CIFS, a Windows drive), where
-`.ENV` is another spelling of `.env`. Nothing else is folded.
+Matching ignores case: a mount beneath a root may do so too (vfat, CIFS, a Windows drive), and `.ENV` then names `.env`.
+Nothing else is folded.
 """
 
 import re
@@ -20,7 +22,7 @@ from coretools.roots import secret_files
 from coretools.roots.path_globs import ANY_NUMBER, ComponentTest, component_pattern, component_tests, components_match
 
 DEFAULT_DENY: tuple[str, ...] = (
-    # Directories that hold nothing but secrets.
+    # Directories that contain only secrets.
     ".ssh",
     ".gnupg",
     ".aws",
@@ -28,7 +30,7 @@ DEFAULT_DENY: tuple[str, ...] = (
     ".kube",
     ".config/gcloud",
     ".config/gh",
-    # What git runs or takes its credentials from, in submodules and worktrees too.
+    # What git runs or takes credentials from, in submodules and worktrees too.
     ".git/config",
     ".git/config.worktree",
     ".git/hooks/**",
@@ -38,7 +40,7 @@ DEFAULT_DENY: tuple[str, ...] = (
 )
 
 _CACHED_NAMES = 8192
-"""Names whose verdict is remembered; a walk meets the same ones again and again."""
+"""Names whose verdict is cached; a walk meets the same ones repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +48,27 @@ class _DenyRule:
     glob: str
     denies: bool
     whole: Sequence[ComponentTest]
-    """Fit the paths that the glob names."""
+    """Match the paths that the glob names."""
     above: Sequence[Sequence[ComponentTest]]
-    """Fit the directories whose names are part of the glob; none for a glob of one name."""
+    """Match the directories whose names are part of the glob; none for a glob of one component."""
     key: str
-    """Regular expression of one name without which no path can match."""
+    """Regular expression of a component that every matching path contains."""
 
 
 class DenyRules:
-    """Decides by the text of a path beneath a root whether it is closed. The path must hold no `..`."""
+    """Decides by the text of a path beneath a root whether it is denied. The path must not contain `..`."""
 
     def __init__(self, globs: Sequence[str], *, by_content: bool = True) -> None:
-        """`by_content`: files whose names are suspect are closed when they hold a secret."""
+        """`by_content`: files whose names suggest a secret are denied when they contain one."""
         self._is_by_content = by_content
         self._rules = [_rule(glob) for glob in globs]
         keys = "|".join(rule.key for rule in self._rules if rule.denies) or r"(?!)"
         matches = re.compile(keys, re.IGNORECASE).fullmatch
-        # A path none of whose names is suspect is free: one look-up for each name instead of every rule.
+        # A path without such a component is allowed: one cached lookup per component instead of all rules.
         self._is_suspect = lru_cache(_CACHED_NAMES)(lambda name: matches(name) is not None)
 
     def denying_glob(self, relative_path: str) -> str | None:
-        """The glob that closes this path, None when it is open."""
+        """The glob that denies this path, or None if it is allowed."""
         parts = relative_path.split("/")
         if not any(map(self._is_suspect, parts)):
             return None
@@ -78,11 +80,11 @@ class DenyRules:
 
     @property
     def may_deny(self) -> Callable[[str], bool]:
-        """Whether a path can be covered because this name is in it; without such a name none is."""
+        """Whether a path with this component can be denied; without such a component none is."""
         return self._is_suspect
 
     def secret_format(self, relative_path: str) -> str:
-        """The format for which the content of this file decides; "" when its name tells nothing, or a glob opens it."""
+        """The secret format that the file's name suggests; "" if it suggests none, or a glob allows the file."""
         kind = secret_files.secret_format_of(relative_path) if self._is_by_content else ""
         if kind:
             names = relative_path.split("/")
@@ -91,10 +93,10 @@ class DenyRules:
         return ""
 
     def name_dependent_glob(self, relative_path: str) -> str | None:
-        """The glob that closes something beneath this directory because of the directory's name, None without one.
+        """The glob that denies something beneath this directory because of the directory's name, or None.
 
-        Such a directory can't be moved, and nothing can be moved to its place: `.git/config` would be open under
-        another name, or come to stand where it is closed.
+        Such a directory cannot be moved, and nothing can be moved to its place: `.git/config` would be readable under
+        another name, or be created where it is denied.
         """
         names = relative_path.split("/")
         for rule in self._rules:
@@ -118,7 +120,7 @@ def _rule(glob: str) -> _DenyRule:
     keys = [part for part in parts if part.strip("*")]
     try:
         tests = component_tests(parts, flags=re.IGNORECASE)
-        # The first name that is not all wildcard is as good as any other.
+        # Any component that is not all wildcard will do; take the first.
         key = component_pattern(keys[0]) if keys else "(?s:.*)"
     except InvalidArguments as error:
         raise BadSetting(f"deny {error}") from error

@@ -1,8 +1,8 @@
-"""Look around behind the handle of a directory, one name at a time, links never followed.
+"""Inspect and read the entries of an open directory, one name at a time, links never followed.
 
-For decisions of our own ("what is this repository made of?"), not for answers: deny globs don't hold here, so nothing
-that is read through this module may be shown to a caller. Whoever has the handle got it beneath a root; a single name
-without links can't lead out from there.
+For the server's own decisions ("what is this repository made of?"), not for answers: deny globs are not applied, so
+nothing read through this module may be shown to a caller. The directory was opened beneath a root; a single name
+without links cannot lead out of it.
 """
 
 import errno
@@ -27,8 +27,7 @@ from coretools.errors import (
 )
 from coretools.roots.file_version import Version, version_of
 
-# What the operating system refuses, as an error that a caller understands. The one place that reads errno for that.
-
+# Errors of the operating system, as errors that a caller understands. The only place that maps errno for that.
 
 _MEANINGS: dict[int, tuple[type[CoreError], str]] = {
     errno.ENOENT: (NotFound, "there is nothing at this path"),
@@ -37,7 +36,7 @@ _MEANINGS: dict[int, tuple[type[CoreError], str]] = {
     errno.EROFS: (ReadOnly, "the file system is mounted read-only"),
     errno.EEXIST: (AlreadyExists, "something stands at this path already"),
     errno.ENOTEMPTY: (AlreadyExists, "a directory that is not empty stands at this path already"),
-    errno.ENOTDIR: (WrongType, "a part of the path that must be a directory is none"),
+    errno.ENOTDIR: (WrongType, "a part of the path that must be a directory is not one"),
     errno.EISDIR: (WrongType, "it is a directory"),
     errno.ENXIO: (WrongType, "it is a device or socket that nothing answers on"),
     errno.ELOOP: (OutsideRoot, "a link in the path can't be followed"),
@@ -56,7 +55,7 @@ _MEANINGS: dict[int, tuple[type[CoreError], str]] = {
 
 
 class translate_errors:  # noqa: N801 - used like a function: `with translate_errors(shown):`
-    """Turn an OSError of the block into the CoreError that goes with it, named for the path as the caller writes it."""
+    """Raise an OSError of the block as the matching CoreError, with the path as the caller wrote it."""
 
     __slots__ = ("_shown",)
 
@@ -74,31 +73,31 @@ class translate_errors:  # noqa: N801 - used like a function: `with translate_er
 
 
 def core_error_for(error: OSError, shown: str) -> CoreError:
-    """The CoreError for an OSError. Anything unforeseen is an InputOutput with the system's own words."""
+    """The CoreError for an OSError. An unknown errno becomes InputOutput with the system's own text."""
     number = error.errno or errno.EIO
     meaning, sentence = _MEANINGS.get(number, (InputOutput, os.strerror(number)))
     return meaning(f"{shown}: {sentence}", path=shown)
 
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How a directory is opened that is to be listed."""
+"""Flags for opening a directory to list it."""
 _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def entry_kinds(directory: int) -> dict[str, str]:
-    """Name and kind ("file", "directory", "link", "socket", "other") of everything in a directory.
+    """Name and kind ("file", "directory", "link", "socket", "other") of every entry of a directory.
 
-    Moves the handle's position and puts it back (CPython, scandir): one look at a time through one handle.
+    Moves the descriptor's read position and restores it (CPython, scandir): one call at a time for one descriptor.
     """
     with translate_errors("directory"), os.scandir(directory) as entries:
         return {entry.name: _kind(entry) for entry in entries}
 
 
 def special_entries(directory: int, name: str) -> dict[str, str] | None:
-    """What is neither a regular file nor a directory in the directory of this name: mostly nothing.
+    """Entries of a subdirectory that are neither regular files nor directories; usually none.
 
-    None when nothing has the name. 40 us where 256 directories lie, as among a repository's objects.
+    None if there is no such subdirectory. Takes 40 us for 256 directories, as among a repository's objects.
     """
     with translate_errors(name):
         try:
@@ -117,7 +116,7 @@ def special_entries(directory: int, name: str) -> dict[str, str] | None:
 
 
 def entry_kind(directory: int, name: str) -> str | None:
-    """Kind of what has this name, None when nothing has."""
+    """Kind of the entry with this name, None if there is none."""
     mode = _mode(directory, name)
     if mode is None:
         return None
@@ -126,7 +125,7 @@ def entry_kind(directory: int, name: str) -> str | None:
 
 
 def entry_version(directory: int, name: str) -> Version | None:
-    """Version of what has this name, None when nothing has."""
+    """Version of the entry with this name, None if there is none."""
     with translate_errors(name):
         try:
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -157,7 +156,7 @@ def read_file(directory: int, name: str, *, limit_bytes: int) -> bytes:
 
 @contextmanager
 def open_subdirectory(directory: int, name: str) -> Iterator[int]:
-    """Handle of the directory of this name.
+    """Open the subdirectory of this name.
 
     Raises:
         NotFound, WrongType (a link, a file), PermissionRefused.
@@ -172,7 +171,7 @@ def open_subdirectory(directory: int, name: str) -> Iterator[int]:
 
 @contextmanager
 def open_handle(directory: int, name: str) -> Iterator[int]:
-    """Handle of whatever has this name, a link too: it says which file is meant, and can't be read.
+    """Open any entry, a link too, by O_PATH: the descriptor identifies it and cannot be read.
 
     Raises:
         NotFound, PermissionRefused.
@@ -194,7 +193,7 @@ def _mode(directory: int, name: str) -> int | None:
 
 
 def _kind(entry: "os.DirEntry[str]") -> str:
-    # The kind comes with the listing; only file systems that leave it out cost a call each.
+    # The listing includes the kind; only file systems that omit it cost one call per entry.
     if entry.is_file(follow_symlinks=False):
         return "file"
     if entry.is_dir(follow_symlinks=False):

@@ -1,7 +1,8 @@
-"""Settings at the top of a root that an editor or an agent acts on when it opens it: the same for tools and commands.
+"""Settings at the top of a root that editors and agents act on when they open it.
 
 Such a file can start programs outside the sandbox (`tasks.json` on opening a folder, servers of `.mcp.json`, hooks).
-Existing files are not changed; new ones can be created, and the result names them. For commands the view enforces this.
+Existing files are not changed; new ones can be created, and the result names them. The same holds for commands, where
+the mount namespace enforces it.
 """
 
 import os
@@ -20,12 +21,12 @@ NAMES = frozenset(
 
 
 def is_setting(relative: str) -> bool:
-    """Whether a path beneath a root is one of them or lies in one; in any case, as some file systems take it."""
+    """Whether a path beneath a root is one of them or lies in one, regardless of case."""
     return relative.partition("/")[0].casefold() in NAMES
 
 
 def require_no_existing_settings(resolved: ResolvedPath) -> None:
-    """Refuse to change settings that are there.
+    """Refuse to change existing settings.
 
     Raises:
         DeniedPath.
@@ -45,7 +46,7 @@ def require_no_existing_settings(resolved: ResolvedPath) -> None:
 
 
 def settings_note(roots: Roots, path: str) -> str:
-    """What the answer to a change adds when it made such settings; empty for nearly all."""
+    """The note to add to the answer of a change that created such settings; usually empty."""
     with resolve(roots, path, follow=False) as resolved:
         relative = resolved.place.relative
     if not is_setting(relative):

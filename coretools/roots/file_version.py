@@ -1,4 +1,4 @@
-"""Kinds of things in a file system, in the words that callers see, and what tells two states of a file apart. Pure."""
+"""File kinds, as callers see them, and file versions: the identity of one state of a file. Pure."""
 
 import os
 import stat
@@ -16,22 +16,22 @@ _KINDS: dict[int, Kind] = {
 }
 
 SETTLED_NS = 100_000_000
-"""What changed less than this ago is read again: a change within one tick of the file system's clock (4 ms on Linux,
-HZ=250) need not show in its version."""
+"""A file that changed less than this ago is read again: a second change within one tick of the file system's clock
+(4 ms on Linux, HZ=250) need not show in its version."""
 SETTLED_SECONDS_NS = 2_100_000_000
-"""The same where times are whole seconds, as on ext4 with inodes of 128 bytes (mke2fs(8)); FAT has every second one."""
+"""The same for timestamps in whole seconds: ext4 with 128-byte inodes (mke2fs(8)); on FAT, two seconds."""
 
 
 def kind_of(mode: int) -> Kind:
-    """The kind that a mode of stat(2) says."""
+    """The kind for a mode from stat(2)."""
     return _KINDS.get(stat.S_IFMT(mode), "device")
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The state of a file, short of its content: equal versions hold equal content.
+    """The identity of one state of a file: equal versions have equal content.
 
-    Two changes within one tick of the kernel's clock that keep the size are not told apart.
+    Two changes within one tick of the kernel's clock that keep the size are not distinguished.
     """
 
     device: int
@@ -39,28 +39,27 @@ class Version:
     size: int
     modified_ns: int
     changed_ns: int
-    """Unlike the time of modification it can't be set back by whoever writes the file. Also by chmod and chown."""
+    """Unlike the modification time, it cannot be set by the file's owner. chmod and chown change it too."""
 
     def is_settled(self, at_ns: int) -> bool:
-        """Whether what changes after that moment will show in a version taken then."""
+        """Whether every change after `at_ns` will show in a version taken then."""
         apart = SETTLED_NS if self.changed_ns % 1_000_000_000 else SETTLED_SECONDS_NS
         return at_ns - self.changed_ns > apart
 
 
 def version_of(found: os.stat_result) -> Version:
-    """The version of what stat(2) found."""
+    """The version for a result of stat(2)."""
     return Version(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-# What stands outside the roots, as far as a decision needs it: may another program be left to open this file?
-#
-# Opens nothing and reads nothing; and the answer is one bit, so that a refusal need not say what stands there.
+# Outside the roots: may another program be allowed to open this file? Opens and reads nothing, and answers one bit, so
+# that a refusal reveals nothing about the file.
 
 
 def is_harmless_to_open(path: str, *, limit_bytes: int) -> bool:
-    """Whether nothing is at this absolute path, or a regular file of at most `limit_bytes`. Links are followed.
+    """Whether this absolute path is a regular file of at most `limit_bytes`, or does not exist. Links are followed.
 
-    Blocks as long as the file system does: for a worker thread that can be abandoned.
+    May block on a slow file system: call it in a worker thread that can be abandoned.
     """
     try:
         found = os.stat(path)

@@ -1,11 +1,11 @@
-"""Git directories beneath the roots: file tools change nothing in one, and make nothing that git takes for one.
+"""Git directories beneath the roots: file tools change nothing in one, and create nothing that git takes for one.
 
-Hooks and settings such as `core.fsmonitor` make git start programs, and git finds them in whatever it takes for a git
-directory. Who can write there, or can make such a directory, has the user's own git run a program outside the sandbox.
-The git tools are exempt. Reading is too, except for the objects and for resources.
+Hooks and settings such as `core.fsmonitor` make git start programs, and git looks for them in every git directory.
+Whoever can write there, or can create such a directory, makes the user's own git run a program outside the sandbox.
+The git tools are exempt. So is reading, except for the objects and for resources.
 
-A git directory is recognised by its name, `.git` in any spelling that some file system takes for it, or by its content
-(setup.c of git, `is_git_directory`): `HEAD` with `objects` and `refs`, or `HEAD` with `commondir`.
+A git directory is recognised by its name, `.git` in any spelling that some file system maps to it, or by its content
+(`is_git_directory` in git's setup.c): `HEAD` with `objects` and `refs`, or `HEAD` with `commondir`.
 """
 
 import os
@@ -22,19 +22,19 @@ from coretools.roots.resolve import ResolvedPath
 from coretools.roots.root_set import Roots, join_path
 
 MOST_DIRECTORIES = 50_000
-"""Looked through for git directories when a directory is moved."""
+"""Directories searched for git directories when a directory is moved."""
 
 GIT_PARTS = ("HEAD", "commondir", "objects", "refs")
-"""Entries by which git knows a git directory that has another name than `.git`."""
+"""Entries by which git recognises a git directory with another name than `.git`."""
 
 _IGNORED = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters that file systems which ignore case may ignore too (Default_Ignorable_Code_Point; HFS+ has some)."""
+"""Characters that case-insensitive file systems may ignore too (Default_Ignorable_Code_Point; HFS+ ignores some)."""
 
 _DOT_GIT = re.compile(r"\.git|git~[0-9]+|gi[0-9a-f]{4}~[0-9]+")
-"""`.git`, and the short names that Windows file systems give it."""
+"""`.git`, and its 8.3 names on Windows file systems."""
 
 OBJECTS = "objects"
 """The directory with the content of all versions of all files, single and in packs."""
@@ -44,17 +44,17 @@ _WAY_OUT = "use the git tools, or git in run_command"
 
 
 def is_git_name(name: str) -> bool:
-    """Whether some file system takes this name for `.git`."""
+    """Whether some file system maps this name to `.git`."""
     return _DOT_GIT.fullmatch(_folded(name)) is not None
 
 
 def is_git_part(name: str) -> bool:
-    """Whether some file system takes this name for one of `GIT_PARTS`; they are created one at a time per directory."""
+    """Whether some file system maps this name to one of `GIT_PARTS`; in a directory they are created one at a time."""
     return _git_part(name) is not None
 
 
 def require_outside_git(resolved: ResolvedPath) -> None:
-    """Refuse a change that is made in a git directory, or makes one.
+    """Refuse a change in a git directory, or one that creates a git directory.
 
     Raises:
         DeniedPath: the path lies in a git directory, has the name of one, or would complete one.
@@ -66,7 +66,7 @@ def require_outside_git(resolved: ResolvedPath) -> None:
 
 
 def require_servable(resolved: ResolvedPath) -> None:
-    """Refuse what lies in a git directory, for those who read by address: it is no content of the project.
+    """Refuse to serve anything in a git directory as a resource: it is not content of the project.
 
     Raises:
         DeniedPath.
@@ -77,12 +77,12 @@ def require_servable(resolved: ResolvedPath) -> None:
 
 
 def may_be_git_object(relative: str) -> bool:
-    """Whether a path could lead to what a git directory stores, by its text alone; of nearly all it can't."""
+    """Whether a path could lead to git's objects, by its text alone; false for nearly all."""
     return OBJECTS in relative.casefold()
 
 
 def require_not_git_object(resolved: ResolvedPath) -> None:
-    """Refuse the objects of a git directory: every version of every file, also of one that is hidden.
+    """Refuse the objects of a git directory: they hold every version of every file, also of hidden ones.
 
     Raises:
         DeniedPath.
@@ -104,10 +104,10 @@ def require_not_git_object(resolved: ResolvedPath) -> None:
 
 
 def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MOST_DIRECTORIES) -> None:
-    """Refuse a directory that is a git directory, or holds one: at another place git would find it there.
+    """Refuse to move a directory that is or contains a git directory: git would find it at the new path.
 
     Raises:
-        DeniedPath. TooLarge: too many directories to look through.
+        DeniedPath. TooLarge: too many directories to search.
     """
     if not stat.S_ISDIR(resolved.require_found().st_mode):
         return
@@ -122,14 +122,14 @@ def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = M
                 f"{resolved.shown}: more than {most} directories, too many to look for repositories in; "
                 "move it with mv in run_command"
             )
-        with suppress(OSError):  # what can't be read is passed over
+        with suppress(OSError):  # unreadable directories are skipped
             found = _repository_in(roots, resolved, path, waiting)
             if found is not None:
                 raise _move_refused(resolved, found)
 
 
 def _repository_in(roots: Roots, resolved: ResolvedPath, path: str, waiting: list[str]) -> str | None:
-    """The git directory that this directory is or has an entry for; notes the directories in it."""
+    """The git directory that this directory is or contains, or None; appends its subdirectories to `waiting`."""
     fd = roots.resolver.open(resolved.root.fd, path, DIRECTORY)
     try:
         if is_git_directory(fd, "."):
@@ -167,7 +167,7 @@ def _git_directory_of(resolved: ResolvedPath) -> str | None:
     while True:
         if is_git_directory(resolved.root.fd, above):
             return f"lies in a git directory ({printable(above) if above != '.' else 'the root'})"
-        # Where a work tree begins git looks no further up: one may lie in a bare repository.
+        # Git stops searching upwards at the top of a work tree, which may lie in a bare repository.
         if entry_exists(resolved.root.fd, join_path(above, ".git")):
             return None
         if above == ".":
@@ -177,7 +177,7 @@ def _git_directory_of(resolved: ResolvedPath) -> str | None:
 
 
 def _git_part(name: str) -> str | None:
-    """The part of a git directory that a name is."""
+    """The part of a git directory that a name denotes, or None."""
     folded = _folded(name)
     return next((part for part in GIT_PARTS if part.lower() == folded), None)
 
@@ -192,7 +192,7 @@ def _require_incomplete(resolved: ResolvedPath, part: str) -> None:
 
 
 def is_git_directory(top: int, path: str, *, more: str | None = None) -> bool:
-    """Whether git takes a directory for a git directory by what lies in it, `more` counted with it."""
+    """Whether git recognises a directory as a git directory by its entries, with `more` counted as present."""
 
     def has(part: str) -> bool:
         return part == more or entry_exists(top, join_path(path, part))
@@ -210,7 +210,7 @@ def entry_exists(top: int, path: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """The name without what some file system ignores: case, invisible characters, an ending of Windows."""
+    """The name without what some file system ignores: case, invisible characters, a suffix that Windows drops."""
     if not name.isascii():
         name = _IGNORED.sub("", unicodedata.normalize("NFD", name))
     return name.casefold().partition(":")[0].rstrip(". ")

@@ -1,7 +1,7 @@
-"""Files and directories that were hidden, remembered by inode: they stay hidden under any name, for tools and commands.
+"""Hidden files and directories, remembered by inode: they stay hidden under any name, for tools and commands.
 
-Filled by the scan before each command (`confinement.hidden`), so what a command finds hidden is known when it is
-renamed. An inode number is given again to a new file; a birth time with it is not.
+The scan before each command (`confinement.hidden`) records them, so a hidden file is recognised after a rename. Inode
+numbers are reused; a number together with a birth time is not.
 """
 
 import os
@@ -11,11 +11,11 @@ from typing import NamedTuple
 from coretools.roots.resolver import birth_time
 
 MOST = 10_000
-"""Remembered; beyond that the one that was seen longest ago is forgotten."""
+"""Entries kept; beyond that the least recently seen one is dropped."""
 
 
 class Inode(NamedTuple):
-    """A file whatever its name."""
+    """The identity of a file, independent of its name."""
 
     device: int
     number: int
@@ -24,12 +24,12 @@ class Inode(NamedTuple):
 
 
 def inode_of(path: str, top: int | None = None) -> Inode | None:
-    """What has this path, relative to the directory if there is one, links not followed; None when nothing has."""
+    """The identity of what a path names, relative to `top` if given, links not followed; None if there is nothing."""
     try:
         found = os.stat(path, dir_fd=top, follow_symlinks=False)
         is_directory = stat.S_ISDIR(found.st_mode)
-        # Without a birth time the time of the last change to the content stands in: a rename leaves it as it is. That
-        # of a directory changes too often.
+        # Without a birth time use the modification time, which a rename does not change. A directory's changes too
+        # often.
         birth = birth_time(path, top) or (0 if is_directory else found.st_mtime_ns)
     except OSError:
         return None
@@ -37,16 +37,16 @@ def inode_of(path: str, top: int | None = None) -> Inode | None:
 
 
 class HiddenInodes:
-    """What was hidden, and of which kind it was. Written by one thread at a time, read by any."""
+    """The hidden files, and the kind of each. Written by one thread at a time, read by any."""
 
     def __init__(self) -> None:
         self._kinds: dict[Inode, str] = {}
         self._numbers: set[int] = set()
-        """Inode numbers among them, so that a file that is none of them costs one look-up."""
+        """Their inode numbers, so that any other file costs one lookup."""
         self.has_directories = False
 
     def remember(self, inode: Inode, kind: str) -> None:
-        """Keep it hidden, as a suspect of this kind."""
+        """Record a hidden file with its kind."""
         self._kinds.pop(inode, None)
         self._kinds[inode] = kind
         self._numbers.add(inode.number)
@@ -56,16 +56,16 @@ class HiddenInodes:
             self._numbers = {one.number for one in self._kinds}
 
     def forget(self, inode: Inode) -> None:
-        """It is hidden no longer."""
+        """Remove a file that is no longer hidden."""
         self._kinds.pop(inode, None)
 
     def kind_of(self, top: int, path: str, number: int) -> str:
-        """The kind of suspect that what has this path and inode number was hidden as; "" for nearly all."""
+        """The kind that the file with this path and inode number was hidden as; "" for nearly all."""
         if number not in self._numbers:
             return ""
         inode = inode_of(path, top)
         return "" if inode is None else self._kinds.get(inode, "")
 
     def has(self, number: int) -> bool:
-        """Whether something of this inode number may be among them."""
+        """Whether a file with this inode number may be among them."""
         return number in self._numbers

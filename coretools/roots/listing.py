@@ -1,4 +1,4 @@
-"""What directories hold: one listing, or a walk through everything beneath. Links are met, never followed."""
+"""List one directory, or walk a whole tree. Links are reported, never followed."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _SCAN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """A name in a directory and what has it; links are not followed."""
+    """An entry of a directory; links are not followed."""
 
     name: str
     kind: Kind
@@ -26,33 +26,32 @@ class DirectoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryListing:
-    """A directory's entries by name. Closed ones are there too: their names are no secret, their content is."""
+    """A directory's entries, sorted by name. Denied ones are included: their content is secret, their names are not."""
 
     shown: str
     entries: tuple[DirectoryEntry, ...]
     total: int
-    """Entries in the directory; more than `entries` holds when the limit cut them."""
+    """Number of entries in the directory, which may exceed the limit on `entries`."""
 
 
 WalkEntry = tuple[str, Kind]
-"""A name and what has it. A name is as the file system has it: bytes that are no UTF-8 as lone surrogates."""
+"""Name and kind of an entry. Bytes of the name that are not UTF-8 appear as lone surrogates."""
 
 WalkBatch = tuple[str, list[WalkEntry]]
-"""What stands before some names (empty, or a path with a slash at its end), and these, of which only the last may be a
-directory."""
+"""A prefix (empty, or a path with a trailing slash) and entries beneath it; only the last one may be a directory."""
 
 EntryFilter = Callable[[str, list[WalkEntry]], list[WalkEntry]]
-"""Given a directory, relative to its root, and what it holds in order: the part of it that a walk meets."""
+"""Given a directory, relative to its root, and its sorted entries: those that a walk reports."""
 
 
 def list_directory(roots: Roots, path: str, *, limit: int) -> DirectoryListing:
-    """The first `limit` entries of a directory in the order of their names.
+    """The first `limit` entries of a directory, sorted by name.
 
     Raises:
         WrongType: not a directory. And what `resolve` raises.
     """
     with open_directory(roots, path) as directory, translate_errors(directory.shown):
-        # A descriptor of its own: the position of a shared one is shared as well.
+        # A separate descriptor: duplicates share one read position.
         fd = os.open(".", _SCAN | os.O_CLOEXEC, dir_fd=directory.fd)
         try:
             with os.scandir(fd) as scan:
@@ -64,12 +63,12 @@ def list_directory(roots: Roots, path: str, *, limit: int) -> DirectoryListing:
 
 
 def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
-    """At most `most` paths that go on from what was typed of one, directories with a slash at their end.
+    """Up to `most` completions of a partly typed path, sorted by name; directories end with a slash.
 
-    In the order of their names, whatever the case of the last word. What a deny glob closes is left out.
+    The last component matches regardless of case. Paths that a deny glob covers are left out.
 
     Raises:
-        WrongType: what stands before the last slash is no directory. And what `resolve` raises.
+        WrongType: the part before the last slash is not a directory. And what `resolve` raises.
     """
     above, slash, word = typed.rpartition("/")
     found = []
@@ -94,20 +93,20 @@ def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
 
 
 def walk(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator[WalkEntry]:
-    """Everything that `walk_batches` meets, one by one, named by its path relative to the root."""
+    """The entries of `walk_batches` one by one, with their paths relative to the root."""
     for above, run in walk_batches(roots, path, choose=choose, most=most):
         for name, kind in run:
             yield above + name, kind
 
 
 def walk_batches(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator[WalkBatch]:
-    """Everything beneath a directory, each directory before what it holds, names in order, at most `most` things.
+    """All entries beneath a directory, in pre-order and sorted by name, at most `most` of them.
 
-    Links are met, never followed. What a deny glob closes is left out, and so is what `choose` leaves out. A directory
-    that can't be read is met and not entered.
+    Links are reported, never followed. Entries that a deny glob covers, or that `choose` drops, are left out. A
+    directory that cannot be read is reported and not entered.
 
     Raises:
-        WrongType: not a directory. And what `resolve` raises. All of it at once, not at the first step.
+        WrongType: not a directory. And what `resolve` raises. Raised by the call, not by the first step.
     """
     with open_directory(roots, path) as directory:
         place, shown = directory.place, directory.shown
@@ -119,7 +118,7 @@ def walk_batches(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> 
 def _batches(
     roots: Roots, place: RootedPath, top: list[WalkEntry], choose: EntryFilter, *, most: int
 ) -> Iterator[WalkBatch]:
-    # No descriptor is held between two steps: each directory is opened from the root, in one act that takes no link.
+    # No descriptor stays open between two steps: each directory is opened from the root, in one call without links.
     ahead = [_split_at_directories(*_filtered(roots, place, top, choose))]
     while ahead:
         above, run = next(ahead[-1], ("", None))
@@ -143,7 +142,7 @@ def _batches(
 
 
 def _split_at_directories(above: str, found: list[WalkEntry]) -> Iterator[tuple[str, list[WalkEntry] | None]]:
-    """What a directory holds, in runs that end with a directory, since what that holds comes next."""
+    """Split the entries of a directory after each subdirectory, whose own entries come next."""
     start = 0
     for at, (_, kind) in enumerate(found):
         if kind == "directory":
@@ -156,10 +155,10 @@ def _split_at_directories(above: str, found: list[WalkEntry]) -> Iterator[tuple[
 def _filtered(
     roots: Roots, place: RootedPath, found: list[WalkEntry], choose: EntryFilter
 ) -> tuple[str, list[WalkEntry]]:
-    """What stands before the names of a directory, and what is chosen of them and closed by no deny glob."""
+    """The prefix of a directory's names, and its entries that `choose` keeps and no deny glob covers."""
     above = "" if place.relative == "." else f"{place.relative}/"
     found = choose(place.relative, found)
-    # A name that no deny glob speaks of is open in an open directory, unless a glob speaks of one above it.
+    # A name that occurs in no deny glob is allowed in an allowed directory, unless a glob names a parent.
     may_deny = roots.deny.may_deny
     if roots.are_nested or any(map(may_deny, place.relative.split("/"))) or any(map(may_deny, dict(found))):
         found = [one for one in found if roots.denied_by(RootedPath(place.root, above + one[0])) is None]
@@ -167,12 +166,12 @@ def _filtered(
 
 
 def _scan(roots: Roots, place: RootedPath) -> list[WalkEntry]:
-    """What a directory holds, in order."""
+    """The sorted entries of a directory."""
     fd = roots.resolver.open(place.root.fd, place.relative, _SCAN)
     try:
         with os.scandir(fd) as scan:
             return sorted(
-                # Most are files: those take one question, and no call of a function.
+                # Most entries are files: test for those first, without a function call.
                 [(entry.name, "file" if entry.is_file(follow_symlinks=False) else _kind(entry)) for entry in scan]
             )
     finally:
@@ -180,7 +179,7 @@ def _scan(roots: Roots, place: RootedPath) -> list[WalkEntry]:
 
 
 def _kind(entry: "os.DirEntry[str]") -> Kind:
-    """Of what is no file, as far as the directory itself tells."""
+    """The kind of an entry that is not a file, as far as the directory itself reports it."""
     if entry.is_dir(follow_symlinks=False):
         return "directory"
     return "link" if entry.is_symlink() else "device"
@@ -195,7 +194,7 @@ def _entry(entry: "os.DirEntry[str]") -> DirectoryEntry:
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError:
-        # Gone since the scan; the kind is what the directory said.
+        # Deleted since the scan; use the kind that the directory reported.
         return DirectoryEntry(name, "file" if entry.is_file(follow_symlinks=False) else "device", None)
     kind = kind_of(found.st_mode)
     return DirectoryEntry(name, kind, found.st_size if kind == "file" else None)

@@ -1,9 +1,9 @@
-"""Reading a small file without ever waiting for a disk, a network or another program.
+"""Read a small file without ever blocking on a disk, a network or another program.
 
-Linux only. A worker thread costs a call 0.2 ms, twenty times what reading 4 KB from memory does. Here the kernel is
-asked for what it has in memory, and says EAGAIN where it would have to wait: RESOLVE_CACHED (openat2(2), Linux 5.12)
-for the way to the file, RWF_NOWAIT (preadv2(2)) for its content. Everything that is not plain, links and errors too, is
-left to `reading`, which says what is wrong.
+Linux only. A worker thread costs a call 0.2 ms, twenty times as much as reading 4 KB from the page cache. Here the
+kernel returns only cached data, and fails with EAGAIN where it would have to wait: RESOLVE_CACHED (openat2(2), Linux
+5.12) for the path, RWF_NOWAIT (preadv2(2)) for the content. Every other case, links and errors too, is left to `read`,
+which reports what is wrong.
 """
 
 import os
@@ -21,18 +21,18 @@ from coretools.roots.resolver import HANDLE, open_cached, statx_identity
 from coretools.roots.root_set import Root, RootedPath, Roots
 
 MOST_BYTES = 8 * 1024
-"""Of a file that is read so. More is work enough for a thread: of 16 KB the last of 16,000 lines are found in 7 ms."""
+"""Largest file read this way. Larger ones are worth a thread: finding the last of 16,000 lines in 16 KB takes 7 ms."""
 
 LATE_SECONDS = 0.1
 PAUSE_SECONDS = 600.0
-"""After one that took longer, because a program that watches the file system (fanotify(7)) held it up, nothing is read
-so for ten minutes."""
+"""After a read that took longer, because a program that watches the file system (fanotify(7)) delayed it, all reads use
+threads for ten minutes."""
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
 def read_nonblocking(roots: Roots, path: str, *, limit_bytes: int) -> FileContent | None:
-    """The content of a regular file, or None where it is not to be had without waiting, or not at all."""
+    """The content of a regular file, or None if reading it could block, or would fail."""
     with attempt_nonblocking(roots) as may_try:
         place = _plain_place(roots, path) if may_try else None
         if place is None:
@@ -45,7 +45,7 @@ def read_nonblocking(roots: Roots, path: str, *, limit_bytes: int) -> FileConten
 
 @contextmanager
 def attempt_nonblocking(roots: Roots, *, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
-    """Whether it may be tried now. What took long is the last for a while."""
+    """Whether a non-blocking read may be tried now. A slow one disables further attempts for a while."""
     began = clock()
     try:
         yield can_read_nonblocking(roots) and began >= roots.nonblocking_from
@@ -69,25 +69,25 @@ def _read(roots: Roots, place: RootedPath, most: int) -> FileContent | None:
 
 
 def can_read_nonblocking(roots: Roots) -> bool:
-    """Whether this machine can do it: with openat2, and with roots of which none lies in another."""
+    """Whether this machine supports it: with openat2, and without nested roots."""
     return sys.platform == "linux" and _NOWAIT != 0 and roots.resolver_name == "openat2" and not roots.are_nested
 
 
 def _plain_place(roots: Roots, path: str) -> RootedPath | None:
-    """The place of a path that says by its text where it leads, on a file system that may be asked."""
+    """The place of a path whose text alone decides where it leads, on a local file system; else None."""
     try:
         place = roots.place(path)
         roots.require_allowed(place, path)
     except CoreError:
         return None
-    # What a suspect file holds has to be looked at first, and perhaps an index.
+    # For a suspect name the content, and perhaps a git index, has to be checked first.
     is_plain = place.root.is_on_disk and ".." not in place.relative and not roots.secret_format(place)
     is_plain = is_plain and not may_be_git_object(place.relative)
     return place if is_plain else None
 
 
 def _is_present(root: Root) -> bool:
-    """Whether the root is where it was opened, as `Roots.require_present` asks."""
+    """Whether the root is still at its path, as `Roots.require_present` checks."""
     fd = open_cached(None, root.path, HANDLE)
     try:
         return statx_identity(fd) == root.identity
@@ -96,7 +96,7 @@ def _is_present(root: Root) -> bool:
 
 
 def _status(place: RootedPath) -> os.stat_result:
-    """What stands there. A device or a FIFO is not opened for it."""
+    """The status of the file, without opening a device or a FIFO."""
     fd = open_cached(place.root.fd, place.relative, os.O_PATH)
     try:
         return os.fstat(fd)
@@ -110,7 +110,7 @@ def _data(place: RootedPath, seen: os.stat_result) -> bytes | None:
         found = os.fstat(fd)
         if version_of(found) != version_of(seen) or found.st_mode != seen.st_mode:
             return None
-        # One byte more than there should be: a file that grows meanwhile shows.
+        # One byte more than expected, to notice a file that grows.
         buffer = bytearray(seen.st_size + 1)
         if os.preadv(fd, [buffer], 0, _NOWAIT) != seen.st_size:
             return None

@@ -1,7 +1,7 @@
-"""Globs on paths: the one translator and matcher for deny globs, globs of searches and ignore files. Pure.
+"""Path globs: translate and match the globs of deny rules, searches and ignore files. Pure.
 
-Matched component by component: no glob, not even one planted in a repository, takes longer than its own length times
-that of the path. (One regular expression for a whole path backtracks: `pathspec`, ADR 0005.)
+Matching goes component by component: no glob, not even a hostile one in a repository, takes longer than its length
+times that of the path. (One regular expression for a whole path backtracks: `pathspec`, ADR 0005.)
 """
 
 import re
@@ -49,10 +49,10 @@ def component_tests(
 
 
 def components_match(names: Sequence[str], tests: Sequence[ComponentTest]) -> bool:
-    """Whether the components of a path fit, each `**` taking any number of them (at the end: at least one)."""
+    """Whether the components of a path match; each `**` takes any number of them (at the end: at least one)."""
     if len(tests) == 2 and tests[0] is ANY_NUMBER and tests[1] is not ANY_NUMBER:
         return tests[1](names[-1])
-    # reached[i]: the first i components fit the tests so far.
+    # reached[i]: the first i components match the tests so far.
     reached = [True] + [False] * len(names)
     for index, test in enumerate(tests):
         if test is ANY_NUMBER:
@@ -68,8 +68,8 @@ def components_match(names: Sequence[str], tests: Sequence[ComponentTest]) -> bo
 def component_pattern(part: str, *, as_git: bool = False) -> str:
     r"""The regular expression of one component: `*`, `?`, and `[...]` with ranges, `!` or `^`, and `[:alpha:]`.
 
-    A bracket that is not closed is a character like others. With `as_git` it is an error, and `\` makes the character
-    after it ordinary, within brackets too.
+    An unclosed bracket is an ordinary character. With `as_git` it is an error, and `\` escapes the next character,
+    within brackets too.
 
     Raises:
         InvalidArguments: a range runs backwards, a class has an unknown name, or git would not take it (`as_git`).
@@ -83,7 +83,7 @@ def component_pattern(part: str, *, as_git: bool = False) -> str:
     first, *others = fixed
     if not others:
         return f"(?s:{first})\\Z"
-    # What stands between two stars is taken where it comes first and never given back: atomic groups don't backtrack.
+    # Text between two stars matches at its first occurrence and is never given back: atomic groups do not backtrack.
     between = "".join(f"(?>.*?{some})" for some in others[:-1] if some)
     return f"(?s:{first}{between}.*{others[-1]})\\Z"
 
@@ -106,7 +106,7 @@ def _translated(part: str, *, as_git: bool) -> Iterator[str]:
 
 
 def _piece(part: str, at: int, *, last: int, as_git: bool) -> tuple[str, int]:
-    """The regular expression of what begins at `at`, and where it ends; no bracket is closed after `last`."""
+    """The regular expression of the piece at `at`, and where it ends; no bracket is closed after `last`."""
     character = part[at]
     if character in "*?":
         return "*" if character == "*" else ".", at + 1

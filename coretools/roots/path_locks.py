@@ -1,8 +1,8 @@
-"""Turns for changes: two calls that change the same name go one after the other, all others at the same time.
+"""Locks on names: two calls that change the same name run one after the other, all others concurrently.
 
-A change claims the names that it changes, all at once, and waits only for earlier calls that claim one of them. So a
-slow file system in one root holds up nobody in another, nobody waits in a circle, and nothing is kept for names that
-nobody changes. Other processes are not held up; they are noticed by a file's version.
+A change locks all its names at once and waits only for earlier calls that lock one of them. So a slow file system in
+one root does not delay another root, deadlock is impossible, and nothing is stored for names that nobody changes. Other
+processes are not locked out; a file's version reveals their changes.
 """
 
 import threading
@@ -14,39 +14,39 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict
 
 LockKey = tuple[str | int, ...]
-"""A name in a directory that is to be changed, or another thing that one call at a time may do there."""
+"""A name in a directory, or another action that one call at a time may perform there."""
 
-_LOOK_SECONDS = 0.1
-"""Between two looks whether a call that waits for its turn was cancelled."""
+_CANCEL_CHECK_SECONDS = 0.1
+"""Interval at which a waiting call checks for cancellation."""
 
 _TRIES = 20
-"""Times that the names are looked up again, because a link or a directory on the way changed while the call waited."""
+"""Attempts to compute the keys, when a link or a directory on the way changed while the call waited."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiter:
-    claims: frozenset[LockKey]
+    keys: frozenset[LockKey]
 
 
 class PathLocks:
-    """Who changes what at the moment, and who waits for it, in the order in which they came."""
+    """The calls that hold or wait for locks, in order of arrival."""
 
     def __init__(self) -> None:
-        self._turns: list[_Waiter] = []
+        self._waiters: list[_Waiter] = []
         self._changed = threading.Condition()
         self._own = threading.local()
 
     @contextmanager
-    def hold(self, look: Callable[[], frozenset[LockKey]]) -> Iterator[None]:
-        """Hold the claims that `look` finds. Within a block of the same thread it does nothing: that block has them.
+    def hold(self, find_keys: Callable[[], frozenset[LockKey]]) -> Iterator[None]:
+        """Lock the keys that `find_keys` returns. Reentrant: within a block of the same thread it does nothing.
 
         Raises:
-            Conflict: they change all the time. What `look` raises.
+            Conflict: they change each time. What `find_keys` raises.
         """
         if getattr(self._own, "is_held", False):
             yield
             return
-        with self._settled(look):
+        with self._lock_stable(find_keys):
             self._own.is_held = True
             try:
                 yield
@@ -54,41 +54,41 @@ class PathLocks:
                 self._own.is_held = False
 
     def count(self) -> int:
-        """Calls that hold or wait."""
-        return len(self._turns)
+        """Number of calls that hold or wait for locks."""
+        return len(self._waiters)
 
     @contextmanager
-    def _settled(self, look: Callable[[], frozenset[LockKey]]) -> Iterator[None]:
-        claims = look()
+    def _lock_stable(self, find_keys: Callable[[], frozenset[LockKey]]) -> Iterator[None]:
+        keys = find_keys()
         for _ in range(_TRIES):
-            with self._turn(claims):
-                found = look()
-                if found <= claims:
+            with self._lock(keys):
+                found = find_keys()
+                if found <= keys:
                     yield
                     return
-            claims = found
+            keys = found
         raise Conflict("the path changes all the time; try again")
 
     @contextmanager
-    def _turn(self, claims: frozenset[LockKey]) -> Iterator[None]:
-        turn = _Waiter(claims)
+    def _lock(self, keys: frozenset[LockKey]) -> Iterator[None]:
+        waiter = _Waiter(keys)
         with self._changed:
-            self._turns.append(turn)
+            self._waiters.append(waiter)
         try:
             with self._changed:
-                while self._is_blocked(turn):
-                    self._changed.wait(_LOOK_SECONDS)
+                while self._is_blocked(waiter):
+                    self._changed.wait(_CANCEL_CHECK_SECONDS)
                     check_cancelled()
             yield
         finally:
             with self._changed:
-                self._turns.remove(turn)
+                self._waiters.remove(waiter)
                 self._changed.notify_all()
 
-    def _is_blocked(self, turn: _Waiter) -> bool:
-        earlier = self._turns[: self._turns.index(turn)]
-        return any(turn.claims & other.claims for other in earlier)
+    def _is_blocked(self, waiter: _Waiter) -> bool:
+        earlier = self._waiters[: self._waiters.index(waiter)]
+        return any(waiter.keys & other.keys for other in earlier)
 
 
 LOCKS = PathLocks()
-"""One for the process: several servers and roles in it may have the same directories as roots."""
+"""One for the process: several servers and roles in it may share roots."""

@@ -1,6 +1,6 @@
-"""Paths as text, before the kernel sees them: what can't be a path at all is refused here.
+"""Validate paths as text, before the kernel sees them. Pure.
 
-Nothing is expanded, folded or trimmed: `~`, `$HOME`, `%2e` and `file:` are ordinary characters of a name. Pure.
+Nothing is expanded, folded or trimmed: `~`, `$HOME`, `%2e` and `file:` are ordinary characters of a name.
 """
 
 import re
@@ -18,7 +18,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def check_path(text: str) -> None:
-    """Refuse text that no file can have as its path.
+    """Refuse text that cannot be the path of a file.
 
     Raises:
         InvalidPath: empty, NUL, a lone surrogate, too long as a whole or in one component.
@@ -28,9 +28,9 @@ def check_path(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidPath("the path holds half of a surrogate pair, which no file name can") from None
+        raise InvalidPath("the path contains half of a surrogate pair, which no file name can") from None
     if "\0" in text:
-        raise InvalidPath("the path holds a NUL character, which no file name can")
+        raise InvalidPath("the path contains a NUL character, which no file name can")
     if size > LONGEST_PATH:
         raise InvalidPath(f"the path has {size} bytes; {LONGEST_PATH} is the most", limit=LONGEST_PATH)
     if size > LONGEST_NAME and any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
@@ -38,7 +38,7 @@ def check_path(text: str) -> None:
 
 
 def printable(name: str) -> str:
-    """A name as the file system gave it, with bytes that are no UTF-8 written as backslash and hexadecimal digits."""
+    """A name from the file system, with bytes that are not UTF-8 as backslash escapes in hexadecimal."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -47,10 +47,10 @@ def printable(name: str) -> str:
 
 
 def windows_problem(text: str) -> str | None:
-    """Why Windows would take this path for something else than the file it seems to name; None when it would not.
+    """Why Windows would map this path to something else than the file it seems to name; None if it would not.
 
     Device namespaces, UNC, drive-relative paths, alternate data streams, reserved device names, and trailing dots and
-    blanks that Windows drops (Microsoft, "Naming Files, Paths, and Namespaces").
+    spaces that Windows drops (Microsoft, "Naming Files, Paths, and Namespaces").
     """
     path = text.replace("/", "\\")
     if path.startswith(("\\\\?\\", "\\\\.\\", "\\??\\")):

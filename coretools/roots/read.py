@@ -1,6 +1,6 @@
-"""Look at what lies beneath the roots: open, read, status. Nothing here changes anything. Listings are in `listing`.
+"""Open and read files and directories beneath the roots, and report their status. Listings are in `listing`.
 
-Content comes from regular files only; a FIFO, a socket or a device is refused by what it is, before it is opened.
+Content is read from regular files only; a FIFO, a socket or a device is refused by its type, before it is opened.
 """
 
 import errno
@@ -20,16 +20,16 @@ from coretools.roots.resolve import ResolvedPath, refuse_secret, reopen, resolve
 from coretools.roots.resolver import HANDLE
 from coretools.roots.root_set import RootedPath, Roots, join_path
 
-# O_NONBLOCK and O_NOCTTY for the moment in which a file is exchanged for a FIFO or a terminal.
+# O_NONBLOCK and O_NOCTTY protect against a file that is replaced by a FIFO or a terminal between check and open.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-"""How content is opened."""
+"""Flags for opening content."""
 _BLOCK_BYTES = 1024 * 1024
-"""Read between two looks whether the call was cancelled."""
+"""Read between two checks for cancellation."""
 _REST_BYTES = 64 * 1024
-"""Read at once beyond the size that the file had when it was opened."""
+"""Block size beyond the size that the file had when it was opened."""
 
 _MOST_TRIES = 16
-"""A path that turns into a link between look and open is looked up again this often."""
+"""Attempts to resolve a path that becomes a link between check and open."""
 
 
 @dataclass(slots=True)
@@ -37,14 +37,14 @@ class Directory:
     """An open directory. Use as a context manager, or close it."""
 
     fd: int
-    """A handle to start from (`dir_fd`, working directory); it may not be readable itself."""
+    """A descriptor to start from (`dir_fd`, working directory); it may not permit reading."""
     place: RootedPath
-    """Where it really is: links followed."""
+    """Its location, links followed."""
     shown: str
 
     @property
     def path(self) -> str:
-        """Absolute path, for words; it may mean something else by now."""
+        """Absolute path, for messages only: it may name something else by now."""
         return join_path(self.place.root.path, self.place.relative)
 
     def __enter__(self) -> Self:
@@ -56,7 +56,7 @@ class Directory:
         self.close()
 
     def close(self) -> None:
-        """Give the handle back; again is harmless."""
+        """Close the descriptor; idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -69,12 +69,12 @@ class OpenFile:
     fd: int
     shown: str
     version: Version
-    """As it was when it was opened."""
+    """At the time of opening."""
     mode: int
 
     @property
     def size(self) -> int:
-        """Bytes, when it was opened."""
+        """Bytes, at the time of opening."""
         return self.version.size
 
     def __enter__(self) -> Self:
@@ -86,7 +86,7 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; again is harmless."""
+        """Close the descriptor; idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -104,7 +104,7 @@ class OpenFile:
         with translate_errors(self.shown):
             while total <= limit_bytes:
                 expected = self.size - total
-                # One byte more than it should have: a file that grew meanwhile shows at once.
+                # Ask for one byte more than expected, to notice a file that has grown.
                 block = os.read(self.fd, min(_BLOCK_BYTES, expected + 1 if expected > 0 else _REST_BYTES))
                 if not block:
                     break
@@ -117,7 +117,7 @@ class OpenFile:
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
     def read_at(self, position: int, count: int) -> bytes:
-        """At most so many bytes from there; fewer only where the file ends by now."""
+        """Up to `count` bytes from `position`; fewer only at the end of the file."""
         data = b""
         with translate_errors(self.shown):
             while len(data) < count and (block := os.pread(self.fd, count - len(data), position + len(data))):
@@ -135,7 +135,7 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A file that was read whole."""
+    """The content of a file that was read completely."""
 
     data: bytes
     shown: str
@@ -144,7 +144,7 @@ class FileContent:
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What stands at a path."""
+    """The status of a file, directory or other entry."""
 
     kind: Kind
     size: int
@@ -170,7 +170,7 @@ def open_directory(roots: Roots, path: str) -> Directory:
 
 
 def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
-    """Open a regular file for reading, links followed; never blocks. `is_served`: for somebody who reads by address.
+    """Open a regular file for reading, links followed; never blocks. `is_served`: for a resource read.
 
     Raises:
         WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `resolve` raises.
@@ -189,7 +189,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 raise
             with ExitStack() as undo:
                 undo.callback(os.close, fd)
-                # Again, of what was really opened.
+                # Repeat the checks on the file that was opened.
                 resolved.found = os.fstat(fd)
                 found = require_file(roots, resolved)
                 refuse_secret(roots, resolved, fd)
@@ -209,10 +209,10 @@ def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> FileContent:
 
 
 def file_status(roots: Roots, path: str) -> FileStatus:
-    """What stands at a path, links followed; a link that leads nowhere is itself what stands there.
+    """The status of what a path names, links followed; of a dangling link its own.
 
     Raises:
-        NotFound: nothing does. And what `resolve` raises.
+        NotFound: nothing is there. And what `resolve` raises.
     """
     with _resolve_or_link(roots, path) as resolved:
         found = resolved.require_found()
@@ -221,12 +221,12 @@ def file_status(roots: Roots, path: str) -> FileStatus:
 
 
 def kind_at(roots: Roots, path: str) -> Kind | None:
-    """The kind of what stands at a path, None when nothing does. A path outside, or closed, is still an error."""
+    """The kind of what a path names, or None if nothing is there. A path outside the roots, or denied, is an error."""
     try:
         with _resolve_or_link(roots, path) as resolved:
             return None if resolved.found is None else kind_of(resolved.found.st_mode)
     except (NotFound, WrongType):
-        # A directory on the way is missing, or is a file.
+        # A parent directory is missing, or is a file.
         return None
 
 

@@ -1,11 +1,12 @@
-"""From a path to the handle of the directory it ends in and the last name there, without ever leaving the roots.
+"""Resolve a path to an open directory beneath a root and the last name in it, without ever leaving the roots.
 
-The common case is one act of the resolver, which takes no link and no `..`: then the text of the path is the place it
-reaches. Anything else goes component by component: a link is read and expanded here, `..` drops a name, and what is
-opened is one name in a directory that is held. Links to another root go on from that root's own handle.
+In the common case one call of the resolver opens the path; it accepts neither links nor `..`, so the text of the path
+is the place it reached. Otherwise `PathWalker` goes component by component: it reads and expands links, `..` drops a
+component, and each step opens one name in a directory that is already open. A link into another root continues from
+that root's own descriptor.
 
-Every link on the way and the end of it are held against the deny globs; what a suspect file at the end holds decides
-about it. Who opens a file looks again, at what was opened.
+Every link on the way, and the final path, is checked against the deny globs. For a file whose name suggests a secret,
+its content decides; code that opens a file repeats that check on the opened file.
 """
 
 import difflib
@@ -29,9 +30,9 @@ MOST_LINKS = 40
 """Links followed for one path, as Linux does (path_resolution(7))."""
 
 NEAR_NAMES = 3
-"""Names like the one that is missing which an error offers."""
+"""Similar names that an error suggests for a missing one."""
 _NAMES_COMPARED = 2_000
-"""Entries of a directory that are compared with a missing name: some 20 ms."""
+"""Directory entries compared with a missing name; takes about 20 ms."""
 
 _MAY_BE_LINK = (errno.ELOOP, errno.ENOTDIR)
 _WALK_INSTEAD = (*_MAY_BE_LINK, errno.ENOENT)
@@ -39,25 +40,25 @@ _WALK_INSTEAD = (*_MAY_BE_LINK, errno.ENOENT)
 
 @dataclass(slots=True)
 class ResolvedPath:
-    """Where a path ends. Use as a context manager: it may hold a handle."""
+    """The end of a path: an open directory and a name in it. Use as a context manager: it may own a descriptor."""
 
     root: Root
     shown: str
-    """The path as the caller writes it."""
+    """The path as the caller wrote it."""
     fd: int
-    """Handle of the last directory on the way that exists."""
+    """Descriptor of the last existing directory on the way."""
     above: str
     """That directory, relative to the root; `.` for the root."""
     name: str
     """The last name of the path; `.` when the path ends in the directory itself."""
     missing: tuple[str, ...] = ()
-    """Directories between `fd` and `name` that don't exist."""
+    """Directories between `fd` and `name` that do not exist."""
     found: os.stat_result | None = None
-    """What has that name, links not followed; None when nothing does."""
+    """Status of the entry with that name, links not followed; None if there is none."""
 
     @property
     def place(self) -> RootedPath:
-        """The place reached: free of links and `..`."""
+        """The resolved location, without links and `..`."""
         return RootedPath(
             self.root, "/".join(part for part in (self.above, *self.missing, self.name) if part != ".") or "."
         )
@@ -71,13 +72,13 @@ class ResolvedPath:
         self.close()
 
     def close(self) -> None:
-        """Give the handle back, unless it is the root's own."""
+        """Close the descriptor, unless it is the root's own."""
         if self.fd != self.root.fd:
             os.close(self.fd)
             self.fd = self.root.fd
 
     def go_down(self, name: str) -> None:
-        """Hold the directory of this name, the first of `missing`, which is there by now."""
+        """Enter the directory of this name: the first of `missing`, which exists by now."""
         below = os.open(name, HANDLE, dir_fd=self.fd)
         self.close()
         self.fd = below
@@ -85,10 +86,10 @@ class ResolvedPath:
         self.missing = self.missing[1:]
 
     def require_found(self) -> os.stat_result:
-        """What stands at the path.
+        """The status of the entry at the path.
 
         Raises:
-            NotFound: nothing does.
+            NotFound: there is none.
         """
         if self.found is None:
             near = self._near()
@@ -100,12 +101,12 @@ class ResolvedPath:
         return self.found
 
     def _is_behind_link(self) -> bool:
-        """Whether the path as it is written is not where it led."""
+        """Whether a link led somewhere else than the path as written."""
         written = posixpath.normpath(self.shown).removeprefix("/")
         return not posixpath.join(self.root.path, self.place.relative).endswith(f"/{written}")
 
     def _near(self) -> list[str]:
-        """Paths that are there and differ a little in the first name that is missing."""
+        """Existing paths that differ slightly in the first missing name."""
         wanted = (*self.missing, self.name)[0]
         parts = self.shown.split("/")
         above = "/".join(parts[: -1 - len(self.missing)])
@@ -123,12 +124,12 @@ class ResolvedPath:
 
 
 def resolve(roots: Roots, path: str, *, follow: bool = True) -> ResolvedPath:
-    """Find where a path ends. `follow` says whether a link with the last name is followed.
+    """Resolve a path. `follow` states whether a link at the end is followed.
 
-    A path with a slash or `/.` at its end means what a link there leads to, whatever `follow` says.
+    A path that ends in a slash or `/.` means the target of a link there, whatever `follow` is.
 
     Raises:
-        InvalidPath, OutsideRoot, DeniedPath, RootGone, NotFound (a link that leads nowhere), PermissionRefused.
+        InvalidPath, OutsideRoot, DeniedPath, RootGone, NotFound (a dangling link), PermissionRefused.
     """
     place = roots.place(path)
     resolved = _resolve(roots, place, follow=follow or path.endswith(("/", "/.")))
@@ -140,7 +141,7 @@ def resolve(roots: Roots, path: str, *, follow: bool = True) -> ResolvedPath:
 
 
 def refuse_secret(roots: Roots, resolved: ResolvedPath, fd: int | None = None) -> None:
-    """Refuse a file whose name is suspect and that holds a secret; `fd` when it is open already.
+    """Refuse a file whose name suggests a secret and whose content is one; `fd` if it is already open.
 
     Raises:
         DeniedPath.
@@ -158,7 +159,7 @@ def _resolve(roots: Roots, place: RootedPath, *, follow: bool) -> ResolvedPath:
     shown = roots.shown(place)
     with translate_errors(shown):
         roots.require_present(place.root)
-        # A root in a root must be noticed by what it is, not by its name: a mount may ignore case.
+        # A nested root is recognised by its identity, not by its name: a mount may ignore case.
         resolved = None if roots.are_nested or ".." in place.relative else _resolve_directly(roots, place, shown)
         if resolved is not None:
             if not _must_walk(roots, resolved, follow=follow):
@@ -173,7 +174,7 @@ def _resolve(roots: Roots, place: RootedPath, *, follow: bool) -> ResolvedPath:
 
 
 def _resolve_directly(roots: Roots, place: RootedPath, shown: str) -> ResolvedPath | None:
-    """The resolved path when nothing on the way is a link or missing, else None."""
+    """The resolved path if nothing on the way is a link or missing, else None."""
     roots.require_allowed(place, shown)
     root = place.root
     above, _, name = place.relative.rpartition("/")
@@ -195,7 +196,7 @@ def _resolve_directly(roots: Roots, place: RootedPath, shown: str) -> ResolvedPa
 
 
 def _must_walk(roots: Roots, resolved: ResolvedPath, *, follow: bool) -> bool:
-    """Whether the last name is a link to follow, or a root of its own."""
+    """Whether the last name is a link to follow, or another root."""
     found = resolved.found
     if found is None or resolved.name == ".":
         return False
@@ -212,7 +213,7 @@ def _stat_or_none(name: str, fd: int) -> os.stat_result | None:
 
 
 class PathWalker:
-    """The long way: one held directory, the names from the root to it, and what is still to go."""
+    """Resolves a path component by component: one open directory, the names from the root to it, and those pending."""
 
     def __init__(self, roots: Roots, place: RootedPath, shown: str) -> None:
         self._roots = roots
@@ -229,13 +230,13 @@ class PathWalker:
         self._pending = [part for part in reversed(place.relative.split("/")) if part != "."]
 
     def close(self) -> None:
-        """Give the held directory back, unless it is a root."""
+        """Close the current directory, unless it is a root."""
         if self._fd != self._root.fd:
             os.close(self._fd)
             self._fd = self._root.fd
 
     def walk(self, *, follow: bool) -> ResolvedPath:
-        """Go to the end of the path. The handle then belongs to the resolved path."""
+        """Walk to the end of the path. The resolved path then owns the descriptor."""
         while self._pending:
             name = self._pending.pop()
             if name == "..":
@@ -250,7 +251,7 @@ class PathWalker:
         return self._spot(".", found=os.stat(".", dir_fd=self._fd))
 
     def _last(self, name: str, *, follow: bool) -> ResolvedPath | None:
-        """The resolved path of the last name, or None when there is more to go: it was a link, or a root."""
+        """The resolved path of the last name, or None if the walk continues: it was a link, or a root."""
         found = _stat_or_none(name, self._fd)
         if found is None:
             return self._spot(name)
@@ -272,7 +273,7 @@ class PathWalker:
         return resolved
 
     def _go_down(self, name: str) -> bool:
-        """Enter a directory, or put a link's target before the rest of the way. False when there is nothing."""
+        """Enter a directory, or put a link's target before the pending components. False if there is no such entry."""
         try:
             below = os.open(name, HANDLE, dir_fd=self._fd)
         except FileNotFoundError:
@@ -292,16 +293,16 @@ class PathWalker:
 
     def _go_up(self) -> None:
         if not self._names:
-            # Above a root there is only text: it must lead into a root again before anything is opened.
+            # Above a root a path is only text: it must lead into a root again before anything is opened.
             self._leave(posixpath.dirname(self._root.path), self._pending)
             return
         self._names.pop()
-        # Opened anew from the root, link-free: `..` of a directory that was moved away would lead out.
+        # Reopened from the root without links: `..` of a directory that was moved away would lead out.
         above = "/".join(self._names)
         self._hold(self._roots.resolver.open(self._root.fd, above, HANDLE) if above else self._root.fd)
 
     def _expand(self, name: str) -> None:
-        """Put the target of a link before the rest of the way."""
+        """Put the target of a link before the pending components."""
         try:
             target = os.readlink(name, dir_fd=self._fd)
         except OSError as error:
@@ -318,7 +319,7 @@ class PathWalker:
             self._pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
     def _leave(self, absolute: str, pending: list[str]) -> None:
-        """Go on at an absolute path, by text, in whichever root it lies."""
+        """Continue at an absolute path, by its text, in whichever root contains it."""
         rest = list(reversed(pending))
         while rest and rest[0] == ".." and self._roots.split(absolute) is None:
             absolute = posixpath.dirname(absolute.rstrip("/")) or "/"
