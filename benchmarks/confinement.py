@@ -13,7 +13,7 @@ from benchmarks.workplace import Workplace, plain_environment
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.process import confined
-from coretools.process.children.child import Child
+from coretools.process.children.child import ChildProcess
 from coretools.process.children.spawn import spawn
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import Directory, open_directory
@@ -45,17 +45,17 @@ def _pair(
 ) -> list[Contender]:
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
-    file = confined.found(argv[0], plain_environment()["PATH"])
+    file = confined.find_executable(argv[0], plain_environment()["PATH"])
 
-    def held() -> Child:
+    def held() -> ChildProcess:
         # All that a call does for it: the rules, the look whether they are known, the thread.
-        own = () if file is None else confined.rules_to_start(file) or ()
+        own = () if file is None else confined.startup_rules(file) or ()
         return confined_threads.get(((directory.fd, READ),), system=own).run(start)
 
     return [_timed(f"{name}, held", held), _timed(f"{name}, spawned", start)]
 
 
-def _timed(figure: str, start: Callable[[], Child]) -> Contender:
+def _timed(figure: str, start: Callable[[], ChildProcess]) -> Contender:
     def once() -> tuple[float, ...]:
         started = perf_counter()
         child = start()

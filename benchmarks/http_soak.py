@@ -23,7 +23,7 @@ from benchmarks.interleaved import Sample
 from benchmarks.peer import ENVELOPE, HANDSHAKE
 from benchmarks.rows import SOAKED
 from benchmarks.workplace import SAMPLE, Workplace, sample_text
-from coretools.process.fork_server.client import MOST_WARM, WARM
+from coretools.process.fork_server.client import MAX_WAITING, MIN_WAITING
 
 CLIENTS = 12
 """At once; each does one thing after the other."""
@@ -271,7 +271,7 @@ async def _used(server: HttpServer, http: httpx2.AsyncClient) -> dict[str, float
 async def _settled(server: HttpServer, http: httpx2.AsyncClient, before: dict[str, float]) -> dict[str, float]:
     """Wait until no session and no child of the load is left, but for the supervisors that are kept."""
     until = time.monotonic() + SETTLE_SECONDS
-    most_children = before["children"] + 2 * (MOST_WARM - WARM)
+    most_children = before["children"] + 2 * (MAX_WAITING - MIN_WAITING)
     while True:
         after = await _used(server, http)
         if after["children"] <= most_children and after["sessions"] <= before["sessions"]:

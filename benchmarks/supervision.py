@@ -16,8 +16,8 @@ from benchmarks.interleaved import Contender
 from benchmarks.workplace import Workplace
 from coretools.config.policy import ConfinementPolicy
 from coretools.config.settings import Limits
-from coretools.process.fork_server.pool import Keeper
-from coretools.process.runner import Order, Runner
+from coretools.process.fork_server.pool import SandboxPool
+from coretools.process.runner import Runner, RunOptions
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
@@ -31,7 +31,7 @@ _STANDS_SECONDS = 0.5
 """Deadline of what is to be ended: it has started everything by then."""
 _DEAF = "trap '' TERM; for i in $(seq 10); do setsid sh -c 'sleep 1000 & sleep 1000' & done; sleep 1000"
 
-HELD, FREE = Order(is_command=True), Order()
+HELD, FREE = RunOptions(is_command=True), RunOptions()
 
 
 class _Runs:
@@ -41,31 +41,31 @@ class _Runs:
         self._runner = runner
         self._directory = directory
 
-    async def one(self, order: Order) -> float:
+    async def one(self, options: RunOptions) -> float:
         """A `true` to its end; milliseconds."""
         started = perf_counter()
-        completed = await self._runner.run(("true",), cwd=self._directory, order=order)
+        completed = await self._runner.run(("true",), cwd=self._directory, options=options)
         taken = 1000 * (perf_counter() - started)
-        if not completed.ok or (order.is_command and completed.tier == "none"):
+        if not completed.ok or (options.is_command and completed.tier == "none"):
             raise NotMeasured("true did not run as it should")
         return taken
 
     async def ended(self, *argv: str) -> float:
         """A command to its deadline; milliseconds from there until nothing of it is left."""
         started = perf_counter()
-        order = Order(is_command=True, timeout_seconds=_STANDS_SECONDS)
-        completed = await self._runner.run(argv, cwd=self._directory, order=order)
+        options = RunOptions(is_command=True, timeout_seconds=_STANDS_SECONDS)
+        completed = await self._runner.run(argv, cwd=self._directory, options=options)
         taken = 1000 * (perf_counter() - started - _STANDS_SECONDS)
         if not completed.timed_out or completed.stopped_for:
             raise NotMeasured(f"{argv[0]} did not run until its deadline")
         return taken
 
-    async def many(self, order: Order) -> float:
+    async def many(self, options: RunOptions) -> float:
         """As many at once; milliseconds until the last has ended."""
         started = perf_counter()
         async with anyio.create_task_group() as tasks:
             for _ in range(MANY):
-                tasks.start_soon(self.one, order)
+                tasks.start_soon(self.one, options)
         return 1000 * (perf_counter() - started)
 
 
@@ -73,7 +73,9 @@ class _Runs:
 async def _runs(directory: Directory, roots: Roots) -> AsyncIterator[_Runs]:
     environment = {"PATH": os.environ["PATH"]}
     runner = Runner(
-        Limits(grace_seconds=GRACE_SECONDS), environment, keeper=Keeper(roots, ConfinementPolicy(), environment)
+        Limits(grace_seconds=GRACE_SECONDS),
+        environment,
+        sandbox_pool=SandboxPool(roots, ConfinementPolicy(), environment),
     )
     try:
         await runner.prepare()

@@ -20,9 +20,9 @@ from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.operations.registry_merge import merge_registries
-from coretools.process.environment import child_environment, own_name
-from coretools.process.fork_server.pool import Holding, Keeper
-from coretools.process.jobs.job_table import Runs
+from coretools.process.environment import child_environment, login_variables
+from coretools.process.fork_server.pool import ConfinementStatus, SandboxPool
+from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import Tasks
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
@@ -54,8 +54,8 @@ class Assembly:
 
     roots: Roots
     runner: Runner
-    keeper: Keeper
-    runs: Runs
+    sandbox_pool: SandboxPool
+    runs: JobTable
     limits: Limits
     selection: Selection
     """Which commands there are here, for agents and for people."""
@@ -143,7 +143,7 @@ async def assembled(
         os.umask(settings.umask)  # of the whole process, and before any child
     with ExitStack() as handed_back:
         opened = _opened(settings, environment, handed_back)
-        async with Runs(opened.runner, settings.limits, make_filter=opened.make_filter, ids=ids) as runs:
+        async with JobTable(opened.runner, settings.limits, make_filter=opened.make_filter, ids=ids) as runs:
             tasks = Tasks(ids=ids)
             try:
                 catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
@@ -184,7 +184,7 @@ class _Opened:
 
     roots: Roots
     confined_threads: ConfinedThreadPool
-    keeper: Keeper
+    sandbox_pool: SandboxPool
     runner: Runner
     redactor: Redactor | None
     handed_back: ExitStack
@@ -196,7 +196,7 @@ class _Opened:
     def assembly(
         self,
         settings: Settings,
-        runs: Runs,
+        runs: JobTable,
         selection: Selection,
         catalog: LiveCatalog,
         dispatcher: Dispatcher,
@@ -206,7 +206,7 @@ class _Opened:
         return Assembly(
             roots=self.roots,
             runner=self.runner,
-            keeper=self.keeper,
+            sandbox_pool=self.sandbox_pool,
             runs=runs,
             limits=settings.limits,
             selection=selection,
@@ -226,14 +226,14 @@ def _opened(settings: Settings, environment: Mapping[str, str], handed_back: Exi
     roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
     confined_threads = handed_back.enter_context(closing(ConfinedThreadPool()))
     inherited = _inherited(settings, environment)
-    keeper = Keeper(roots, settings.policy.confinement, inherited)
+    sandbox_pool = SandboxPool(roots, settings.policy.confinement, inherited)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
-    runner = Runner(settings.limits, inherited, keeper=keeper, programs=programs)
+    runner = Runner(settings.limits, inherited, sandbox_pool=sandbox_pool, programs=programs)
     redactor = output_redactor(settings, environment)
     return _Opened(
         roots=roots,
         confined_threads=confined_threads,
-        keeper=keeper,
+        sandbox_pool=sandbox_pool,
         runner=runner,
         redactor=redactor,
         handed_back=handed_back,
@@ -241,7 +241,7 @@ def _opened(settings: Settings, environment: Mapping[str, str], handed_back: Exi
 
 
 def _graph_of(
-    opened: _Opened, settings: Settings, others: Sequence[Registry], runs: Runs, *, is_same_for_all: bool
+    opened: _Opened, settings: Settings, others: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
 ) -> tuple[LiveCatalog, Selection]:
     """The commands, and which of them there are here: proved to be such as can be offered."""
     registry = registry_of(
@@ -266,7 +266,7 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
 def registry_of(
     roots: Roots,
     runner: Runner,
-    runs: Runs,
+    runs: JobTable,
     settings: Settings,
     *,
     confined_threads: ConfinedThreadPool,
@@ -303,7 +303,7 @@ def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, 
     passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
     judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
-    return {**own_name(), **judged, **child_environment(environment, passed=passed), **author}
+    return {**login_variables(), **judged, **child_environment(environment, passed=passed), **author}
 
 
 def root_specs(settings: Settings) -> list[RootSpec]:
@@ -344,7 +344,7 @@ async def require(assembly: Assembly) -> None:
         Unconfined: they can't.
     """
     await _found(assembly)
-    assembly.keeper.require()
+    assembly.sandbox_pool.require()
 
 
 async def prepare(assembly: Assembly, name: str = "") -> None:
@@ -366,7 +366,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
         logger.warning("%sno command is run in tier %s (--allow-unconfined, --require-tier)", role, holding.tier)
 
 
-async def _found(assembly: Assembly) -> Holding | None:
+async def _found(assembly: Assembly) -> ConfinementStatus | None:
     """How commands are held, where some are offered."""
     if assembly.catalog.for_principal(LOCAL).find("run_command") is None:
         return None

@@ -18,7 +18,7 @@ from coretools.operations.call import LOCAL
 from coretools.operations.catalog import EVERYTHING
 from coretools.operations.loading import load
 from coretools.operations.registry import Registry
-from coretools.process.jobs.job_table import Runs
+from coretools.process.jobs.job_table import JobTable
 from coretools.protocol.process_exit import Ending, until_signalled
 
 CALL = "call"
@@ -112,7 +112,7 @@ def put_candidates(found: Sequence[Candidate]) -> int:
     return put("\n".join(lines)) if lines else 0
 
 
-def _warn_of_runs(runs: Runs) -> None:
+def _warn_of_runs(runs: JobTable) -> None:
     for run in runs.of(LOCAL):
         if run.is_alive:
             complain(f"{run.id} still ran and is stopped: a run ends with the process that started it, which ends now")

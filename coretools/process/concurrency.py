@@ -11,30 +11,30 @@ from coretools.confinement.control_files import ControlFiles
 from coretools.errors import Busy, CannotStart
 
 
-class Run:
+class AdmittedRun:
     """One run from its admission to its end: what its task and `Admission.end_all` have to agree on."""
 
-    def __init__(self, mark: str) -> None:
-        self.mark = mark
+    def __init__(self, marker: str) -> None:
+        self.marker = marker
         """Value of the marker in the environment of its children."""
         self.scope = CancelScope()
         self.is_closing = False
-        self.slot: int | None = None
+        self.watchdog_slot: int | None = None
         self.control_files: ControlFiles = {}
         """What git, an editor or an agent acts on, before it."""
         self.remarks: tuple[str, ...] = ()
         """What became of its changes to git's configuration, where that is not what it meant."""
 
 
-class Admission:
+class ConcurrencyLimiter:
     """The runs of one runner. Used on the event loop only."""
 
-    def __init__(self, prefix: str, *, most: int) -> None:
+    def __init__(self, prefix: str, *, max_runs: int) -> None:
         """`most` runs at once. Each has a mark: the prefix, its number, and a character that closes the number."""
         self._prefix = prefix
-        self._most = most
+        self._max_runs = max_runs
         self._numbers = count(1)
-        self._runs: set[Run] = set()
+        self._runs: set[AdmittedRun] = set()
         self._idle: anyio.Event | None = None
 
     def __len__(self) -> int:
@@ -47,17 +47,17 @@ class Admission:
         return self._idle is not None
 
     @contextmanager
-    def admitted(self, argv: Sequence[str]) -> Iterator[Run]:
+    def acquire(self, argv: Sequence[str]) -> Iterator[AdmittedRun]:
         """A run of these words, for as long as it lasts.
 
         Raises:
             CannotStart: closed. Busy: as many runs as allowed are under way.
         """
         if self._idle is not None:
-            raise ending(argv)
-        if len(self._runs) >= self._most:
+            raise shutting_down(argv)
+        if len(self._runs) >= self._max_runs:
             raise Busy(f"{len(self._runs)} commands run already, the most at once; try again when one has ended")
-        run = Run(f"{self._prefix}{next(self._numbers)}-")
+        run = AdmittedRun(f"{self._prefix}{next(self._numbers)}-")
         self._runs.add(run)
         try:
             yield run
@@ -66,7 +66,7 @@ class Admission:
             if self._idle is not None and not self._runs:
                 self._idle.set()
 
-    async def end_all(self, seconds: float) -> None:
+    async def cancel_all(self, seconds: float) -> None:
         """Admit nothing any more, have every run stopped, and wait for that, no longer than `seconds`."""
         self._idle = anyio.Event()
         for run in self._runs:
@@ -77,6 +77,6 @@ class Admission:
                 await self._idle.wait()
 
 
-def ending(argv: Sequence[str]) -> CannotStart:
+def shutting_down(argv: Sequence[str]) -> CannotStart:
     """The error for what is started when everything ends."""
     return CannotStart(f"{argv[0]}: the server is ending and starts nothing any more")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
 from coretools.confinement.landlock import DEVICE, EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
 from coretools.roots.resolver import HANDLE
 
@@ -43,13 +43,13 @@ _SIXTY_FOUR_BITS, _LOW_FIRST = 2, 1
 _MOST_SEGMENTS = 64
 
 
-def found(program: str, path: str) -> str | None:
+def find_executable(program: str, path: str) -> str | None:
     """The file that this name means in PATH, every link followed; None when there is none."""
     where = shutil.which(program, path=path)
     return None if where is None else os.path.realpath(where)
 
 
-def rules_to_start(file: str) -> tuple[Rule, ...] | None:
+def startup_rules(file: str) -> tuple[Rule, ...] | None:
     """What must be allowed so that this file runs; None when it is not machine code of this kind of system.
 
     Also the null device, which every program may expect, random bytes, and the local time.
@@ -64,7 +64,7 @@ def rules_to_start(file: str) -> tuple[Rule, ...] | None:
 @lru_cache(maxsize=16)
 def _rules(file: str, _identity: tuple[int, int, int]) -> tuple[Rule, ...] | None:
     try:
-        loader = _loader(file)
+        loader = _elf_interpreter(file)
     except (OSError, ValueError, struct.error):
         return None
     prefix = os.path.dirname(os.path.dirname(file))
@@ -77,7 +77,7 @@ def _rules(file: str, _identity: tuple[int, int, int]) -> tuple[Rule, ...] | Non
     )
 
 
-def _loader(file: str) -> str | None:
+def _elf_interpreter(file: str) -> str | None:
     """The loader that a file of machine code names; None when it needs none.
 
     Raises:
@@ -85,8 +85,15 @@ def _loader(file: str) -> str | None:
     """
     with open(file, "rb") as stream:
         header = _HEADER.unpack(stream.read(_HEADER.size))
-        magic, bits, order, offset, size, count = header[0], header[1], header[2], header[7], header[11], header[12]
-        if magic != b"\x7fELF" or bits != _SIXTY_FOUR_BITS or order != _LOW_FIRST or count > _MOST_SEGMENTS:
+        magic, bits, byte_order, offset, size, count = (
+            header[0],
+            header[1],
+            header[2],
+            header[7],
+            header[11],
+            header[12],
+        )
+        if magic != b"\x7fELF" or bits != _SIXTY_FOUR_BITS or byte_order != _LOW_FIRST or count > _MOST_SEGMENTS:
             raise ValueError(file)
         for number in range(count):
             stream.seek(offset + number * size)
@@ -97,13 +104,13 @@ def _loader(file: str) -> str | None:
     return None
 
 
-PROOF_SECONDS = 5.0
+PROBE_SECONDS = 5.0
 """Deadline of the `--version` that shows whether a program starts in a confined thread at all."""
 
 logger = logging.getLogger(__name__)
 
 
-class Confined:
+class ConfinedRunner:
     """Runs programs of a known shape, each from a confined thread made for the call."""
 
     def __init__(self, runner: Runner, confined_threads: ConfinedThreadPool) -> None:
@@ -134,7 +141,7 @@ class Confined:
             and self._rules_to_start(program) is not None
         )
 
-    async def run(self, argv: Sequence[str], *, cwd: Directory, order: Order) -> Completed:
+    async def run(self, argv: Sequence[str], *, cwd: Directory, options: RunOptions) -> Completed:
         """Run a program in the confined thread of its options.
 
         One that can't even start there, say because its libraries lie in an unusual place, is run without from then on.
@@ -143,10 +150,10 @@ class Confined:
             What `Runner.run` raises.
         """
         program = argv[0]
-        if order.confined_thread is None or self._starts.get(program, False):
-            return await self._runner.run(argv, cwd=cwd, order=order)
+        if options.confined_thread is None or self._starts.get(program, False):
+            return await self._runner.run(argv, cwd=cwd, options=options)
         try:
-            completed = await self._runner.run(argv, cwd=cwd, order=order)
+            completed = await self._runner.run(argv, cwd=cwd, options=options)
         except CannotStart:
             if await self._can_start(program, cwd):
                 raise
@@ -154,7 +161,7 @@ class Confined:
             if completed.ok or await self._can_start(program, cwd):
                 self._starts[program] = True
                 return completed
-        return await self._runner.run(argv, cwd=cwd, order=replace(order, confined_thread=None))
+        return await self._runner.run(argv, cwd=cwd, options=replace(options, confined_thread=None))
 
     async def _can_start(self, program: str, cwd: Directory) -> bool:
         """Whether it starts in a confined thread at all. Asked where nothing of a repository has a part in the answer.
@@ -164,9 +171,9 @@ class Confined:
         confined_thread = self.confined_thread(program, ())
         if confined_thread is None:
             return False
-        order = Order(timeout_seconds=PROOF_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
+        options = RunOptions(timeout_seconds=PROBE_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
         with replace(cwd, fd=os.open("/", HANDLE), shown="/") as top, suppress(CannotStart):
-            completed = await self._runner.run((program, "--version"), cwd=top, order=order)
+            completed = await self._runner.run((program, "--version"), cwd=top, options=options)
             if completed.ok or completed.timed_out or completed.exit_code is None:
                 return True
         self._starts[program] = False
@@ -175,11 +182,11 @@ class Confined:
 
     def _rules_to_start(self, program: str) -> tuple[Rule, ...] | None:
         known = self._files.get(program)
-        rules = None if known is None else rules_to_start(known)
+        rules = None if known is None else startup_rules(known)
         if rules is None:
-            where = found(program, self._path)
+            where = find_executable(program, self._path)
             if where is None:
                 return None
             self._files[program] = where
-            rules = rules_to_start(where)
+            rules = startup_rules(where)
         return rules

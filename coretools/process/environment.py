@@ -39,7 +39,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What shells can set (POSIX, XBD 3.216 "Name")."""
 
 
-def own_name() -> dict[str, str]:
+def login_variables() -> dict[str, str]:
     """USER and LOGNAME of the server's user: servers that no login started have neither, and programs expect them."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name

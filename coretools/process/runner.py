@@ -23,15 +23,22 @@ from coretools.confinement.hidden import HiddenPath
 from coretools.errors import ReadOnly
 from coretools.excerpt import Excerpt
 from coretools.process.children import reaper
-from coretools.process.children.child import HAS_PIDFD, Child
-from coretools.process.children.spawn import CWD_BY_HANDLE, check_words, spawn
-from coretools.process.children.streams import Feed, Listener, Pace, Recorder, Streams, TerminalSize
-from coretools.process.children.termination import stop
-from coretools.process.concurrency import Admission, Run, ending
-from coretools.process.fork_server.pool import Holding, Keeper
-from coretools.process.fork_server.supervised_process import UNENDED, Supervised
+from coretools.process.children.child import HAS_PIDFD, ChildProcess
+from coretools.process.children.spawn import CWD_BY_HANDLE, check_argv, spawn
+from coretools.process.children.streams import (
+    InputBuffer,
+    OutputListener,
+    OutputRecorder,
+    ReadThrottle,
+    Streams,
+    TerminalSize,
+)
+from coretools.process.children.termination import terminate
+from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutting_down
+from coretools.process.fork_server.pool import ConfinementStatus, SandboxPool
+from coretools.process.fork_server.supervised_process import UNCERTAIN_END, SupervisedProcess
 from coretools.process.start_command import start_command
-from coretools.process.watchdog import Guard
+from coretools.process.watchdog import Watchdog
 from coretools.redaction.argv import redacted_command_line
 from coretools.roots.read import Directory
 
@@ -41,15 +48,15 @@ MARKER = "CORETOOLS_RUN_ID"
 """Variable that every child gets: `SERVER-NUMBER-`. What carries it is ours to end, wherever it went. The number is
 closed by a character of its own, so that no run's mark is the start of another's."""
 
-LOOK_THREADS = 2
+PROC_SCAN_THREADS = 2
 """Readings of /proc at once."""
 
-CLOSE_GUARD_SECONDS = 10.0
+CLOSE_SECONDS = 10.0
 """The guard is not waited for any longer; it goes on by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class RunOptions:
     """What one run may differ in."""
 
     is_command: bool = False
@@ -60,7 +67,7 @@ class Order:
     """None: the runner's own."""
     stdin: bytes | None = None
     """None: /dev/null."""
-    input: Feed | None = None
+    input: InputBuffer | None = None
     """Standard input that is given while the program runs; wins over `stdin`."""
     terminal: TerminalSize | None = None
     """A terminal in place of the three pipes; only where `Runner.has_terminals`."""
@@ -72,18 +79,18 @@ class Order:
     """Kept of each output. None: the runner's own."""
     confined_thread: ConfinedThread | None = None
     """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
-    on_stdout: Listener | None = None
+    on_stdout: OutputListener | None = None
     """Sees every piece of standard output as it comes, on the event loop. True means "enough": the tree is stopped and
     the run ends as if the child had, with `timed_out` False. Not asked any more once the tree is being stopped."""
-    recorder: Recorder | None = None
+    recorder: OutputRecorder | None = None
     """Sees every piece of both outputs, to the last."""
     halt: anyio.Event | None = None
     """Set: the tree is stopped as when a listener has enough."""
 
     @property
-    def feed(self) -> Feed | None:
+    def feed(self) -> InputBuffer | None:
         """Where standard input comes from; None for /dev/null."""
-        return self.input or (Feed.of(self.stdin) if self.stdin is not None else None)
+        return self.input or (InputBuffer.of(self.stdin) if self.stdin is not None else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,24 +136,24 @@ class Runner:
         limits: Limits,
         environment: Mapping[str, str],
         *,
-        keeper: Keeper | None = None,
+        sandbox_pool: SandboxPool | None = None,
         programs: ProgramPolicy | None = None,
     ) -> None:
         """Without a keeper commands are started like everything else; without a policy all of them are allowed."""
         self._limits = limits
-        self._keeper = keeper
+        self._sandbox_pool = sandbox_pool
         self._programs = programs
         self._environment = dict(environment)
         prefix = f"{secrets.token_hex(8)}-"
-        self._guard = Guard(
+        self._watchdog = Watchdog(
             f"{MARKER}={prefix}",
             slots=limits.processes,
             grace_seconds=limits.grace_seconds,
-            scratch="" if keeper is None else keeper.scratch,
+            scratch="" if sandbox_pool is None else sandbox_pool.scratch,
         )
-        self._looks = CapacityLimiter(LOOK_THREADS)
-        self._pace = Pace()
-        self._admission = Admission(prefix, most=limits.processes)
+        self._proc_limiter = CapacityLimiter(PROC_SCAN_THREADS)
+        self._throttle = ReadThrottle()
+        self._concurrency = ConcurrencyLimiter(prefix, max_runs=limits.processes)
 
     @property
     def programs(self) -> ProgramPolicy | None:
@@ -155,7 +162,7 @@ class Runner:
 
     def hidden(self) -> tuple[HiddenPath, ...]:
         """What the newest view hides from commands."""
-        return () if self._keeper is None else self._keeper.hidden
+        return () if self._sandbox_pool is None else self._sandbox_pool.hidden
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -165,30 +172,30 @@ class Runner:
     @property
     def running(self) -> int:
         """Runs that have not ended, those that wait for their start included."""
-        return len(self._admission)
+        return len(self._concurrency)
 
     @property
     def tier(self) -> str | None:
         """Tier of confinement that commands run in; None before it is known, and where there is no keeper."""
-        return None if self._keeper is None else self._keeper.tier
+        return None if self._sandbox_pool is None else self._sandbox_pool.tier
 
     @property
     def has_terminals(self) -> bool:
         """Whether a run may have a terminal here."""
-        return self._keeper is not None and self._keeper.has_spawner
+        return self._sandbox_pool is not None and self._sandbox_pool.has_fork_server
 
     @property
     def protections(self) -> dict[str, bool]:
         """What keeps children from outliving their call, by name, and whether it is in force here."""
         return {
             "process-group": True,
-            "guard": self._guard.is_possible,
-            "marker-sweep": reaper.can_look(),
+            "guard": self._watchdog.is_possible,
+            "marker-sweep": reaper.can_list_processes(),
             "pidfd": HAS_PIDFD,
             "cwd-by-handle": CWD_BY_HANDLE,
         }
 
-    async def run(self, argv: Sequence[str], *, cwd: Directory, order: Order = Order()) -> Completed:
+    async def run(self, argv: Sequence[str], *, cwd: Directory, options: RunOptions = RunOptions()) -> Completed:
         """Run a program in `cwd` until it ends, is stopped at its deadline, or the caller is cancelled.
 
         A deadline is a result: `timed_out`, with what was written until then. After a cancellation the whole tree is
@@ -200,107 +207,117 @@ class Runner:
             allow. Unconfined: commands must not run in the tier in force.
         """
         argv = tuple(argv)
-        self._check(argv, order)
-        with self._admission.admitted(argv) as run:
-            run.control_files = await self._control_files(order)
-            return await self._follow(run, await self._started(run, argv, cwd, order), argv, order)
+        self._check(argv, options)
+        with self._concurrency.acquire(argv) as run:
+            run.control_files = await self._control_files(options)
+            return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
 
-    def _check(self, argv: tuple[str, ...], order: Order) -> None:
-        check_words(argv, order.environment)
-        if order.is_command and self._programs is not None:
-            self._programs.require(argv, is_confirmed=order.is_confirmed)
-        level = logging.INFO if order.is_command else logging.DEBUG
+    def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
+        check_argv(argv, options.environment)
+        if options.is_command and self._programs is not None:
+            self._programs.require(argv, is_confirmed=options.is_confirmed)
+        level = logging.INFO if options.is_command else logging.DEBUG
         if logger.isEnabledFor(level):
             logger.log(level, "run: %s", redacted_command_line(argv))
 
-    async def prepare(self) -> Holding:
+    async def prepare(self) -> ConfinementStatus:
         """Find out how commands are held here, and have one waiting, so that the first call need not."""
-        if self._keeper is None:
-            return Holding("none", {"landlock": "commands have no keeper"}, is_permitted=True, is_whole=True)
-        if self._keeper.has_spawner:
-            self._guard.ensure()
-        return await self._keeper.prepare()
+        if self._sandbox_pool is None:
+            return ConfinementStatus("none", {"landlock": "commands have no keeper"}, is_permitted=True, is_whole=True)
+        if self._sandbox_pool.has_fork_server:
+            self._watchdog.ensure_running()
+        return await self._sandbox_pool.prepare()
 
     async def close(self) -> None:
         """End every child: TERM, grace, KILL; then the guard. Bounded; a run that is waited for ends as stopped."""
-        if self._admission.is_closed:
+        if self._concurrency.is_closed:
             return
         with CancelScope(shield=True):
-            await self._admission.end_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
-            with anyio.move_on_after(CLOSE_GUARD_SECONDS):
-                await to_thread.run_sync(self._close_helpers, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+            await self._concurrency.cancel_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
+            with anyio.move_on_after(CLOSE_SECONDS):
+                await to_thread.run_sync(self._close_processes, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 
-    def _close_helpers(self) -> None:
-        if self._keeper is not None:
-            self._keeper.close()
-        self._guard.close()
+    def _close_processes(self) -> None:
+        if self._sandbox_pool is not None:
+            self._sandbox_pool.close()
+        self._watchdog.close()
 
-    async def _started(self, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child | Supervised:
-        if not order.is_command:
-            return self._start(run, argv, cwd, order)
-        if self._keeper is not None and self._keeper.tier is None:
+    async def _start(
+        self, run: AdmittedRun, argv: tuple[str, ...], cwd: Directory, options: RunOptions
+    ) -> ChildProcess | SupervisedProcess:
+        if not options.is_command:
+            return self._spawn(run, argv, cwd, options)
+        if self._sandbox_pool is not None and self._sandbox_pool.tier is None:
             await self.prepare()
         if self.tier in (None, "none") and not cwd.place.root.writable:
             raise ReadOnly(f"{cwd.shown}: the root is read-only, and a program started there could write to it")
-        if self._keeper is not None and self._keeper.has_spawner:
-            return await self._start_command(self._keeper, run, argv, cwd, order)
-        if self._keeper is not None:
-            self._keeper.require()
-        return self._start(run, argv, cwd, order)
+        if self._sandbox_pool is not None and self._sandbox_pool.has_fork_server:
+            return await self._start_command(self._sandbox_pool, run, argv, cwd, options)
+        if self._sandbox_pool is not None:
+            self._sandbox_pool.require()
+        return self._spawn(run, argv, cwd, options)
 
     async def _start_command(
-        self, keeper: Keeper, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order
-    ) -> Supervised:
+        self, sandbox_pool: SandboxPool, run: AdmittedRun, argv: tuple[str, ...], cwd: Directory, options: RunOptions
+    ) -> SupervisedProcess:
         child = None
-        self._guard.ensure()
+        self._watchdog.ensure_running()
         with run.scope:
             child = await start_command(
-                keeper,
+                sandbox_pool,
                 argv,
                 cwd=cwd,
-                environment=partial(self._command_environment, run, order),
-                fed=order.feed is not None,
-                size=order.terminal,
+                environment=partial(self._command_environment, run, options),
+                fed=options.feed is not None,
+                size=options.terminal,
             )
         if child is None:  # the runner was closed meanwhile
-            raise ending(argv)
+            raise shutting_down(argv)
         return child
 
-    def _start(self, run: Run, argv: tuple[str, ...], cwd: Directory, order: Order) -> Child:
+    def _spawn(self, run: AdmittedRun, argv: tuple[str, ...], cwd: Directory, options: RunOptions) -> ChildProcess:
         # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
         # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
         # the start and the first wait for the child.
-        inherited = {**self._environment, **caller_variables()} if order.inherit else {}
-        environment = {**inherited, **order.environment, MARKER: run.mark}
-        self._guard.ensure()
-        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=order.feed is not None)
-        child = start() if order.confined_thread is None else order.confined_thread.run(start)
-        run.slot = self._guard.enter(child.pid)
+        inherited = {**self._environment, **caller_variables()} if options.inherit else {}
+        environment = {**inherited, **options.environment, MARKER: run.marker}
+        self._watchdog.ensure_running()
+        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=options.feed is not None)
+        child = start() if options.confined_thread is None else options.confined_thread.run(start)
+        run.watchdog_slot = self._watchdog.register(child.pid)
         return child
 
-    async def _control_files(self, order: Order) -> ControlFiles:
-        return await self._keeper.control_files() if self._keeper is not None and order.is_command else {}
+    async def _control_files(self, options: RunOptions) -> ControlFiles:
+        return await self._sandbox_pool.control_files() if self._sandbox_pool is not None and options.is_command else {}
 
-    def _command_environment(self, run: Run, order: Order) -> dict[str, str]:
-        held = {} if self._keeper is None else self._keeper.variables()
-        return {**self._environment, **caller_variables(), **held, **order.environment, MARKER: run.mark}
+    def _command_environment(self, run: AdmittedRun, options: RunOptions) -> dict[str, str]:
+        confinement_variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables()
+        return {
+            **self._environment,
+            **caller_variables(),
+            **confinement_variables,
+            **options.environment,
+            MARKER: run.marker,
+        }
 
-    async def _follow(self, run: Run, child: Child | Supervised, argv: tuple[str, ...], order: Order) -> Completed:
+    async def _wait_for_exit(
+        self, run: AdmittedRun, child: ChildProcess | SupervisedProcess, argv: tuple[str, ...], options: RunOptions
+    ) -> Completed:
         limits = self._limits
-        timeout = limits.run_seconds if order.timeout_seconds is None else order.timeout_seconds
-        keep_bytes = limits.output_bytes if order.keep_bytes is None else order.keep_bytes
-        streams = Streams(child, order, keep_bytes=keep_bytes, pace=self._pace)
+        timeout = limits.run_seconds if options.timeout_seconds is None else options.timeout_seconds
+        keep_bytes = limits.output_bytes if options.keep_bytes is None else options.keep_bytes
+        streams = Streams(child, options, keep_bytes=keep_bytes, throttle=self._throttle)
         stragglers, timed_out, must_sweep = 0, False, True
         run.scope.deadline = anyio.current_time() + timeout
         try:
             with run.scope:
-                await streams.attend(limits.linger_seconds)
+                await streams.communicate(limits.linger_seconds)
             timed_out = run.scope.cancelled_caught and not run.is_closing and not child.reap()
             # What left the process group is looked for when a run was broken off. After an ordinary end the look would
             # cost more than most runs.
-            must_sweep = timed_out or (order.halt is not None and order.halt.is_set())
+            must_sweep = timed_out or (options.halt is not None and options.halt.is_set())
         finally:
-            stragglers = await self._end(run, child, streams, must_sweep=must_sweep)
+            stragglers = await self._terminate(run, child, streams, must_sweep=must_sweep)
         return Completed(
             argv=argv,
             exit_code=child.exit_code,
@@ -311,46 +328,56 @@ class Runner:
             timed_out=timed_out,
             peak_memory_bytes=child.peak_memory_bytes,
             stragglers_stopped=stragglers,
-            tier=self._keeper.tier if self._keeper is not None and order.is_command else None,
+            tier=self._sandbox_pool.tier if self._sandbox_pool is not None and options.is_command else None,
             stopped_for=child.stopped_for,
-            made=() if run.is_closing else changed_between(run.control_files, await self._control_files(order)),
+            made=() if run.is_closing else changed_between(run.control_files, await self._control_files(options)),
             remarks=run.remarks,
         )
 
-    async def _end(self, run: Run, child: Child | Supervised, streams: Streams, *, must_sweep: bool) -> int:
-        if isinstance(child, Supervised):
-            return await self._end_command(run, child, streams)
+    async def _terminate(
+        self, run: AdmittedRun, child: ChildProcess | SupervisedProcess, streams: Streams, *, must_sweep: bool
+    ) -> int:
+        if isinstance(child, SupervisedProcess):
+            return await self._terminate_command(run, child, streams)
         # While closing, the guard looks once for all runs, so none looks for itself.
-        marker = None if run.is_closing else f"{MARKER}={run.mark}".encode()
+        marker = None if run.is_closing else f"{MARKER}={run.marker}".encode()
         stragglers = 0
         try:
             with CancelScope(shield=True):
-                stragglers = await stop(
-                    child, streams, marker=marker, must_sweep=must_sweep, limits=self._limits, looks=self._looks
+                stragglers = await terminate(
+                    child,
+                    streams,
+                    marker=marker,
+                    must_sweep=must_sweep,
+                    limits=self._limits,
+                    proc_limiter=self._proc_limiter,
                 )
         finally:
             if child.reap():
                 child.close()
-                self._guard.leave(run.slot)
+                self._watchdog.unregister(run.watchdog_slot)
             else:  # in the kernel for good, or asyncio's own cancel came through the shield
-                threading.Thread(target=self._end_unseen, args=(run, child), daemon=True).start()
+                threading.Thread(target=self._kill_in_background, args=(run, child), daemon=True).start()
         return stragglers
 
-    async def _end_command(self, run: Run, child: Supervised, streams: Streams) -> int:
+    async def _terminate_command(self, run: AdmittedRun, child: SupervisedProcess, streams: Streams) -> int:
         stragglers = 0
         try:
             with CancelScope(shield=True):
-                stragglers = await child.stop(streams, self._limits)
-                if self._keeper is not None:
-                    run.remarks = (*child.notes(), *await self._keeper.ended(is_certain=child.stopped_for != UNENDED))
+                stragglers = await child.terminate(streams, self._limits)
+                if self._sandbox_pool is not None:
+                    run.remarks = (
+                        *child.replaced_covers(),
+                        *await self._sandbox_pool.command_ended(is_certain=child.stopped_for != UNCERTAIN_END),
+                    )
         finally:
             # Whatever came through the shield: without our ends the supervisor ends what is left.
             child.close()
-            if self._keeper is not None:
-                self._keeper.refill()
+            if self._sandbox_pool is not None:
+                self._sandbox_pool.refill()
         return stragglers
 
-    def _end_unseen(self, run: Run, child: Child) -> None:
+    def _kill_in_background(self, run: AdmittedRun, child: ChildProcess) -> None:
         """End a child that no task waits for any more. Blocks as long as that takes."""
-        child.end_now()
-        self._guard.leave(run.slot)
+        child.kill()
+        self._watchdog.unregister(run.watchdog_slot)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from coretools.process.children import reaper
 
-MOST_STARTS = 5
+MAX_STARTS = 5
 """A guard that ends by itself this often can't live here; the protection is then named as missing."""
 
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
@@ -29,7 +29,7 @@ _LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 its sweep must not end our guard before the guard has seen the end of our server."""
 
 
-class Guard:
+class Watchdog:
     """Keeps the guard process alive and its table right. Methods may be called from several threads."""
 
     def __init__(self, marker: str, *, slots: int, grace_seconds: float, scratch: str = "") -> None:
@@ -49,9 +49,9 @@ class Guard:
     @property
     def is_possible(self) -> bool:
         """Whether a guard runs or will run with the next child."""
-        return bool(sys.executable) and self._starts <= MOST_STARTS
+        return bool(sys.executable) and self._starts <= MAX_STARTS
 
-    def ensure(self) -> None:
+    def ensure_running(self) -> None:
         """Have a guard running, if that is possible here; called before every child."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
@@ -59,7 +59,7 @@ class Guard:
             if self.is_possible:
                 self._start()
 
-    def enter(self, group: int) -> int | None:
+    def register(self, group: int) -> int | None:
         """Put a process group under guard; its slot, or None when there is no guard."""
         if self._groups is None:
             return None
@@ -70,7 +70,7 @@ class Guard:
         self._groups[slot] = group  # one aligned store: a reader sees the old number or the new one
         return slot
 
-    def leave(self, slot: int | None) -> None:
+    def unregister(self, slot: int | None) -> None:
         """Take a group off: nothing of it is left."""
         if slot is not None and self._groups is not None:
             self._groups[slot] = 0
@@ -79,9 +79,9 @@ class Guard:
     def close(self) -> None:
         """End the guard, which ends everything that still carries the marker first. Bounded, blocks."""
         with self._lock:
-            self._starts = MOST_STARTS + 1
-            self._say_orderly()
-            self._drop_pipe()
+            self._starts = MAX_STARTS + 1
+            self._announce_close()
+            self._close_pipe()
             if self._process is not None:
                 try:
                     self._process.wait(reaper.ORPHAN_GRACE_SECONDS + 2 * reaper.KILL_SECONDS)
@@ -94,7 +94,7 @@ class Guard:
 
     def _start(self) -> None:
         self._process = None
-        self._drop_pipe()
+        self._close_pipe()
         try:
             self._make_table()
             reading, self._pipe = os.pipe()
@@ -132,13 +132,13 @@ class Guard:
             raise
         self._table = table
 
-    def _say_orderly(self) -> None:
+    def _announce_close(self) -> None:
         """Tell the guard that this end is no crash, so that it need not look twice (see `survivors.main`)."""
         if self._process is not None and self._process.poll() is None:
             with suppress(BrokenPipeError):
                 os.write(self._pipe, b".")
 
-    def _drop_pipe(self) -> None:
+    def _close_pipe(self) -> None:
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1

@@ -31,7 +31,7 @@ from coretools.errors import CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog, Unsubscribe
-from coretools.process.jobs.job_table import Run
+from coretools.process.jobs.job_table import Job
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.handshake import Handshakes
 from coretools.protocol.resources import RunResources, found, no_resource
@@ -292,7 +292,7 @@ class Changes:
                     await self._updated(uri)
         self._poll = None
 
-    async def _follow_run(self, uri: str, run: Run) -> None:
+    async def _follow_run(self, uri: str, run: Job) -> None:
         """Tell of output, and of the end; what comes within a second is told once."""
         news, is_alive = run.news, run.is_alive
         while is_alive:

@@ -16,7 +16,7 @@ from coretools.operations.catalog import Resource
 from coretools.operations.completion import with_prefix
 from coretools.operations.registry import Command
 from coretools.operations.route import query_keys
-from coretools.process.jobs.job_table import Run, Runs
+from coretools.process.jobs.job_table import Job, JobTable
 from coretools.tools.commands.results import from_offset, line_of, resource_of
 
 # Which resource an address names, and the values of its variables (RFC 6570, by the SDK's `UriTemplate`).
@@ -96,7 +96,7 @@ class RunResources:
         mime_type=MIME_TYPE,
     )
 
-    def __init__(self, runs: Runs, limits: Limits) -> None:
+    def __init__(self, runs: JobTable, limits: Limits) -> None:
         self._runs = runs
         self._limits = limits
 
@@ -117,7 +117,7 @@ class RunResources:
             for run in self._runs.of(principal)
         ]
 
-    def run_at(self, uri: str, principal: str) -> Run:
+    def run_at(self, uri: str, principal: str) -> Job:
         """The run behind an address.
 
         Raises:

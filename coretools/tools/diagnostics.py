@@ -14,9 +14,9 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart, CoreError
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
-from coretools.process.confined import Confined
-from coretools.process.fork_server.pool import Holding
-from coretools.process.runner import Order, Runner
+from coretools.process.confined import ConfinedRunner
+from coretools.process.fork_server.pool import ConfinementStatus
+from coretools.process.runner import Runner, RunOptions
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.execution import plain
@@ -119,7 +119,7 @@ class Diagnostics:
         self._closed = closed
         self._roots = roots
         self._runner = runner
-        self._confined = Confined(runner, confined_threads)
+        self._confined = ConfinedRunner(runner, confined_threads)
         self._limits = limits
 
     @tool(Effect.READ)
@@ -143,7 +143,7 @@ class Diagnostics:
             limits=asdict(self._limits),
         )
 
-    def _protections(self, holding: Holding) -> dict[str, bool]:
+    def _protections(self, holding: ConfinementStatus) -> dict[str, bool]:
         return {
             "paths-beneath-roots": True,
             "openat2": self._roots.resolver_name == "openat2",
@@ -159,7 +159,7 @@ class Diagnostics:
         }
 
     @staticmethod
-    def _ends_at_once(holding: Holding) -> bool:
+    def _ends_at_once(holding: ConfinementStatus) -> bool:
         """Whether a command that multiplies ends for certain: by its namespace, by signals, or by a control group."""
         has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
         return holding.tier == "full" or has_signals or holding.bounds is not None
@@ -179,9 +179,9 @@ class Diagnostics:
         """The first line that `program --version` prints, without its name; or why there is none."""
         try:
             confined_thread = self._confined.confined_thread(program, ())
-            order = Order(timeout_seconds=VERSION_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
+            options = RunOptions(timeout_seconds=VERSION_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
             with open_directory(self._roots, ".") as directory:
-                run = await self._confined.run((program, "--version"), cwd=directory, order=order)
+                run = await self._confined.run((program, "--version"), cwd=directory, options=options)
         except CannotStart:
             return "missing"
         except CoreError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coretools.process.fork_server.client import MOST_WARM, WARM
+from coretools.process.fork_server.client import MAX_WAITING, MIN_WAITING
 from tests.conftest import Figure
 from tests.protocol.peer import (
     ENVELOPE,
@@ -277,7 +277,7 @@ def test_200_commands_at_once_are_all_answered_and_descriptors_are_given_back(pr
         results = [client.answer(request_id)["result"] for request_id in sent]
         assert all(result["_meta"]["coretools/facts"]["exit_code"] == 0 for result in results)
         client.call("run_command", command="true")
-        assert open_descriptors(client) <= before + 2 * (MOST_WARM - WARM)
+        assert open_descriptors(client) <= before + 2 * (MAX_WAITING - MIN_WAITING)
 
 
 def open_descriptors(client: Peer) -> int:

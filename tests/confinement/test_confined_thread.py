@@ -30,7 +30,7 @@ LIBRARY: Rule = (sys.base_prefix, READ)
 
 
 def python_rules() -> tuple[Rule, ...]:
-    own = confined.rules_to_start(os.path.realpath(sys.executable))
+    own = confined.startup_rules(os.path.realpath(sys.executable))
     assert own is not None
     return own
 
@@ -191,19 +191,19 @@ def test_a_script_is_no_program_to_be_held(tmp_path: Path) -> None:
     """confined-threads-6: its interpreter would run anything."""
     (tmp_path / "git").write_text("#!/bin/sh\n")
     (tmp_path / "git").chmod(0o755)
-    assert confined.found("git", str(tmp_path)) == str(tmp_path / "git")
-    assert confined.rules_to_start(str(tmp_path / "git")) is None
-    assert confined.rules_to_start(str(tmp_path / "none")) is None
+    assert confined.find_executable("git", str(tmp_path)) == str(tmp_path / "git")
+    assert confined.startup_rules(str(tmp_path / "git")) is None
+    assert confined.startup_rules(str(tmp_path / "none")) is None
     for broken in (b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 58, b""):
         (tmp_path / "broken").write_bytes(broken)
-        assert confined.rules_to_start(str(tmp_path / "broken")) is None
+        assert confined.startup_rules(str(tmp_path / "broken")) is None
 
 
 def test_a_program_starts_with_the_rules_made_for_it() -> None:
     """confined-threads-6: itself, its loader, its libraries."""
-    true = confined.found("true", os.environ["PATH"])
+    true = confined.find_executable("true", os.environ["PATH"])
     assert true is not None
-    rules = confined.rules_to_start(true)
+    rules = confined.startup_rules(true)
     assert rules is not None
     executable = [str(where) for where, rights in rules if rights & landlock.EXECUTE]
     assert executable[0] == true

@@ -14,8 +14,8 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.errors import CannotStart
 from coretools.process import confined as programs
-from coretools.process.confined import Confined
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.confined import ConfinedRunner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
@@ -26,15 +26,15 @@ pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="
 class Held:
     """One `Confined` in a directory."""
 
-    def __init__(self, confined: Confined, roots: Roots) -> None:
+    def __init__(self, confined: ConfinedRunner, roots: Roots) -> None:
         self.confined = confined
         self.roots = roots
 
     async def run(self, *argv: str, readable: str = "") -> Completed:
         rules = ((readable, READ),) if readable else ()
-        order = Order(confined_thread=self.confined.confined_thread(argv[0], rules))
+        options = RunOptions(confined_thread=self.confined.confined_thread(argv[0], rules))
         with open_directory(self.roots, ".") as directory:
-            return await self.confined.run(argv, cwd=directory, order=order)
+            return await self.confined.run(argv, cwd=directory, options=options)
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def held(root: Path, *, path: str | None = None) -> AsyncIterator[Held]:
     runner = Runner(Limits(), {"PATH": path or os.environ["PATH"]})
     with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as confined_threads:
         try:
-            yield Held(Confined(runner, confined_threads), roots)
+            yield Held(ConfinedRunner(runner, confined_threads), roots)
         finally:
             await runner.close()
 
@@ -100,11 +100,11 @@ async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) 
     """confined-threads-8: whoever can remove the working directory has no say in whether git is held."""
     (tmp_path / "here").mkdir()
     async with held(tmp_path / "here") as place:
-        order = Order(confined_thread=place.confined.confined_thread("cat", ()))
+        options = RunOptions(confined_thread=place.confined.confined_thread("cat", ()))
         with open_directory(place.roots, ".") as directory:
             (tmp_path / "here").rmdir()
             with pytest.raises(CannotStart, match="gone"):
-                await place.confined.run(("cat", "file"), cwd=directory, order=order)
+                await place.confined.run(("cat", "file"), cwd=directory, options=options)
         assert place.confined.is_confined("cat")
 
 
@@ -118,7 +118,7 @@ async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
 
 async def test_a_program_that_was_replaced_is_held_by_its_new_file(tmp_path: Path) -> None:
     """confined-threads-5: an update of git while the server runs."""
-    cat = programs.found("cat", os.environ["PATH"])
+    cat = programs.find_executable("cat", os.environ["PATH"])
     assert cat is not None
     program = tmp_path / "bin" / "updated"
     program.parent.mkdir()

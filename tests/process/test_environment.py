@@ -7,7 +7,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import BadSetting
 from coretools.process.environment import child_environment
-from coretools.process.runner import Order, Runner
+from coretools.process.runner import Runner, RunOptions
 from coretools.roots.read import Directory
 
 SECRETS = {
@@ -99,8 +99,8 @@ def test_entries_of_path_that_depend_on_the_working_directory_are_left_out(inher
 async def test_the_environment_of_an_order_is_added_and_wins(here: Directory) -> None:
     """process-5: one run may differ."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"], "A": "old", "B": "kept"})
-    order = Order(environment={"A": "new", "C": "added"})
-    completed = await runner.run(["sh", "-c", "echo $A $B $C"], cwd=here, order=order)
+    options = RunOptions(environment={"A": "new", "C": "added"})
+    completed = await runner.run(["sh", "-c", "echo $A $B $C"], cwd=here, options=options)
     await runner.close()
     assert completed.stdout.text() == "new kept added\n"
 
@@ -108,8 +108,8 @@ async def test_the_environment_of_an_order_is_added_and_wins(here: Directory) ->
 async def test_an_order_may_be_the_whole_environment(here: Directory) -> None:
     """process-5: nothing is inherited then, but the mark by which the child's descendants are found."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"], "A": "old"})
-    order = Order(environment={"PATH": "/usr/bin:/bin", "B": "x"}, inherit=False)
-    completed = await runner.run(["env"], cwd=here, order=order)
+    options = RunOptions(environment={"PATH": "/usr/bin:/bin", "B": "x"}, inherit=False)
+    completed = await runner.run(["env"], cwd=here, options=options)
     await runner.close()
     names = {line.partition("=")[0] for line in completed.stdout.text().splitlines()}
     assert names == {"PATH", "B", "CORETOOLS_RUN_ID"}

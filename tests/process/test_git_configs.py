@@ -274,7 +274,7 @@ async def test_copies_that_are_spoiled_reach_nothing(project: Path, tmp_path: Pa
     async with kept(project.parent) as place:
         for spoil in spoils:
             _, remarks = await run(place, spoil)
-            assert git_configs.SPOILED in remarks, spoil
+            assert git_configs.NO_CONFIGURATION in remarks, spoil
             assert (await run(place, "git config user.name"))[0] == "User\n", spoil
     assert (project / ".git" / "config").read_bytes() == before
     assert "Outside" in (outside / "config").read_text()

@@ -10,9 +10,9 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart, NotFound, Unsupported
-from coretools.process.children.streams import Feed, TerminalSize
-from coretools.process.jobs.job_table import SHOWN, Run, Runs
-from coretools.process.runner import Order, Runner
+from coretools.process.children.streams import InputBuffer, TerminalSize
+from coretools.process.jobs.job_table import MAX_SHOWN_ID, Job, JobTable
+from coretools.process.runner import Runner, RunOptions
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
@@ -20,7 +20,7 @@ from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, is_alive, until
 
 ME = "me"
 FOREVER = ("tail", "-f", "/dev/null")
-PLAIN = Order(timeout_seconds=60)
+PLAIN = RunOptions(timeout_seconds=60)
 
 
 class Clock:
@@ -36,14 +36,14 @@ class Clock:
 class Place:
     """Runs and a folder to start them in."""
 
-    def __init__(self, runs: Runs, runner: Runner, open_here: Callable[[], Directory], clock: Clock) -> None:
+    def __init__(self, runs: JobTable, runner: Runner, open_here: Callable[[], Directory], clock: Clock) -> None:
         self.runs = runs
         self.runner = runner
         self.clock = clock
         self.open_here = open_here
 
-    async def start(self, *argv: str, order: Order = PLAIN, principal: str = ME) -> Run:
-        return await self.runs.start(argv, cwd=self.open_here(), order=order, principal=principal)
+    async def start(self, *argv: str, options: RunOptions = PLAIN, principal: str = ME) -> Job:
+        return await self.runs.start(argv, cwd=self.open_here(), options=options, principal=principal)
 
 
 @asynccontextmanager
@@ -52,19 +52,19 @@ async def place(folder: Path, **limits: float) -> AsyncIterator[Place]:
     clock = Clock()
     with Roots([RootSpec(str(folder))], deny=DenyRules(())) as roots:
         runner = Runner(chosen, {"PATH": os.environ["PATH"]})
-        async with Runs(runner, chosen, clock=clock) as runs:
+        async with JobTable(runner, chosen, clock=clock) as runs:
             try:
                 yield Place(runs, runner, lambda: open_directory(roots, "."), clock)
             finally:
                 await runner.close()
 
 
-async def ended(run: Run) -> None:
+async def ended(run: Job) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         await run.ended.wait()
 
 
-async def printed(run: Run, text: bytes) -> None:
+async def printed(run: Job, text: bytes) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         while text not in run.output.read(0, 1 << 20):
             await run.news.wait()
@@ -73,12 +73,12 @@ async def printed(run: Run, text: bytes) -> None:
 async def test_a_run_goes_on_by_itself_and_keeps_what_it_prints(tmp_path: Path) -> None:
     """runs-8: both outputs as one stream, as they come; the run is known by its id."""
     async with place(tmp_path) as here:
-        run = await here.start("sh", "-c", "echo out; read a; echo err >&2; read a; echo end", order=fed())
+        run = await here.start("sh", "-c", "echo out; read a; echo err >&2; read a; echo end", options=fed())
         await printed(run, b"out\n")
         assert run.feed is not None
-        run.feed.give(b"\n")
+        run.feed.write(b"\n")
         await printed(run, b"out\nerr\n")
-        run.feed.give(b"\n")
+        run.feed.write(b"\n")
         await ended(run)
         assert here.runs.get(run.id, ME) is run
         assert run.output.read(0, 100) == b"out\nerr\nend\n"
@@ -86,8 +86,8 @@ async def test_a_run_goes_on_by_itself_and_keeps_what_it_prints(tmp_path: Path) 
         assert run.completed.exit_code == 0
 
 
-def fed() -> Order:
-    return Order(timeout_seconds=60, input=Feed())
+def fed() -> RunOptions:
+    return RunOptions(timeout_seconds=60, input=InputBuffer())
 
 
 async def test_the_directory_is_held_as_long_as_the_run_and_nothing_stays_open(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ async def test_the_directory_is_held_as_long_as_the_run_and_nothing_stays_open(t
         await ended(await here.start("true"))
         before = len(os.listdir("/proc/self/fd"))
         directory = here.open_here()
-        order = Order(timeout_seconds=60)
-        run = await here.runs.start(FOREVER, cwd=directory, order=order, principal=ME)
+        options = RunOptions(timeout_seconds=60)
+        run = await here.runs.start(FOREVER, cwd=directory, options=options, principal=ME)
         assert directory.fd >= 0
         run.stop("the test is over")
         await ended(run)
@@ -126,7 +126,7 @@ async def test_a_run_of_another_is_as_unknown_as_none(tmp_path: Path) -> None:
         for run_id, principal in ((run.id, "somebody else"), ("run-00000000", ME), ("x" * 1000, ME)):
             with pytest.raises(NotFound) as refused:
                 here.runs.get(run_id, principal)
-            refusals.append(str(refused.value).replace(repr(run_id[:SHOWN]), "ID"))
+            refusals.append(str(refused.value).replace(repr(run_id[:MAX_SHOWN_ID]), "ID"))
         assert len(set(refusals)) == 1
         assert here.runs.of("somebody else") == []
 
@@ -207,7 +207,7 @@ async def test_the_last_words_of_a_run_that_is_stopped_are_kept(tmp_path: Path) 
 async def test_a_run_has_a_deadline_of_its_own(tmp_path: Path) -> None:
     """runs-5: told as a timeout."""
     async with place(tmp_path) as here:
-        run = await here.start(*FOREVER, order=Order(timeout_seconds=0.1))
+        run = await here.start(*FOREVER, options=RunOptions(timeout_seconds=0.1))
         await ended(run)
         assert run.completed is not None
         assert run.completed.timed_out
@@ -243,9 +243,9 @@ async def test_where_there_are_no_terminals_that_is_said(tmp_path: Path) -> None
         if here.runner.has_terminals:
             pytest.skip("terminals are there")
         directory = here.open_here()
-        order = Order(terminal=TerminalSize())
+        options = RunOptions(terminal=TerminalSize())
         with pytest.raises(Unsupported):
-            await here.runs.start(FOREVER, cwd=directory, order=order, principal=ME)
+            await here.runs.start(FOREVER, cwd=directory, options=options, principal=ME)
         assert directory.fd == -1
 
 
@@ -268,10 +268,10 @@ async def test_each_stream_passes_its_own_filter(tmp_path: Path) -> None:
     limits = Limits(grace_seconds=0.3)
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
         runner = Runner(limits, {"PATH": os.environ["PATH"]})
-        async with Runs(runner, limits, make_filter=Whole) as runs:
-            order = Order(timeout_seconds=60)
+        async with JobTable(runner, limits, make_filter=Whole) as runs:
+            options = RunOptions(timeout_seconds=60)
             argv = ("sh", "-c", "echo out; echo err >&2; echo more")
-            run = await runs.start(argv, cwd=open_directory(roots, "."), order=order, principal=ME)
+            run = await runs.start(argv, cwd=open_directory(roots, "."), options=options, principal=ME)
             await ended(run)
             assert run.output.read(0, 100) == b"<OUT\nMORE\n><ERR\n>"
             await runner.close()

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coretools.process.jobs.output_store import Disk, OutputStore
+from coretools.process.jobs.output_store import DiskQuota, OutputStore
 
 
 def store(*, file_bytes: int, memory_bytes: int = 100, disk_bytes: int = 1 << 30) -> OutputStore:
-    return OutputStore(Disk(disk_bytes), file_bytes=file_bytes, memory_bytes=memory_bytes)
+    return OutputStore(DiskQuota(disk_bytes), file_bytes=file_bytes, memory_bytes=memory_bytes)
 
 
 def test_what_is_there_is_what_was_printed_and_offsets_never_change() -> None:
@@ -36,7 +36,7 @@ def test_what_is_there_is_what_was_printed_and_offsets_never_change() -> None:
 
 def test_the_file_is_bounded_and_has_no_name(tmp_path: Path) -> None:
     """runs-9: nothing to be found in the temporary directory, however the server ends."""
-    kept = OutputStore(Disk(1 << 20), file_bytes=10_000, memory_bytes=100, folder=str(tmp_path))
+    kept = OutputStore(DiskQuota(1 << 20), file_bytes=10_000, memory_bytes=100, folder=str(tmp_path))
     for _ in range(1000):
         kept.append(b"x" * 100)
         assert os.listdir(tmp_path) == []
@@ -80,7 +80,7 @@ def test_a_full_disk_loses_what_is_old_and_counts_it() -> None:
 
 def test_no_temporary_directory_is_a_full_disk(tmp_path: Path) -> None:
     """runs-10: no run ends by it."""
-    kept = OutputStore(Disk(1 << 20), file_bytes=1 << 20, memory_bytes=100, folder=str(tmp_path / "gone"))
+    kept = OutputStore(DiskQuota(1 << 20), file_bytes=1 << 20, memory_bytes=100, folder=str(tmp_path / "gone"))
     for _ in range(100):
         kept.append(b"y" * 10)
     assert kept.end == 1000
@@ -89,7 +89,7 @@ def test_no_temporary_directory_is_a_full_disk(tmp_path: Path) -> None:
 
 def test_all_outputs_share_one_bound_on_disk() -> None:
     """runs-10: beyond it the disk is full to them; what is closed gives its part back."""
-    disk = Disk(1000)
+    disk = DiskQuota(1000)
     one, two = (OutputStore(disk, file_bytes=800, memory_bytes=10) for _ in range(2))
     for _ in range(100):
         one.append(b"1" * 10)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coretools.process.children.streams import BURST_SECONDS, SHARE, WAKE_SECONDS, Pace
+from coretools.process.children.streams import BURST_SECONDS, SHARE, WAKE_SECONDS, ReadThrottle
 
 
 class Clock:
@@ -16,14 +16,14 @@ class Clock:
 def test_a_flood_gets_its_share_of_the_time_and_no_more() -> None:
     """process-27: whoever reads; after a pause a burst goes through at once."""
     clock = Clock()
-    pace = Pace(clock)
+    throttle = ReadThrottle(clock)
     busy, began, pauses = 0.0, clock.now, []
     for _ in range(10_000):
         clock.now += 0.001
         busy += 0.001 + WAKE_SECONDS
-        pauses.append(pace.spent(0.001))
+        pauses.append(throttle.charge(0.001))
         clock.now += pauses[-1]
     assert pauses[0] == 0.0
     assert busy / (clock.now - began) == pytest.approx(SHARE, rel=0.01)
     clock.now += 10 * BURST_SECONDS
-    assert pace.spent(0.001) == 0.0
+    assert throttle.charge(0.001) == 0.0

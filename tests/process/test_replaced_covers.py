@@ -188,7 +188,7 @@ async def test_a_replaced_file_is_covered_again(root: Path, folder: str) -> None
             await talk.until(f"'{CANARY}' in read('{folder}/.git/config')", "False")
         assert "evil" not in config.read_text()
         assert f"closed again: {secret}, {config}" in talk.remarks
-        assert place.keeper.hidden
+        assert place.sandbox_pool.hidden
         after = await place.run("true")
         assert not after.remarks
 

@@ -11,7 +11,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
 from tests.checkout import TREE
 from tests.process.tree import is_alive, until
@@ -45,8 +45,8 @@ async def test_a_signal_is_told_by_its_name(runner: Runner, here: Directory, nam
 
 async def test_64_megabytes_on_both_outputs_end_normally(runner: Runner, here: Directory) -> None:
     """process-12: both are drained at once; head and tail are kept and the rest is counted."""
-    order = Order(keep_bytes=1000)
-    completed = await runner.run([sys.executable, "-I", "-S", "-c", FLOOD], cwd=here, order=order)
+    options = RunOptions(keep_bytes=1000)
+    completed = await runner.run([sys.executable, "-I", "-S", "-c", FLOOD], cwd=here, options=options)
     assert completed.ok
     for excerpt in (completed.stdout, completed.stderr):
         assert excerpt.total_bytes == 64 << 20
@@ -121,7 +121,7 @@ async def test_a_listener_sees_every_piece_and_may_say_enough(runner: Runner, he
         seen.extend(data)
         return seen.count(b"\n") >= 1000
 
-    completed = await runner.run(["yes"], cwd=here, order=Order(on_stdout=enough))
+    completed = await runner.run(["yes"], cwd=here, options=RunOptions(on_stdout=enough))
     assert seen.count(b"y\n") >= 1000
     assert completed.stdout.total_bytes >= len(seen)
     assert (completed.timed_out, completed.exit_code, completed.signal) == (False, None, "SIGTERM")
@@ -136,8 +136,8 @@ async def test_a_listener_that_never_has_enough_sees_all(runner: Runner, here: D
         seen.extend(data)
         return False
 
-    order = Order(on_stdout=collect, keep_bytes=10)
-    completed = await runner.run(["seq", "100000"], cwd=here, order=order)
+    options = RunOptions(on_stdout=collect, keep_bytes=10)
+    completed = await runner.run(["seq", "100000"], cwd=here, options=options)
     assert seen.split() == [str(number).encode() for number in range(1, 100_001)]
     assert completed.stdout.dropped_bytes == len(seen) - 10
 
@@ -149,7 +149,7 @@ async def test_what_a_listener_raises_comes_out_as_it_is(runner: Runner, here: D
         raise LookupError(data[:1])
 
     with pytest.raises(LookupError):
-        await runner.run(["yes"], cwd=here, order=Order(on_stdout=fail))
+        await runner.run(["yes"], cwd=here, options=RunOptions(on_stdout=fail))
     assert runner.running == 0
 
 
@@ -191,7 +191,7 @@ async def test_starts_that_fail_leave_no_descriptor(runner: Runner, here: Direct
     before = sorted(os.listdir("/proc/self/fd"))
     for _ in range(20):
         with pytest.raises(CannotStart):
-            await runner.run(["no-such-program"], cwd=here, order=Order(stdin=b"x"))
+            await runner.run(["no-such-program"], cwd=here, options=RunOptions(stdin=b"x"))
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 

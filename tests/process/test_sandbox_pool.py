@@ -23,9 +23,9 @@ from coretools.confinement import allowed_paths, landlock
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
 from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import descendants, pool
-from coretools.process.fork_server.client import Slot
+from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.scratch import FALLBACKS
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
@@ -42,7 +42,7 @@ needs_view = pytest.mark.skipif(
 )
 pytestmark = needs_view
 
-COMMAND = Order(is_command=True)
+COMMAND = RunOptions(is_command=True)
 PLAIN = ConfinementPolicy()
 SHORT = Limits(grace_seconds=0.3)
 
@@ -58,18 +58,18 @@ def _mode(path: str | Path) -> int:
 class Place:
     """A runner with a keeper, and the directory that it serves."""
 
-    def __init__(self, runner: Runner, mine: pool.Keeper, roots: Roots) -> None:
+    def __init__(self, runner: Runner, mine: pool.SandboxPool, roots: Roots) -> None:
         self.runner = runner
-        self.keeper = mine
+        self.sandbox_pool = mine
         self._roots = roots
 
-    async def run(self, *argv: str, directory: str = ".", order: Order = COMMAND) -> Completed:
+    async def run(self, *argv: str, directory: str = ".", options: RunOptions = COMMAND) -> Completed:
         with open_directory(self._roots, directory) as opened:
-            return await self.runner.run(argv, cwd=opened, order=order)
+            return await self.runner.run(argv, cwd=opened, options=options)
 
-    async def sh(self, text: str, order: Order = COMMAND) -> str:
+    async def sh(self, text: str, options: RunOptions = COMMAND) -> str:
         """What shell text printed, both outputs."""
-        completed = await self.run("sh", "-c", text, order=order)
+        completed = await self.run("sh", "-c", text, options=options)
         return completed.stdout.text() + completed.stderr.text()
 
 
@@ -80,8 +80,8 @@ async def kept(
     environment = ENVIRONMENT | ({"HOME": str(home)} if home else {})
     specs = [RootSpec(str(folder).removesuffix(":ro"), writable=not str(folder).endswith(":ro")) for folder in folders]
     with Roots(specs, deny=DenyRules(DEFAULT_DENY)) as roots:
-        mine = pool.Keeper(roots, policy, environment)
-        runner = Runner(limits, environment, keeper=mine)
+        mine = pool.SandboxPool(roots, policy, environment)
+        runner = Runner(limits, environment, sandbox_pool=mine)
         try:
             yield Place(runner, mine, roots)
         finally:
@@ -280,17 +280,17 @@ async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
     """confinement-27: one that began after all of them asked is enough for all."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
-        before = place.keeper.looks
+        before = place.sandbox_pool.scans
 
         async def take() -> None:
-            (await place.keeper.slot()).close()
+            (await place.sandbox_pool.take_process()).close()
 
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
                 tasks.start_soon(take)
-        assert place.keeper.looks == before + 1
+        assert place.sandbox_pool.scans == before + 1
         await take()
-        assert place.keeper.looks == before + 2
+        assert place.sandbox_pool.scans == before + 2
 
 
 async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
         tasks.start_soon(count)
         await anyio.lowlevel.checkpoint()
         seen = turns
-        (await place.keeper.slot()).close()
+        (await place.sandbox_pool.take_process()).close()
         assert turns >= seen + 5
         tasks.cancel_scope.cancel()
 
@@ -362,7 +362,7 @@ async def test_home_and_temporary_files(tmp_path: Path) -> None:
         said = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
         assert said == ""
         assert await place.sh("cat ~/kept /tmp/kept /tmp/t") == "1\n2\n3\n"
-        scratch = place.keeper.scratch
+        scratch = place.sandbox_pool.scratch
         assert _mode(scratch) == 0o700
     assert not is_there(scratch)
     assert not is_there(f"{ENVIRONMENT['HOME']}/kept")
@@ -461,11 +461,11 @@ async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
     """confinement-18: is refused, not entered."""
     (tmp_path / "folder").mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
-        runner = Runner(Limits(), ENVIRONMENT, keeper=pool.Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        runner = Runner(Limits(), ENVIRONMENT, sandbox_pool=pool.SandboxPool(roots, ConfinementPolicy(), ENVIRONMENT))
         with open_directory(roots, "folder") as opened:
             (tmp_path / "folder").rmdir()
             with pytest.raises(CannotStart, match="the working directory is gone"):
-                await runner.run(("true",), cwd=opened, order=Order(is_command=True))
+                await runner.run(("true",), cwd=opened, options=RunOptions(is_command=True))
         await runner.close()
 
 
@@ -473,12 +473,12 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
     """confinement-18: another one of the same name is not taken for it."""
     (tmp_path / "folder").mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
-        runner = Runner(Limits(), ENVIRONMENT, keeper=pool.Keeper(roots, ConfinementPolicy(), ENVIRONMENT))
+        runner = Runner(Limits(), ENVIRONMENT, sandbox_pool=pool.SandboxPool(roots, ConfinementPolicy(), ENVIRONMENT))
         with open_directory(roots, "folder") as opened:
             (tmp_path / "folder").rename(tmp_path / "away")
             (tmp_path / "folder").mkdir()
             with pytest.raises(CannotStart, match="can't be the working directory"):
-                await runner.run(("touch", "made"), cwd=opened, order=Order(is_command=True))
+                await runner.run(("touch", "made"), cwd=opened, options=RunOptions(is_command=True))
         await runner.close()
     assert not is_there(tmp_path / "away" / "made")
     assert not is_there(tmp_path / "folder" / "made")
@@ -489,45 +489,45 @@ async def test_a_command_that_comes_while_the_spawner_ends_is_dropped(tmp_path: 
     """confinement-20: the server's end closes it from another thread; nothing waits in it then, and nothing is open."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
-        cell = place.keeper._cell
-        assert cell is not None
+        client = place.sandbox_pool._client
+        assert client is not None
 
-        class Late(deque[Slot]):
-            def append(self, slot: Slot) -> None:
-                cell.close()  # at the worst moment: the end has looked, and sees nothing
-                super().append(slot)
+        class Late(deque[PreforkedProcess]):
+            def append(self, process: PreforkedProcess) -> None:
+                client.close()  # at the worst moment: the end has looked, and sees nothing
+                super().append(process)
 
-        slot = cell.take()
-        cell._warm = Late(cell._warm)
+        process = client.take()
+        client._waiting = Late(client._waiting)
         if how == "given back":
-            cell.take_back(slot)
+            client.take_back(process)
         else:
-            cell.take().close()
-            cell.fill()
-            slot.close()
-        assert not cell._warm
-        assert (slot.control.fileno(), slot.go.fileno()) == (-1, -1)
+            client.take().close()
+            client.fill()
+            process.close()
+        assert not client._waiting
+        assert (process.control.fileno(), process.requests.fileno()) == (-1, -1)
 
 
 async def test_a_spawner_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
     """confinement-19: one that was given up, and still runs when the next command comes."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
-        cell = place.keeper._cell
-        assert cell is not None
+        client = place.sandbox_pool._client
+        assert client is not None
         [outside] = spawners(place)
         os.kill(outside, signal.SIGSTOP)
-        cell.close()
-        assert (cell.is_alive, cell.is_gone) == (False, False)
+        client.close()
+        assert (client.is_alive, client.is_gone) == (False, False)
         assert [await place.sh("echo on"), await place.sh("echo on")] == ["on\n", "on\n"]
         os.kill(outside, signal.SIGCONT)
 
 
 def spawners(place: Place) -> list[int]:
     """The processes of this place's spawner, by the socket that only they were given."""
-    cell = place.keeper._cell  # who is to be ended is not told to anybody
-    assert cell is not None
-    return [cell._process.pid]
+    client = place.sandbox_pool._client  # who is to be ended is not told to anybody
+    assert client is not None
+    return [client._process.pid]
 
 
 async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
@@ -620,9 +620,9 @@ async def test_many_at_once(tmp_path: Path) -> None:
 
 async def test_a_terminal(tmp_path: Path) -> None:
     """confinement-22: the program's own: it is one, has its size, and takes the interrupt key."""
-    order = Order(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
+    options = RunOptions(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
     async with kept(tmp_path) as place:
-        said = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", order)
+        said = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", options)
     lines = said.split()
     assert lines[:3] == ["30", "90", "ok"]
 
@@ -669,7 +669,7 @@ async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
         async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
             with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
                 await place.run("true")
-            assert (await place.run("true", order=Order())).ok
+            assert (await place.run("true", options=RunOptions())).ok
 
 
 def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
@@ -704,7 +704,7 @@ async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("TOKEN=canary")
     async with kept(tmp_path) as place:
         await place.run("true")
-        home, away = f"{place.keeper.scratch}/home", f"{place.keeper.scratch}/away"
+        home, away = f"{place.sandbox_pool.scratch}/home", f"{place.sandbox_pool.scratch}/away"
         os.rename(home, away)
         os.mkdir(home)
         for pid in spawners(place):
@@ -715,7 +715,7 @@ async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
         os.rmdir(home)
         os.rename(away, home)
         assert "canary" not in await place.sh("cat .env")
-        assert place.keeper.tier == "full"
+        assert place.sandbox_pool.tier == "full"
 
 
 HIDE = {

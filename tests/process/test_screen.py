@@ -5,15 +5,15 @@ import random
 import pytest
 
 from coretools.process.children.streams import TerminalSize
-from coretools.process.jobs.screen import BEHIND_BYTES, Screen
+from coretools.process.jobs.screen import MAX_REDRAWN_BYTES, TerminalScreen
 
 
 def shown(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:
-    screen = Screen(TerminalSize(rows=rows, columns=columns))
+    screen = TerminalScreen(TerminalSize(rows=rows, columns=columns))
     text, printed = "", b""
     for piece in pieces:
         printed += piece
-        text = screen.draw(printed[-BEHIND_BYTES:], len(printed))
+        text = screen.draw(printed[-MAX_REDRAWN_BYTES:], len(printed))
     return text
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from coretools.errors import CannotStart, InvalidArguments
 from coretools.process.children.spawn import CWD_BY_HANDLE
-from coretools.process.runner import Order, Runner
+from coretools.process.runner import Runner, RunOptions
 from coretools.roots.read import Directory
 from tests.checkout import TREE
 
@@ -38,8 +38,8 @@ async def test_the_program_is_looked_up_in_the_path_of_the_child(
     program(tmp_path / "inner" / "only-there")
     with pytest.raises(CannotStart):
         await runner.run(["only-there"], cwd=here)
-    order = Order(environment={"PATH": f"/nowhere:{tmp_path}/inner:/usr/bin:/bin"})
-    completed = await runner.run(["only-there"], cwd=here, order=order)
+    options = RunOptions(environment={"PATH": f"/nowhere:{tmp_path}/inner:/usr/bin:/bin"})
+    completed = await runner.run(["only-there"], cwd=here, options=options)
     assert completed.stdout.text() == f"from {tmp_path}/inner/only-there\n"
 
 
@@ -135,7 +135,7 @@ async def test_what_no_system_call_can_carry_is_refused(
 ) -> None:
     """process-9: before anything is started."""
     with pytest.raises(InvalidArguments):
-        await runner.run(words, cwd=here, order=Order(environment=environment))
+        await runner.run(words, cwd=here, options=RunOptions(environment=environment))
     assert runner.running == 0
 
 
@@ -230,20 +230,20 @@ async def test_a_child_holds_nothing_of_the_server(runner: Runner, here: Directo
 async def test_standard_input_is_empty_unless_it_is_fed(runner: Runner, here: Directory) -> None:
     """process-2: a child that reads gets its end at once, never the server's own input."""
     assert (await runner.run(["cat"], cwd=here)).ok
-    completed = await runner.run(["cat"], cwd=here, order=Order(stdin=b"fed\0bytes"))
+    completed = await runner.run(["cat"], cwd=here, options=RunOptions(stdin=b"fed\0bytes"))
     assert completed.stdout.head + completed.stdout.tail == b"fed\0bytes"
-    assert (await runner.run(["cat"], cwd=here, order=Order(stdin=b""))).ok
+    assert (await runner.run(["cat"], cwd=here, options=RunOptions(stdin=b""))).ok
 
 
 async def test_ten_megabytes_are_fed_while_the_output_is_read(runner: Runner, here: Directory) -> None:
     """process-2: neither pipe waits for the other."""
     data = bytes(range(256)) * 40_000
-    completed = await runner.run(["cat"], cwd=here, order=Order(stdin=data, keep_bytes=len(data)))
+    completed = await runner.run(["cat"], cwd=here, options=RunOptions(stdin=data, keep_bytes=len(data)))
     assert completed.stdout.head + completed.stdout.tail == data
 
 
 @pytest.mark.parametrize("words", [["true"], ["sh", "-c", "exec <&-; sleep 0.1"], ["head", "-c", "1"]])
 async def test_a_child_need_not_read_what_it_is_fed(runner: Runner, here: Directory, words: list[str]) -> None:
     """process-2: the rest is dropped, and the run ends as the child does."""
-    completed = await runner.run(words, cwd=here, order=Order(stdin=b"x" * 10_000_000))
+    completed = await runner.run(words, cwd=here, options=RunOptions(stdin=b"x" * 10_000_000))
     assert completed.ok

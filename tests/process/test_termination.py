@@ -12,18 +12,18 @@ from coretools.config.settings import Limits
 from coretools.errors import CannotStart
 from coretools.process.children import reaper
 from coretools.process.children.child import exit_handle_by_thread
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
 from tests.process.tree import HEADLESS, PATIENCE_SECONDS, TREE, Tree, carriers, is_alive, until
 
-NEEDS_PROC = pytest.mark.skipif(not reaper.can_look(), reason="needs marker-sweep")
+NEEDS_PROC = pytest.mark.skipif(not reaper.can_list_processes(), reason="needs marker-sweep")
 DEAF = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
 
 
 async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here: Directory) -> None:
     """process-15: the caller reads how far it came."""
-    order = Order(timeout_seconds=1.0)
-    completed = await runner.run(["sh", "-c", "echo out; echo err >&2; exec sleep 1000"], cwd=here, order=order)
+    options = RunOptions(timeout_seconds=1.0)
+    completed = await runner.run(["sh", "-c", "echo out; echo err >&2; exec sleep 1000"], cwd=here, options=options)
     assert (completed.timed_out, completed.exit_code, completed.signal) == (True, None, "SIGTERM")
     assert (completed.stdout.text(), completed.stderr.text()) == ("out\n", "err\n")
     assert not completed.ok
@@ -32,7 +32,7 @@ async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here
 async def test_what_a_child_says_when_it_is_stopped_is_kept(runner: Runner, here: Directory) -> None:
     """process-15: outputs are drained through the grace period, so that a last word does not block."""
     script = "trap 'seq 100000; exit 3' TERM; echo started; sleep 1000 & wait"
-    completed = await runner.run(["sh", "-c", script], cwd=here, order=Order(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
     assert (completed.timed_out, completed.exit_code) == (True, 3)
     assert completed.stdout.text().startswith("started\n1\n2\n")
     assert completed.stdout.text().endswith("\n100000\n")
@@ -40,7 +40,7 @@ async def test_what_a_child_says_when_it_is_stopped_is_kept(runner: Runner, here
 
 async def test_a_deadline_that_is_over_at_the_start_still_ends_the_child(runner: Runner, here: Directory) -> None:
     """process-15: zero is a deadline like any other."""
-    completed = await runner.run(["sleep", "1000"], cwd=here, order=Order(timeout_seconds=0.0))
+    completed = await runner.run(["sleep", "1000"], cwd=here, options=RunOptions(timeout_seconds=0.0))
     assert completed.timed_out
     assert runner.running == 0
 
@@ -48,21 +48,23 @@ async def test_a_deadline_that_is_over_at_the_start_still_ends_the_child(runner:
 async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_held(here: Directory) -> None:
     """process-15: the deadline is the child's, not that of who holds its pipe."""
     runner = Runner(Limits(linger_seconds=1000.0, grace_seconds=0.2), {"PATH": os.environ["PATH"]})
-    completed = await runner.run(["sh", "-c", "sleep 1000 & echo done"], cwd=here, order=Order(timeout_seconds=1.0))
+    completed = await runner.run(
+        ["sh", "-c", "sleep 1000 & echo done"], cwd=here, options=RunOptions(timeout_seconds=1.0)
+    )
     await runner.close()
     assert (completed.exit_code, completed.timed_out, completed.stragglers_stopped) == (0, False, 1)
 
 
 async def test_a_child_that_ignores_term_is_killed_after_the_grace_period(runner: Runner, here: Directory) -> None:
     """process-16: TERM first, KILL then."""
-    completed = await runner.run(["sh", "-c", DEAF], cwd=here, order=Order(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", DEAF], cwd=here, options=RunOptions(timeout_seconds=1.0))
     assert (completed.timed_out, completed.signal, completed.stdout.text()) == (True, "SIGKILL", "started\n")
 
 
 async def test_a_member_that_ignores_term_is_killed_though_the_child_obeys(runner: Runner, here: Directory) -> None:
     """process-16: the whole group, not only its leader."""
     script = f"sh -c '{DEAF.replace(chr(39), chr(34))}' & echo $!; exec sleep 1000"
-    completed = await runner.run(["sh", "-c", script], cwd=here, order=Order(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
     pid = next(line for line in completed.stdout.text().splitlines() if line.isdigit())
     assert completed.timed_out
     assert completed.stragglers_stopped >= 1
@@ -73,15 +75,15 @@ async def test_a_child_that_closes_its_pipes_is_still_waited_for(runner: Runner,
     """process-14: the end of output is not the end of the child."""
     completed = await runner.run(["sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 5"], cwd=here)
     assert completed.exit_code == 5
-    order = Order(timeout_seconds=0.3)
-    completed = await runner.run(["sh", "-c", "exec >&- 2>&-; exec sleep 1000"], cwd=here, order=order)
+    options = RunOptions(timeout_seconds=0.3)
+    completed = await runner.run(["sh", "-c", "exec >&- 2>&-; exec sleep 1000"], cwd=here, options=options)
     assert completed.timed_out
 
 
 async def test_a_child_that_never_reads_ten_megabytes_ends_at_its_deadline(runner: Runner, here: Directory) -> None:
     """process-2, process-15: feeding holds nothing up."""
-    order = Order(stdin=b"x" * 10_000_000, timeout_seconds=0.3)
-    completed = await runner.run(["sleep", "1000"], cwd=here, order=order)
+    options = RunOptions(stdin=b"x" * 10_000_000, timeout_seconds=0.3)
+    completed = await runner.run(["sleep", "1000"], cwd=here, options=options)
     assert (completed.timed_out, completed.signal) == (True, "SIGTERM")
 
 
@@ -103,7 +105,7 @@ async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
 async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
     """process-16, process-20: descendants in sessions of their own included."""
     tree = Tree(tmp_path)
-    completed = await runner.run(["sh", "-c", TREE], cwd=here, order=Order(timeout_seconds=2.0))
+    completed = await runner.run(["sh", "-c", TREE], cwd=here, options=RunOptions(timeout_seconds=2.0))
     assert completed.timed_out
     assert tree.survivors() == []
 
@@ -113,7 +115,7 @@ async def test_a_deadline_ends_a_daemon_that_holds_nothing(runner: Runner, here:
     """process-20: outside the group and with closed outputs, only its mark gives it away."""
     daemon = "setsid sh -c 'echo $$ > new; mv new up; exec sleep 1000 <&- >&- 2>&-' &"
     script = daemon + " while [ ! -e up ]; do sleep 0.01; done; exec sleep 1000"
-    completed = await runner.run(["sh", "-c", script], cwd=here, order=Order(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
     assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
     assert not is_alive(int((tmp_path / "up").read_text()))
 
@@ -162,8 +164,8 @@ async def test_a_daemon_that_holds_an_output_ends_with_its_run(runner: Runner, h
 @NEEDS_PROC
 async def test_a_daemon_without_its_first_thread_ends_with_its_run(runner: Runner, here: Directory) -> None:
     """process-13, process-20: it looks like a zombie, and has no environment but through its other thread."""
-    order = Order(timeout_seconds=0.5)
-    completed = await runner.run([sys.executable, "-c", HEADLESS], cwd=here, order=order)
+    options = RunOptions(timeout_seconds=0.5)
+    completed = await runner.run([sys.executable, "-c", HEADLESS], cwd=here, options=options)
     assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
     assert not is_alive(int(completed.stdout.text()))
 

@@ -20,7 +20,7 @@ from coretools.roots.read import Directory
 from tests import checkout
 from tests.process.tree import TREE, Tree, is_alive, until
 
-NEEDS_PROC = pytest.mark.skipif(not reaper.can_look(), reason="needs marker-sweep")
+NEEDS_PROC = pytest.mark.skipif(not reaper.can_list_processes(), reason="needs marker-sweep")
 
 SERVER = """
 import json, os, sys

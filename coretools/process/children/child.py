@@ -14,7 +14,7 @@ from coretools.process.children import reaper
 HAS_PIDFD = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether the exit of a child is told by a handle (Linux 5.3); elsewhere a thread waits for each child."""
 
-_STATUS_LOST = 256
+_STATUS_UNKNOWN = 256
 """Stands for an exit code that nobody can tell any more; the real ones end at 255."""
 
 
@@ -44,7 +44,7 @@ def exit_handle_by_thread(pid: int) -> int:
     return reading
 
 
-class Child:
+class ChildProcess:
     """One child. Everything here is quick; what waits is `exited`. `close` must be called, on the event loop."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Child:
         self._exit_handle = exit_handle
         self._started = started
         self._peak_floor = peak_floor
-        self._seen_exit = False
+        self._has_exited = False
         self.duration_seconds = 0.0
         self.peak_memory_bytes = 0
         self.stopped_for = ""
@@ -71,13 +71,13 @@ class Child:
     @property
     def has_exited(self) -> bool:
         """Whether `exited` or `reap` saw the end of the program."""
-        return self._seen_exit
+        return self._has_exited
 
     @property
     def exit_code(self) -> int | None:
         """Exit code; None while it runs, when a signal ended it, or when the status is lost."""
         code = self._process.returncode
-        return code if code is not None and 0 <= code < _STATUS_LOST else None
+        return code if code is not None and 0 <= code < _STATUS_UNKNOWN else None
 
     @property
     def signal_name(self) -> str | None:
@@ -90,11 +90,11 @@ class Child:
         except ValueError:  # a real-time signal between SIGRTMIN and SIGRTMAX has no name
             return f"SIG{-code}"
 
-    async def exited(self) -> None:
+    async def wait(self) -> None:
         """Wait for the end of the program itself, whoever else holds its pipes."""
-        if not self._seen_exit:
+        if not self._has_exited:
             await anyio.wait_readable(self._exit_handle)
-            self._note_exit()
+            self._record_exit()
 
     def reap(self) -> bool:
         """Take the exit status of a program that has ended; False while it has not."""
@@ -103,12 +103,12 @@ class Child:
         try:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         except ChildProcessError:  # the server was started with SIGCHLD ignored: the kernel kept no status
-            self._note_exit()
-            self._process.returncode = _STATUS_LOST
+            self._record_exit()
+            self._process.returncode = _STATUS_UNKNOWN
             return True
         if pid == 0:
             return False
-        self._note_exit()
+        self._record_exit()
         # Popen must not wait for it again, nor warn of a child that nobody waited for.
         self._process.returncode = os.waitstatus_to_exitcode(status)
         if usage.ru_maxrss > self._peak_floor:
@@ -132,7 +132,7 @@ class Child:
         """Signal the whole process group."""
         reaper.signal_group(self.pid, number)
 
-    def end_now(self) -> None:
+    def kill(self) -> None:
         """KILL and reap, blocking: for a child whose start nobody waits for any more."""
         self.signal_group(signal.SIGKILL)
         self._process.wait()
@@ -150,7 +150,7 @@ class Child:
         for descriptor in (self._exit_handle, self.stdout, self.stderr):
             os.close(descriptor)
 
-    def _note_exit(self) -> None:
-        if not self._seen_exit:
-            self._seen_exit = True
+    def _record_exit(self) -> None:
+        if not self._has_exited:
+            self._has_exited = True
             self.duration_seconds = time.monotonic() - self._started

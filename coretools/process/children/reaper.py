@@ -22,9 +22,9 @@ LAST_PAUSE_SECONDS = 0.1
 """Between two looks: short at first because most processes are gone at once, then longer, because a look costs about
 10 µs for each process of the machine."""
 
-GROUPS = "groups"
+CONTROL_GROUPS_FILE = "groups"
 """File in the scratch directory that names the control groups of commands, a line each."""
-GROUP_TRIES = 20
+RMDIR_ATTEMPTS = 20
 """Looks, LAST_PAUSE_SECONDS apart, whether a group is empty: its members are dying."""
 
 _SLOT_BYTES = 4
@@ -34,7 +34,7 @@ _EXITING = 0x4
 """PF_EXITING of the kernel's include/linux/sched.h, in the flags."""
 
 
-def can_look() -> bool:
+def can_list_processes() -> bool:
     """Whether the processes of this machine can be listed with their groups and environments."""
     return os.path.exists("/proc/self/environ")
 
@@ -58,13 +58,13 @@ def signal_group(group: int, number: int) -> None:
         return
 
 
-def find(groups: Collection[int], marker: bytes) -> set[int]:
+def find_processes(groups: Collection[int], marker: bytes) -> set[int]:
     """Processes alive that belong to one of the groups or carry the marker (see `carries`)."""
-    if not can_look():
+    if not can_list_processes():
         return set()
     mine = os.getpid()
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return {pid for pid in pids if pid != mine and (_in_groups(pid, groups) or carries(pid, marker))}
+    return {pid for pid in pids if pid != mine and (_in_groups(pid, groups) or has_marker(pid, marker))}
 
 
 def has_ended(pid: int) -> bool:
@@ -76,7 +76,7 @@ def has_ended(pid: int) -> bool:
     return len(fields) <= _THREADS or (fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1)
 
 
-def carries(pid: int, marker: bytes) -> bool:
+def has_marker(pid: int, marker: bytes) -> bool:
     """Whether the environment that the process was started with has an entry that starts with `marker`."""
     if not marker:
         return False
@@ -84,20 +84,20 @@ def carries(pid: int, marker: bytes) -> bool:
     return environment.startswith(marker) or b"\0" + marker in environment
 
 
-def signal_carriers(marker: bytes, number: int) -> set[int]:
+def signal_marked(marker: bytes, number: int) -> set[int]:
     """Signal every process that carries the marker; which were found."""
-    found = find((), marker)
+    found = find_processes((), marker)
     for pid in found:
-        _signal_carrier(pid, marker, number)
+        _signal_if_marked(pid, marker, number)
     return found
 
 
-def sweep(marker: bytes) -> set[int]:
+def kill_marked(marker: bytes) -> set[int]:
     """Kill every process that carries the marker until a look finds none; which were found. Bounded."""
     ended: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
     pause = FIRST_PAUSE_SECONDS
-    while found := signal_carriers(marker, signal.SIGKILL) | set(filter(is_exiting, ended)):
+    while found := signal_marked(marker, signal.SIGKILL) | set(filter(is_exiting, ended)):
         ended |= found
         if time.monotonic() > deadline:
             break
@@ -106,35 +106,35 @@ def sweep(marker: bytes) -> set[int]:
     return ended
 
 
-def end_all(groups: Collection[int], marker: bytes, grace_seconds: float) -> None:
+def terminate_all(groups: Collection[int], marker: bytes, grace_seconds: float) -> None:
     """End the groups and everything that carries the marker: TERM, grace, KILL until a look finds none. Bounded."""
     for group in groups:
         signal_group(group, signal.SIGTERM)
-    signal_carriers(marker, signal.SIGTERM)
-    if not _gone(groups, marker, grace_seconds, number=0):
-        _gone(groups, marker, KILL_SECONDS, number=signal.SIGKILL)
+    signal_marked(marker, signal.SIGTERM)
+    if not _wait_until_gone(groups, marker, grace_seconds, number=0):
+        _wait_until_gone(groups, marker, KILL_SECONDS, number=signal.SIGKILL)
 
 
-def _gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int) -> bool:
+def _wait_until_gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int) -> bool:
     """Look until nothing is left, sending `number` (0: nothing) at every look; False when it took too long."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE_SECONDS
     known: set[int] = set()
-    while _left(groups, marker, known) if can_look() else any(map(group_exists, groups)):
+    while _remaining(groups, marker, known) if can_list_processes() else any(map(group_exists, groups)):
         if time.monotonic() > deadline:
             return False
         if number:
             for group in groups:
                 signal_group(group, number)
-            signal_carriers(marker, number)
+            signal_marked(marker, number)
         time.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE_SECONDS)
     return True
 
 
-def _left(groups: Collection[int], marker: bytes, known: set[int]) -> set[int]:
+def _remaining(groups: Collection[int], marker: bytes, known: set[int]) -> set[int]:
     """Who is left, with those of the known that are on their way out; they are known from now on."""
-    left = find(groups, marker) | set(filter(is_exiting, known))
+    left = find_processes(groups, marker) | set(filter(is_exiting, known))
     known |= left
     return left
 
@@ -170,16 +170,16 @@ def _environment(pid: int) -> bytes:
     return b"\0".join(_proc_file(pid, f"task/{thread}/environ") for thread in threads)
 
 
-def _signal_carrier(pid: int, marker: bytes, number: int) -> None:
+def _signal_if_marked(pid: int, marker: bytes, number: int) -> None:
     """Signal a process by handle, after another look: the number may be another process's by now."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # gone, or a kernel before 5.3: then by number, right after the look
-        if carries(pid, marker):
+        if has_marker(pid, marker):
             signal_process(pid, number)
         return
     try:
-        if carries(pid, marker):
+        if has_marker(pid, marker):
             signal.pidfd_send_signal(handle, number)
     except (ProcessLookupError, PermissionError):
         return
@@ -204,14 +204,14 @@ def _proc_file(pid: int, name: str) -> bytes:
         return b""
 
 
-def registered(table: int, slots: int) -> list[int]:
+def registered_groups(table: int, slots: int) -> list[int]:
     """The process groups that stand in the table behind the descriptor (see `guard.py`)."""
     data = os.pread(table, slots * _SLOT_BYTES, 0)
     numbers = (int.from_bytes(data[at : at + _SLOT_BYTES], sys.byteorder) for at in range(0, len(data), _SLOT_BYTES))
     return [number for number in numbers if number]
 
 
-def _remove_groups(names: str) -> None:
+def _remove_control_groups(names: str) -> None:
     """Remove the control groups of the dead server's commands, whose names it left; what is in them is killed."""
     try:
         with open(names, encoding="utf-8") as file:
@@ -219,7 +219,7 @@ def _remove_groups(names: str) -> None:
     except OSError:
         return
     for path in paths:
-        for _ in range(GROUP_TRIES):
+        for _ in range(RMDIR_ATTEMPTS):
             try:
                 os.rmdir(path)
             except FileNotFoundError:
@@ -242,14 +242,14 @@ def main(arguments: list[str]) -> None:
     # A read returns when the last writing end is closed, by whatever death; one byte comes before an orderly end.
     is_orderly = bool(os.read(0, 1)) and not os.read(0, 1)
     grace = min(float(grace_seconds), ORPHAN_GRACE_SECONDS)
-    end_all(registered(int(table), int(slots)), marker.encode(), grace)
+    terminate_all(registered_groups(int(table), int(slots)), marker.encode(), grace)
     if not is_orderly:
         # A child between fork and exec has its parent's environment still. It held the pipe until exec closed it, so
         # one more look, a moment later, finds it by its marker.
         time.sleep(LAST_PAUSE_SECONDS)
-        end_all((), marker.encode(), 0.0)
+        terminate_all((), marker.encode(), 0.0)
     if scratch and os.path.isdir(scratch):
-        _remove_groups(os.path.join(scratch, GROUPS))
+        _remove_control_groups(os.path.join(scratch, CONTROL_GROUPS_FILE))
         import shutil  # in nearly every life of a guard there is nothing to remove
 
         shutil.rmtree(scratch, ignore_errors=True)

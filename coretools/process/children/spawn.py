@@ -18,13 +18,13 @@ from contextlib import ExitStack
 
 from coretools.errors import Busy, CannotStart, CoreError, InputOutput, InvalidArguments
 from coretools.process.children import reaper
-from coretools.process.children.child import Child, exit_handle
+from coretools.process.children.child import ChildProcess, exit_handle
 from coretools.roots.read import Directory
 
 # Why a program did not start, as a sentence: the system's error number alone does not say what would work.
 
 
-def refusal(
+def start_error(
     error: OSError, argv: Sequence[str], cwd: Directory, *, place: str, environment: Mapping[str, str]
 ) -> CoreError:
     """The error to raise for what starting `argv` in `cwd` (entered as `place`) failed with."""
@@ -40,12 +40,12 @@ def refusal(
         return CannotStart(f"{program}: argument list too long ({size} bytes); pass the data in a file or on stdin")
     if error.errno == errno.ENOEXEC:
         return CannotStart(f"{program}: has no #! line and no format that this system runs; try: sh {program}")
-    return CannotStart(f"{program or '(empty name)'}: {_fault(error, program, cwd, environment)}")
+    return CannotStart(f"{program or '(empty name)'}: {_reason(error, program, cwd, environment)}")
 
 
-def _fault(error: OSError, program: str, cwd: Directory, environment: Mapping[str, str]) -> str:
+def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[str, str]) -> str:
     """What is wrong with the program, found by looking where the child would have looked."""
-    found = _first_there(program, cwd, environment)
+    found = _first_existing(program, cwd, environment)
     if found is None and "/" in program:
         return f"no such program (working directory: {cwd.shown})"
     if found is None:
@@ -59,7 +59,7 @@ def _fault(error: OSError, program: str, cwd: Directory, environment: Mapping[st
     return error.strerror or "can't be started"
 
 
-def _first_there(program: str, cwd: Directory, environment: Mapping[str, str]) -> os.stat_result | None:
+def _first_existing(program: str, cwd: Directory, environment: Mapping[str, str]) -> os.stat_result | None:
     folders = [""] if "/" in program or not program else os.get_exec_path(environment)
     for folder in folders:
         try:
@@ -83,7 +83,7 @@ CWD_BY_HANDLE = sys.platform == "linux" and os.path.isdir("/proc/self/fd")
 """Whether a child enters its working directory by the handle itself, with no path to be exchanged underway."""
 
 
-def check_words(argv: Sequence[str], environment: Mapping[str, str]) -> None:
+def check_argv(argv: Sequence[str], environment: Mapping[str, str]) -> None:
     """Refuse what no system call can carry.
 
     Raises:
@@ -102,7 +102,7 @@ def check_words(argv: Sequence[str], environment: Mapping[str, str]) -> None:
             raise InvalidArguments(f"environment variable {name!r}: not a name")
 
 
-def found_program(program: str, environment: Mapping[str, str]) -> str | None:
+def find_program(program: str, environment: Mapping[str, str]) -> str | None:
     """The program in the child's PATH; None leaves the search, and the reason why it fails, to the system.
 
     Without it the child tries one folder after the other by execve: 10 us for each that lacks the program.
@@ -127,7 +127,7 @@ def _check_word(word: str) -> None:
         raise InvalidArguments(f"{word[:80]!r}: holds a lone surrogate, which has no bytes") from None
 
 
-def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str], fed: bool) -> Child:
+def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str], fed: bool) -> ChildProcess:
     """Start a program in a session and process group of its own.
 
     Its standard input is a pipe when `fed`, else /dev/null; its outputs are pipes whose reading ends never block. The
@@ -149,7 +149,7 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
             started = time.monotonic()
             process = subprocess.Popen(
                 argv,
-                executable=found_program(argv[0], environment),
+                executable=find_program(argv[0], environment),
                 stdin=stdin_read,
                 stdout=stdout_write,
                 stderr=stderr_write,
@@ -159,12 +159,12 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
             )
             handle = _exit_handle(process)
         except OSError as error:
-            raise refusal(error, argv, cwd, place=place, environment=environment) from error
+            raise start_error(error, argv, cwd, place=place, environment=environment) from error
         ours.pop_all()
     for descriptor in (stdin_write, stdout_read, stderr_read):
         if descriptor is not None:
             os.set_blocking(descriptor, False)
-    return Child(
+    return ChildProcess(
         process,
         exit_handle=handle,
         pipes=(stdin_write, stdout_read, stderr_read),

@@ -32,7 +32,7 @@ WAKE_SECONDS = 0.0001
 """What the loop itself spends on waking a reader, measured with asyncio's selector loop."""
 
 
-class Pace:
+class ReadThrottle:
     """One for all outputs of a runner."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -40,35 +40,35 @@ class Pace:
         self._paid_at = 0.0
         """When what was spent is paid for, at the rate of the share."""
 
-    def spent(self, seconds: float) -> float:
+    def charge(self, seconds: float) -> float:
         """Note that a piece took so long; how many seconds to leave the loop to others now."""
         now = self._clock()
         self._paid_at = max(self._paid_at, now) + (seconds + WAKE_SECONDS) / SHARE
         return max(0.0, self._paid_at - now - BURST_SECONDS)
 
 
-PIECE_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 """One read: the capacity of a pipe on Linux (pipe(7)), so more can't be there."""
 
-PIECES_AT_ONCE = 32
+READS_AT_ONCE = 32
 """Reads without a wait: twice what an ordinary user can make a pipe hold (1 MiB, pipe(7)). A process that writes all
 the time may keep it full for ever."""
 
-FEED_BYTES = 1024 * 1024
+INPUT_BUFFER_BYTES = 1024 * 1024
 """Most input that waits for a program to read it."""
 
-Listener = Callable[[bytes], bool]
+OutputListener = Callable[[bytes], bool]
 """Sees every piece of an output as it comes; True means that it has seen enough."""
 
 
-class Piped(Protocol):
+class PipedProcess(Protocol):
     """A started program, as far as its pipes are concerned."""
 
     stdin: int | None
     stdout: int
     stderr: int
 
-    async def exited(self) -> None:
+    async def wait(self) -> None:
         """Wait for the end of the program itself."""
         ...
 
@@ -81,7 +81,7 @@ class Piped(Protocol):
         ...
 
 
-class Recorder(Protocol):
+class OutputRecorder(Protocol):
     """Sees a run from its start to its last byte, also what a program says while it is being stopped.
 
     Called on the event loop; must be quick and must not raise.
@@ -96,21 +96,21 @@ class Recorder(Protocol):
         ...
 
 
-class Wanted(Protocol):
+class StreamConsumer(Protocol):
     """What somebody wants of a run while it lasts."""
 
     @property
-    def feed(self) -> "Feed | None":
+    def feed(self) -> "InputBuffer | None":
         """Standard input."""
         ...
 
     @property
-    def on_stdout(self) -> Listener | None:
+    def on_stdout(self) -> OutputListener | None:
         """Decides when there is enough."""
         ...
 
     @property
-    def recorder(self) -> Recorder | None:
+    def recorder(self) -> OutputRecorder | None:
         """Sees all of it."""
         ...
 
@@ -128,7 +128,7 @@ class TerminalSize:
     columns: int = 80
 
 
-class Feed:
+class InputBuffer:
     """Input for a program, given before its start or while it runs."""
 
     def __init__(self) -> None:
@@ -154,9 +154,9 @@ class Feed:
     @property
     def room(self) -> int:
         """Bytes that may be given now."""
-        return max(0, FEED_BYTES - len(self._waiting)) if self.is_open else 0
+        return max(0, INPUT_BUFFER_BYTES - len(self._waiting)) if self.is_open else 0
 
-    def give(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Give more, at most `room` bytes; who gives more than that keeps memory with it."""
         self._waiting += data
         self._news.set()
@@ -166,18 +166,18 @@ class Feed:
         self._is_ended = True
         self._news.set()
 
-    async def ready(self) -> bool:
+    async def wait_ready(self) -> bool:
         """Wait until there is something to write; False at the end."""
         while not self._waiting and not self._is_ended:
             self._news = anyio.Event()
             await self._news.wait()
         return bool(self._waiting)
 
-    def piece(self) -> bytes:
+    def next_piece(self) -> bytes:
         """What to write next; stays until `took`."""
-        return bytes(self._waiting[:PIECE_BYTES])
+        return bytes(self._waiting[:READ_BYTES])
 
-    def took(self, count: int) -> None:
+    def consumed(self, count: int) -> None:
         """So many bytes of the piece were written."""
         del self._waiting[:count]
 
@@ -187,7 +187,7 @@ class Feed:
         self._waiting.clear()
 
 
-class Output:
+class CapturedOutput:
     """One output of a child, kept as an excerpt."""
 
     def __init__(
@@ -195,46 +195,46 @@ class Output:
         descriptor: int,
         *,
         keep_bytes: int,
-        pace: Pace,
-        listener: Listener | None,
+        throttle: ReadThrottle,
+        listener: OutputListener | None,
         record: Callable[[bytes], None] | None,
     ) -> None:
         self._descriptor = descriptor
         self._excerpter = Excerpter(keep_bytes)
-        self._pace = pace
+        self._throttle = throttle
         self._listener = listener
         self._record = record
         self.excerpt = self._excerpter.excerpt
         self.has_ended = False
-        self.is_enough = False
+        self.has_enough = False
         self._is_stopping = False
 
     async def drain(self) -> None:
         """Read to the end of output, or until the listener has seen enough."""
-        while not self.has_ended and not self.is_enough:
+        while not self.has_ended and not self.has_enough:
             await anyio.wait_readable(self._descriptor)
             # Processor time: a moment in which the machine did something else is not to be paid for again.
             began = time.thread_time()
-            self._read_piece()
-            pause = self._pace.spent(time.thread_time() - began)
+            self._read_once()
+            pause = self._throttle.charge(time.thread_time() - began)
             if pause and not self.has_ended and not self._is_stopping:
                 await anyio.sleep(pause)
 
     def stop_listening(self) -> None:
         """Keep what comes, without asking the listener any more, and without a pause: a last word has little time."""
         self._listener = None
-        self.is_enough = False
+        self.has_enough = False
         self._is_stopping = True
 
     def drain_ready(self) -> None:
         """Take what stands in the pipe now, without waiting."""
-        for _ in range(PIECES_AT_ONCE):
-            if self.has_ended or self.is_enough or not self._read_piece():
+        for _ in range(READS_AT_ONCE):
+            if self.has_ended or self.has_enough or not self._read_once():
                 return
 
-    def _read_piece(self) -> bool:
+    def _read_once(self) -> bool:
         try:
-            data = os.read(self._descriptor, PIECE_BYTES)
+            data = os.read(self._descriptor, READ_BYTES)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -248,20 +248,20 @@ class Output:
         if self._record is not None:
             self._record(data)
         if self._listener is not None and self._listener(data):
-            self.is_enough = True
+            self.has_enough = True
         return True
 
 
-class Input:
+class StdinWriter:
     """The standard input of a child that is fed."""
 
-    def __init__(self, child: Piped, feed: Feed) -> None:
+    def __init__(self, child: PipedProcess, feed: InputBuffer) -> None:
         self._child = child
         self._feed = feed
 
-    async def carry(self) -> None:
+    async def run(self) -> None:
         """Write all that is given, waiting for the child to read; at the end close the pipe."""
-        while await self._feed.ready() and (descriptor := self._child.stdin) is not None:
+        while await self._feed.wait_ready() and (descriptor := self._child.stdin) is not None:
             if not self._push(descriptor):
                 await anyio.wait_writable(descriptor)
         self.close()
@@ -274,7 +274,7 @@ class Input:
     def _push(self, descriptor: int) -> bool:
         """Write what fits now; False when nothing did. When nobody reads any more, close the pipe."""
         try:
-            self._feed.took(os.write(descriptor, self._feed.piece()))
+            self._feed.consumed(os.write(descriptor, self._feed.next_piece()))
         except BlockingIOError:
             return False
         except OSError as error:  # the child does not want the rest: its right (`head -1`)
@@ -287,25 +287,29 @@ class Input:
 class Streams:
     """The pipes of one child together."""
 
-    def __init__(self, child: Piped, wanted: Wanted, *, keep_bytes: int, pace: Pace) -> None:
+    def __init__(
+        self, child: PipedProcess, consumer: StreamConsumer, *, keep_bytes: int, throttle: ReadThrottle
+    ) -> None:
         self._child = child
-        recorder, feed = wanted.recorder, wanted.feed
+        recorder, feed = consumer.recorder, consumer.feed
         out = partial(recorder.take, is_error=False) if recorder is not None else None
         err = partial(recorder.take, is_error=True) if recorder is not None else None
-        listener = wanted.on_stdout
-        self.stdout = Output(child.stdout, keep_bytes=keep_bytes, pace=pace, listener=listener, record=out)
-        self.stderr = Output(child.stderr, keep_bytes=keep_bytes, pace=pace, listener=None, record=err)
-        self._input = Input(child, feed) if feed is not None else None
-        self._halt = wanted.halt
+        listener = consumer.on_stdout
+        self.stdout = CapturedOutput(
+            child.stdout, keep_bytes=keep_bytes, throttle=throttle, listener=listener, record=out
+        )
+        self.stderr = CapturedOutput(child.stderr, keep_bytes=keep_bytes, throttle=throttle, listener=None, record=err)
+        self._input = StdinWriter(child, feed) if feed is not None else None
+        self._halt = consumer.halt
         if recorder is not None:
             recorder.begin()
 
     @property
-    def are_held(self) -> bool:
+    def are_open(self) -> bool:
         """Whether somebody has an output open still."""
         return not (self.stdout.has_ended and self.stderr.has_ended)
 
-    async def attend(self, linger_seconds: float) -> None:
+    async def communicate(self, linger_seconds: float) -> None:
         """Carry all three pipes until the child has ended, and both outputs have or `linger_seconds` are over.
 
         Returns early when the listener has seen enough or `halt` is set; what the listener raises comes out of here.
@@ -314,7 +318,7 @@ class Streams:
         # A short program has often ended when its start is known here. Then no task and no wait is needed, which saves
         # a sixth of the processor time that a run of `true` costs the server.
         self.drain_ready()
-        if self.stdout.is_enough or (not self.are_held and self._child.reap()):
+        if self.stdout.has_enough or (not self.are_open and self._child.reap()):
             return
         try:
             if self._input is None and self._halt is None:
@@ -322,9 +326,9 @@ class Streams:
                 return
             async with anyio.create_task_group() as tasks:
                 if self._input is not None:
-                    tasks.start_soon(self._input.carry)
+                    tasks.start_soon(self._input.run)
                 if self._halt is not None:
-                    tasks.start_soon(self._heed, self._halt, tasks.cancel_scope)
+                    tasks.start_soon(self._wait_for_halt, self._halt, tasks.cancel_scope)
                 await self._finish(linger_seconds)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:  # only the listener can raise; the caller knows its error, not a group of one
@@ -355,14 +359,14 @@ class Streams:
         async with anyio.create_task_group() as drains:
             drains.start_soon(self._drain_stdout, drains.cancel_scope)
             drains.start_soon(self.stderr.drain)
-            await self._child.exited()
+            await self._child.wait()
             drains.cancel_scope.deadline = anyio.current_time() + linger_seconds
 
     async def _drain_stdout(self, scope: CancelScope) -> None:
         await self.stdout.drain()
-        if self.stdout.is_enough:
+        if self.stdout.has_enough:
             scope.cancel()
 
-    async def _heed(self, halt: anyio.Event, scope: CancelScope) -> None:
+    async def _wait_for_halt(self, halt: anyio.Event, scope: CancelScope) -> None:
         await halt.wait()
         scope.cancel()

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.config.settings import Limits
 from coretools.process.children import reaper
-from coretools.process.children.child import Child
+from coretools.process.children.child import ChildProcess
 from coretools.process.children.streams import Streams
 
 DYING_SECONDS = 0.05
@@ -19,14 +19,14 @@ DYING_SECONDS = 0.05
 group, so that after `a | b` an `a` that has written everything may still be on its way out."""
 
 
-async def stop(
-    child: Child,
+async def terminate(
+    child: ChildProcess,
     streams: Streams,
     *,
     marker: bytes | None,
     must_sweep: bool,
     limits: Limits,
-    looks: CapacityLimiter,
+    proc_limiter: CapacityLimiter,
 ) -> int:
     """End what is left of the child's tree and reap it; how many processes outlived the child and were ended.
 
@@ -36,48 +36,48 @@ async def stop(
     """
     deadline = time.monotonic() + limits.grace_seconds
     if not child.has_exited:
-        await _end_child(child, streams, limits)
+        await _terminate_leader(child, streams, limits)
     stragglers = 0
     # Who holds an output has had its time, `linger_seconds`, already.
-    moment = 0.0 if streams.are_held else DYING_SECONDS
-    if child.reap() and not await _gone(child, time.monotonic() + moment, looks):
-        stragglers = await _end_group(child, deadline, looks)
+    moment = 0.0 if streams.are_open else DYING_SECONDS
+    if child.reap() and not await _wait_for_group(child, time.monotonic() + moment, proc_limiter):
+        stragglers = await _terminate_group(child, deadline, proc_limiter)
     streams.drain_ready()
-    if marker is not None and (must_sweep or streams.are_held):
-        stragglers += len(await to_thread.run_sync(reaper.sweep, marker, limiter=looks))
+    if marker is not None and (must_sweep or streams.are_open):
+        stragglers += len(await to_thread.run_sync(reaper.kill_marked, marker, limiter=proc_limiter))
     return stragglers
 
 
-async def _end_child(child: Child, streams: Streams, limits: Limits) -> None:
+async def _terminate_leader(child: ChildProcess, streams: Streams, limits: Limits) -> None:
     """TERM, grace, KILL, with the outputs drained all the while: a last word must not block in a full pipe."""
     streams.stop_listening()
     child.signal_group(signal.SIGTERM)
     with anyio.move_on_after(limits.grace_seconds):
-        await streams.attend(limits.linger_seconds)
+        await streams.communicate(limits.linger_seconds)
     if not child.has_exited:
         child.signal_group(signal.SIGKILL)
         with anyio.move_on_after(reaper.KILL_SECONDS):
-            await streams.attend(limits.linger_seconds)
+            await streams.communicate(limits.linger_seconds)
 
 
-async def _end_group(child: Child, deadline: float, looks: CapacityLimiter) -> int:
+async def _terminate_group(child: ChildProcess, deadline: float, proc_limiter: CapacityLimiter) -> int:
     """TERM until the deadline, then KILL; how many members were there."""
-    members = await to_thread.run_sync(reaper.find, {child.pid}, b"", limiter=looks)
+    members = await to_thread.run_sync(reaper.find_processes, {child.pid}, b"", limiter=proc_limiter)
     child.signal_group(signal.SIGTERM)
-    if not await _gone(child, deadline, looks):
+    if not await _wait_for_group(child, deadline, proc_limiter):
         child.signal_group(signal.SIGKILL)
-        await _gone(child, time.monotonic() + reaper.KILL_SECONDS, looks)
+        await _wait_for_group(child, time.monotonic() + reaper.KILL_SECONDS, proc_limiter)
     return len(members)
 
 
-async def _gone(child: Child, deadline: float, looks: CapacityLimiter) -> bool:
+async def _wait_for_group(child: ChildProcess, deadline: float, proc_limiter: CapacityLimiter) -> bool:
     """Wait for the last member of the group to end; False at the deadline."""
     pause = reaper.FIRST_PAUSE_SECONDS
     while child.group_exists():
         # Zombies are members until somebody reaps them, and some containers have nobody who does: look closer, but not
         # at once, because a look reads all of /proc.
-        is_late = pause > 2 * reaper.FIRST_PAUSE_SECONDS and reaper.can_look()
-        if is_late and not await to_thread.run_sync(reaper.find, {child.pid}, b"", limiter=looks):
+        is_late = pause > 2 * reaper.FIRST_PAUSE_SECONDS and reaper.can_list_processes()
+        if is_late and not await to_thread.run_sync(reaper.find_processes, {child.pid}, b"", limiter=proc_limiter):
             return True
         if time.monotonic() > deadline:
             return False

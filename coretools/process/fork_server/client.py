@@ -20,18 +20,18 @@ import anyio
 import coretools
 from coretools.process.fork_server import server
 from coretools.process.fork_server.cgroup import ControlGroup
-from coretools.process.fork_server.server import Orders
+from coretools.process.fork_server.server import ForkServerConfig
 
-WARM = 2
+MIN_WAITING = 2
 """Commands that wait for their argv: one for the next call, one for the call after it."""
 
-MOST_WARM = 6
+MAX_WAITING = 6
 """As many supervisors are kept when their commands have ended, each with the next one waiting; a pair takes 3 MB."""
 
 START_SECONDS = 10.0
 """A spawner that is not ready by then has failed; it takes a fiftieth of a second."""
 
-_END_SECONDS = 2.0
+_EXIT_SECONDS = 2.0
 """A spawner that has not ended by then, when its socket has, is stopped or worse: it is killed."""
 
 _PATH_BYTES = 8192
@@ -41,7 +41,7 @@ _SOURCE = str(Path(coretools.__file__).parents[1])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.fork_server.server import main; main()"
 
 
-class CellFailed(Exception):
+class ForkServerFailed(Exception):
     """A spawner could not be started, or not with these orders; the text says why."""
 
     def __init__(self, why: str, number: int = 0) -> None:
@@ -50,75 +50,75 @@ class CellFailed(Exception):
         """The system's error number, 0 when it was none."""
 
 
-class Slot:
+class PreforkedProcess:
     """A command that waits for its argv: our ends of its two sockets. Closing both ends it, and its tree."""
 
-    __slots__ = ("_cell", "_taken", "control", "go")
+    __slots__ = ("_client", "_reports_before", "control", "requests")
 
-    def __init__(self, control: socket.socket, go: socket.socket, cell: "Cell") -> None:
+    def __init__(self, control: socket.socket, requests: socket.socket, client: "ForkServerClient") -> None:
         self.control = control
-        self.go = go
-        self._cell = cell
-        self._taken = 0
+        self.requests = requests
+        self._client = client
+        self._reports_before = 0
 
-    def take(self) -> "Slot":
+    def take(self) -> "PreforkedProcess":
         """Have what is said of covers from now on be said of the next command."""
-        self._taken = self._cell.told_of_covers
+        self._reports_before = self._client.cover_reports
         return self
 
     def replaced(self) -> dict[str, bool]:
         """Covered files that somebody outside has replaced since then, and whether they are covered again."""
-        return self._cell.replaced(self._taken)
+        return self._client.replaced(self._reports_before)
 
     def give_back(self) -> None:
         """Have the next command wait here: only when nothing is left of the one before, and nothing was said of it."""
-        self._cell.take_back(self)
+        self._client.take_back(self)
 
-    def condemn(self) -> bool:
+    def kill_all(self) -> bool:
         """End the whole cell, every command in it: for a tree that its supervisor can't end.
 
         False where that is no way: without a view the tree does not end with its spawner.
         """
-        return self._cell.condemn()
+        return self._client.kill_all()
 
-    async def settle(self) -> bool:
+    async def wait_until_empty(self) -> bool:
         """After the end of the supervisor by somebody: wait until nothing is left of its command; whether it is so."""
-        return await self._cell.settle()
+        return await self._client.wait_until_empty()
 
     def close(self) -> None:
         """End the command if it runs."""
         self.control.close()
-        self.go.close()
+        self.requests.close()
 
 
-class Cell:
+class ForkServerClient:
     """One spawner. `close` must be called, from any thread; it does not block. All else is the event loop's."""
 
-    def __init__(self, orders: Orders, *, group: ControlGroup | None = None) -> None:
+    def __init__(self, config: ForkServerConfig, *, group: ControlGroup | None = None) -> None:
         """Start the spawner, in the control group if there is one; `ready` tells whether that worked.
 
         Raises:
             CellFailed: no process or descriptor to be had.
         """
-        self._warm: deque[Slot] = deque()
+        self._waiting: deque[PreforkedProcess] = deque()
         self._is_ready = False
         self._is_retired = False
-        self._end: int | None = None
+        self._exit_handle: int | None = None
         """Handle of the process with whose end everything in its view has ended."""
-        self._has_view = orders.view is not None
+        self._has_view = config.view is not None
         self._group = group
-        self._told = 0
+        self._cover_reports = 0
         self._replaced: dict[str, tuple[int, bool]] = {}
         """Covered files that somebody outside replaced: when the spawner last told of each, in its count of words."""
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
-            raise CellFailed(f"no spawner: {error.strerror}") from error
+            raise ForkServerFailed(f"no spawner: {error.strerror}") from error
         ours.setblocking(False)
         self._control = ours
         try:
             with theirs, open(os.memfd_create("orders"), "w+b") as file:
-                file.write(_letter(orders))
+                file.write(_marshalled(config))
                 file.flush()
                 # Nothing of the environment: what a command inherits is in its order.
                 self._process = subprocess.Popen(
@@ -128,7 +128,7 @@ class Cell:
                     stderr=subprocess.DEVNULL,
                     env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
                     cwd="/",
-                    pass_fds=(file.fileno(), *(rule[0] for rule in orders.rules or () if isinstance(rule[0], int))),
+                    pass_fds=(file.fileno(), *(rule[0] for rule in config.rules or () if isinstance(rule[0], int))),
                     start_new_session=True,
                 )
             if group is not None:
@@ -136,7 +136,7 @@ class Cell:
                     group.add(self._process.pid)
         except OSError as error:
             ours.close()
-            raise CellFailed(f"no spawner: {error.strerror}") from error
+            raise ForkServerFailed(f"no spawner: {error.strerror}") from error
 
     async def ready(self) -> None:
         """Wait until the spawner has carried out its orders.
@@ -146,15 +146,19 @@ class Cell:
         """
         if self._is_ready:
             return
-        said = b"it did not answer"
+        reply = b"it did not answer"
         with anyio.move_on_after(START_SECONDS):
             await anyio.wait_readable(self._control)
-            said, handles, _, _ = socket.recv_fds(self._control, 512, 1, socket.MSG_CMSG_CLOEXEC)
-            self._end = next(iter(handles), None)
-            said = said or b"it ended at its start"
-        if said != server.READY:
-            number, _, why = said.decode("utf-8", "replace").partition(" ")
-            raise CellFailed(why, int(number)) if number.isdigit() else CellFailed(said.decode("utf-8", "replace"))
+            reply, handles, _, _ = socket.recv_fds(self._control, 512, 1, socket.MSG_CMSG_CLOEXEC)
+            self._exit_handle = next(iter(handles), None)
+            reply = reply or b"it ended at its start"
+        if reply != server.READY:
+            number, _, why = reply.decode("utf-8", "replace").partition(" ")
+            raise (
+                ForkServerFailed(why, int(number))
+                if number.isdigit()
+                else ForkServerFailed(reply.decode("utf-8", "replace"))
+            )
         self._is_ready = True
         self.fill()
 
@@ -165,50 +169,50 @@ class Cell:
 
     def fill(self) -> None:
         """Have as many commands waiting as should."""
-        while not self._is_retired and len(self._warm) < WARM:
-            self._keep(self._asked())
+        while not self._is_retired and len(self._waiting) < MIN_WAITING:
+            self._add_waiting(self._request_process())
 
-    def take(self) -> Slot:
+    def take(self) -> PreforkedProcess:
         """A command that waits, or will in a moment.
 
         Raises:
             OSError: no descriptor left, or the spawner is gone.
         """
         try:
-            return self._warm.popleft().take()
+            return self._waiting.popleft().take()
         except IndexError:
-            return self._asked().take()
+            return self._request_process().take()
 
     @property
-    def told_of_covers(self) -> int:
+    def cover_reports(self) -> int:
         """How many words the spawner has said of covers until now."""
         with contextlib.suppress(OSError):  # no more for now
             while word := self._control.recv(_PATH_BYTES, socket.MSG_DONTWAIT):
-                self._told += 1
-                self._replaced[os.fsdecode(word[1:])] = self._told, word[:1] == server.LAID_AGAIN
-        return self._told
+                self._cover_reports += 1
+                self._replaced[os.fsdecode(word[1:])] = self._cover_reports, word[:1] == server.COVER_RESTORED
+        return self._cover_reports
 
-    def replaced(self, told: int) -> dict[str, bool]:
+    def replaced(self, since: int) -> dict[str, bool]:
         """Files that were replaced after so many words, and whether they are covered again."""
-        if self.told_of_covers == told:
+        if self.cover_reports == since:
             return {}
-        return {path: is_covered for path, (number, is_covered) in self._replaced.items() if number > told}
+        return {path: is_covered for path, (number, is_covered) in self._replaced.items() if number > since}
 
-    def take_back(self, slot: Slot) -> None:
+    def take_back(self, process: PreforkedProcess) -> None:
         """Keep a slot whose supervisor has the next command waiting, or end it when enough are waiting."""
-        if self._is_retired or len(self._warm) >= MOST_WARM:
-            slot.close()
+        if self._is_retired or len(self._waiting) >= MAX_WAITING:
+            process.close()
         else:
-            self._keep(slot)
+            self._add_waiting(process)
 
     def retire(self) -> None:
         """Take no more commands; the spawner ends when the last one has."""
         self._is_retired = True
-        self._drop_warm()
+        self._close_waiting()
         with contextlib.suppress(OSError):
             self._control.send(server.RETIRE)
 
-    def condemn(self) -> bool:
+    def kill_all(self) -> bool:
         """End the spawner by KILL, and all of its control group or namespaces with it; False where it has neither."""
         if self._group is not None and self._group.kill():
             return True
@@ -216,24 +220,24 @@ class Cell:
             self._process.kill()
         return self._has_view
 
-    async def settle(self) -> bool:
+    async def wait_until_empty(self) -> bool:
         """Wait until nothing is left of commands whose supervisors were ended, or of any when the spawner was.
 
         Whether that is certain; not so when it takes too long, or no descriptor is left to ask with.
         """
         is_certain = False
         with contextlib.suppress(OSError), contextlib.ExitStack() as ours:
-            asking, asked = socket.socketpair()
-            ours.enter_context(asking)
-            with asked:
-                end = None if self._end is None else os.dup(self._end)
+            reading, writing = socket.socketpair()
+            ours.enter_context(reading)
+            with writing:
+                end = None if self._exit_handle is None else os.dup(self._exit_handle)
                 if end is not None:
                     ours.callback(os.close, end)
                 with contextlib.suppress(OSError):  # it has ended
-                    socket.send_fds(self._control, [server.SETTLE], [asked.fileno()])
-            with anyio.move_on_after(_END_SECONDS):
-                await anyio.wait_readable(asking)
-                is_certain = bool(asking.recv(1))
+                    socket.send_fds(self._control, [server.REPORT_WHEN_EMPTY], [writing.fileno()])
+            with anyio.move_on_after(_EXIT_SECONDS):
+                await anyio.wait_readable(reading)
+                is_certain = bool(reading.recv(1))
                 if end is not None and not is_certain:
                     await anyio.wait_readable(end)
                     # Without a view its end proves something only if it was its own.
@@ -243,57 +247,59 @@ class Cell:
     @property
     def is_gone(self) -> bool:
         """Whether the spawner has ended and nothing is left of its namespaces and of its control group."""
-        if self._process.poll() is None or (self._end is not None and not _is_ready(self._end, select.POLLIN)):
+        if self._process.poll() is None or (
+            self._exit_handle is not None and not _is_ready(self._exit_handle, select.POLLIN)
+        ):
             return False
         return self._group is None or self._group.remove()
 
     def close(self) -> None:
         """End the spawner and everything in it. `wait` is to follow."""
         self._is_retired = True
-        self._drop_warm()
+        self._close_waiting()
         self._control.close()
 
     def wait(self) -> None:
         """After `close`: until the spawner is gone, a moment. Blocks."""
         try:
-            self._process.wait(_END_SECONDS)
+            self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         if self._group is not None:
             self._group.close()
-        if self._end is not None:
-            os.close(self._end)
-            self._end = None
+        if self._exit_handle is not None:
+            os.close(self._exit_handle)
+            self._exit_handle = None
 
-    def _keep(self, slot: Slot) -> None:
-        self._warm.append(slot)
+    def _add_waiting(self, process: PreforkedProcess) -> None:
+        self._waiting.append(process)
         if self._is_retired:  # by another thread, which may not have seen this one
-            self._drop_warm()
+            self._close_waiting()
 
-    def _drop_warm(self) -> None:
+    def _close_waiting(self) -> None:
         with contextlib.suppress(IndexError):
             while True:
-                self._warm.popleft().close()
+                self._waiting.popleft().close()
 
-    def _asked(self) -> Slot:
+    def _request_process(self) -> PreforkedProcess:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
-                go, command = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                requests, command = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             except OSError:
                 control.close()
                 raise
-            slot = Slot(control, go, self)
+            process = PreforkedProcess(control, requests, self)
             with command:
                 try:
                     socket.send_fds(self._control, [server.COMMAND], [theirs.fileno(), command.fileno()])
                 except OSError:
-                    slot.close()
+                    process.close()
                     raise
         control.setblocking(False)
-        go.setblocking(False)
-        return slot
+        requests.setblocking(False)
+        return process
 
 
 def _is_ready(handle: int, events: int) -> bool:
@@ -305,9 +311,9 @@ def _is_ready(handle: int, events: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _letter(orders: Orders) -> bytes:
+def _marshalled(config: ForkServerConfig) -> bytes:
     """The orders for `marshal`, which knows plain tuples and lists only."""
-    return marshal.dumps(_plain(orders))
+    return marshal.dumps(_plain(config))
 
 
 def _plain(value: Any) -> Any:

@@ -17,12 +17,12 @@ from coretools.process.children.reaper import has_ended
 
 _END_SECONDS = 1.0
 """Given to freezing and killing a tree; it takes a few milliseconds unless the tree multiplies meanwhile."""
-_FREEZE_LOOKS = 20
+_FREEZE_ROUNDS = 20
 """Looks for what is not frozen yet, until what was found is killed all the same."""
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.001, 0.05
 
 
-def _kill_held(_tops: Callable[[], list[int]]) -> set[int]:
+def _kill_all_signalable(_tops: Callable[[], list[int]]) -> set[int]:
     """KILL all that our signals reach. Whom, shows when they are reaped: a look would be too late for some."""
     send_signal(-1, signal.SIGKILL)
     return set()
@@ -35,8 +35,8 @@ def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
     member at once, a child that is being forked too.
     """
     frozen, groups = set[int](), set[int]()
-    for _ in range(_FREEZE_LOOKS):
-        fresh = [pid for pid in living(tops()) if pid not in frozen]
+    for _ in range(_FREEZE_ROUNDS):
+        fresh = [pid for pid in living_in(tops()) if pid not in frozen]
         if not fresh:
             break
         for group in {group_of(pid) for pid in fresh} - groups:
@@ -50,16 +50,16 @@ def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
     return frozen
 
 
-def end_descendants(*, spare: int | None = None, is_held: bool = False) -> int:
+def kill_descendants(*, spare: int | None = None, is_scoped: bool = False) -> int:
     """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped.
 
     `is_held`: our signals reach nobody else (`landlock.confine_signals`). All are then killed at once: the kernel lets
     no fork come to its end while it goes through the processes (kill(2), fork(2)).
     """
-    return end(own_children, spare=spare, kill=_kill_held if is_held else _kill_found)
+    return kill_until_gone(own_children, spare=spare, kill=_kill_all_signalable if is_scoped else _kill_found)
 
 
-def end(
+def kill_until_gone(
     tops: Callable[[], list[int]],
     *,
     spare: int | None = None,
@@ -75,7 +75,7 @@ def end(
     while True:
         ended |= kill(tops)
         ended |= reap(tops, spare=spare)
-        if is_alone(tops, spare=spare) or time.monotonic() > deadline:
+        if has_no_descendants(tops, spare=spare) or time.monotonic() > deadline:
             return len(ended - {spare})
         select.select([], [], [], pause)
         pause = min(2 * pause, _LAST_PAUSE_SECONDS)
@@ -86,7 +86,7 @@ def own_children() -> list[int]:
     return children(os.getpid())
 
 
-def is_alone(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> bool:
+def has_no_descendants(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> bool:
     """Whether nothing is beneath this process but `spare`, which has ended: a proof, unlike a look that finds nothing.
 
     A process hands its children on, to us in the end, at the moment of its own end (exit(3), prctl(2)), and the kernel
@@ -108,10 +108,10 @@ def reap(tops: Callable[[], list[int]] = own_children, *, spare: int | None = No
 
 def descendants(pid: int, *, most: int = sys.maxsize) -> list[int]:
     """Living processes beneath this one that one look finds, or so many of them."""
-    return living(children(pid), most=most)
+    return living_in(children(pid), most=most)
 
 
-def living(tops: Iterable[int], *, most: int = sys.maxsize) -> list[int]:
+def living_in(tops: Iterable[int], *, most: int = sys.maxsize) -> list[int]:
     """Those of the processes that live, and whatever lives beneath any of them, as one look finds them."""
     found: list[int] = []
     waiting = list(tops)

@@ -22,22 +22,22 @@ from coretools.confinement.hidden import HiddenPath
 from coretools.confinement.masks import GIT_CONFIG_NAMES, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
-from coretools.process.fork_server.client import Cell, CellFailed
-from coretools.process.fork_server.git_includes import MOST_INCLUDED, Includes, named_by
+from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed
+from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import RootedPath, Roots, identity_of
 
-UNCLEAN = "it is no configuration from which credentials can be taken"
-MOST_NAMED = 10
+NOT_PARSABLE = "it is no configuration from which credentials can be taken"
+MAX_NAMED = 10
 """Keys that a result names."""
 
-UNKEPT = (
+NOT_CARRIED_OVER = (
     "git's configuration: these keys hold for commands while this server runs and are not carried over to the"
     " repository's own file, since git may start a program for them"
 )
-SPOILED = "the command left no configuration of a repository here; nothing of it is carried over"
+NO_CONFIGURATION = "the command left no configuration of a repository here; nothing of it is carried over"
 
 LOCKED = "git's lock on it is there; if no git runs in this repository any more, remove that file"
 
@@ -46,7 +46,7 @@ _KEY_CHARACTERS = 120
 _NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
 
 
-class _Read(NamedTuple):
+class _ParsedConfig(NamedTuple):
     """A file as it was when it was read, and what commands see of it."""
 
     data: bytes
@@ -60,7 +60,7 @@ class _Read(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Changes:
+class _ConfigChanges:
     """What commands changed in one file."""
 
     directory: tuple[int, int]
@@ -76,48 +76,48 @@ class GitConfigs:
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._read: dict[str, _Read] = {}
-        self._changes: dict[str, _Changes] = {}
+        self._read: dict[str, _ParsedConfig] = {}
+        self._changes: dict[str, _ConfigChanges] = {}
         self._copies: list[ConfigCopies] = []
-        self._includes = Includes(roots)
+        self._includes = GitIncludes(roots)
         self._own: dict[str, tuple[int, ...]] = {}
         """Files as they were when they were written here."""
         self._running = 0
-        self._doubtful: list[Cell] = []
+        self._uncertain: list[ForkServerClient] = []
 
-    def begun(self) -> None:
+    def command_started(self) -> None:
         """A command is about to be started."""
         self._running += 1
 
-    def ended(self, doubtful: Sequence[Cell]) -> list[str]:
+    def command_ended(self, uncertain: Sequence[ForkServerClient]) -> list[str]:
         """One has ended, or could not be started; something of it may be left in these cells.
 
         What is to be said of what it changed, in sentences.
         """
         self._running -= 1
-        self._doubtful = [cell for cell in {*self._doubtful, *doubtful} if not cell.is_gone]
+        self._uncertain = [client for client in {*self._uncertain, *uncertain} if not client.is_gone]
         return self._collect()
 
     @property
-    def may_write(self) -> bool:
+    def can_write(self) -> bool:
         """Whether there is something to be written, and no command that could see the file uncovered."""
-        return not self._running and not self._doubtful and any(one.kept for one in self._changes.values())
+        return not self._running and not self._uncertain and any(one.kept for one in self._changes.values())
 
     def close(self) -> None:
         """After the end of all commands: write what waits."""
         self._collect()
         self.write()
 
-    def found(self, masks: Masks) -> Masks:
+    def apply_to(self, masks: Masks) -> Masks:
         """The same with what commands see of each configuration; one that can't be cleaned is hidden."""
-        read: dict[str, _Read] = {}
+        read: dict[str, _ParsedConfig] = {}
         own = [path for path in masks.fixed if path.rpartition("/")[2] in _FILES]
-        found = {path: self._one(path, read, is_own=True) for path in own}
+        found = {path: self._inspect(path, read, is_own=True) for path in own}
         waiting = [*masks.configs, *self._included(read)]
         while waiting:
             path = waiting.pop()
-            if path not in found and len(found) < len(own) + len(masks.configs) + MOST_INCLUDED:
-                found[path] = self._one(path, read, is_own=False)
+            if path not in found and len(found) < len(own) + len(masks.configs) + MAX_INCLUDED:
+                found[path] = self._inspect(path, read, is_own=False)
                 waiting += self._included({path: read[path]} if path in read else {})
         self._read = read
         hidden = {one for one in found.values() if isinstance(one, HiddenPath)}
@@ -127,7 +127,9 @@ class GitConfigs:
             repositories=tuple(one for one in found.values() if isinstance(one, MaskedGitConfig)),
         )
 
-    def _one(self, path: str, read: dict[str, _Read], *, is_own: bool) -> MaskedGitConfig | HiddenPath | None:
+    def _inspect(
+        self, path: str, read: dict[str, _ParsedConfig], *, is_own: bool
+    ) -> MaskedGitConfig | HiddenPath | None:
         """What is to be done about a file; None for nothing. `is_own`: it is a repository's own by its name."""
         place = self._roots.split(path)
         if place is None:
@@ -138,16 +140,16 @@ class GitConfigs:
             return None if error.errno in _NO_FILE and not is_own else _hidden(path)
         known = self._read.get(path)
         if known is None or known.data != data:
-            known = _read(data)
+            known = _parse(data)
         read[path] = known
         if not is_own and not known.has_credential:
             return None
         if known.text is None:
             return _hidden(path)
-        text, generation = self._seen(path, directory, known)
+        text, generation = self._text_for_commands(path, directory, known)
         return MaskedGitConfig(path, directory, place.root.writable, text, inode, generation)
 
-    def _seen(self, path: str, directory: tuple[int, int], known: _Read) -> tuple[bytes, int]:
+    def _text_for_commands(self, path: str, directory: tuple[int, int], known: _ParsedConfig) -> tuple[bytes, int]:
         """What commands see of a configuration with what they changed, and how often it was spoiled."""
         changes = self._changes.get(path)
         if changes is not None and changes.directory == directory:
@@ -161,15 +163,15 @@ class GitConfigs:
         handle = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if is_new and place.root.writable:
-                git_lock.clear(handle, name)
+                git_lock.remove_stale(handle, name)
             data, found = read_regular_file(name, handle)
             return identity_of(os.fstat(handle)), data, (found.st_ino, found.st_ctime_ns)
         finally:
             os.close(handle)
 
-    def _included(self, read: Mapping[str, _Read]) -> list[str]:
+    def _included(self, read: Mapping[str, _ParsedConfig]) -> list[str]:
         """Files beneath the roots that these include (git-config(1), Includes)."""
-        paths = [one for path, known in read.items() for one in named_by(path, known.includes)]
+        paths = [one for path, known in read.items() for one in included_paths(path, known.includes)]
         return [path for path in paths if self._roots.split(path) is not None]
 
     def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
@@ -198,7 +200,7 @@ class GitConfigs:
         whole = {**found, **self._includes.states(found)}
         return {path: state for path, state in whole.items() if self._own.get(path) != state} if self._own else whole
 
-    def lay_out(self, path: str, masks: Masks) -> ConfigCopies:
+    def make_copies(self, path: str, masks: Masks) -> ConfigCopies:
         """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
 
         Raises:
@@ -207,7 +209,7 @@ class GitConfigs:
         try:
             copies = ConfigCopies(path, masks)
         except OSError as error:
-            raise CellFailed(f"no place for copies of git's configuration: {error}", error.errno or 0) from error
+            raise ForkServerFailed(f"no place for copies of git's configuration: {error}", error.errno or 0) from error
         self._copies.append(copies)
         return copies
 
@@ -219,26 +221,26 @@ class GitConfigs:
 
     def _collect(self) -> list[str]:
         """Take what commands have changed since the last time; what is to be said of it, in sentences."""
-        said: list[str] = []
-        unkept: list[str] = []
+        reports: list[str] = []
+        not_carried_over: list[str] = []
         for copies in self._copies:
             for copy in tuple(copies.files):
                 shown = self._shown(copy.repository.path)
                 try:
                     changes = read_changes(copies.path, copy)
                 except (GitRefused, OSError):
-                    said.append(f"{shown}: {SPOILED}")
+                    reports.append(f"{shown}: {NO_CONFIGURATION}")
                     self._changes_of(copy.repository).generation += 1
                     copies.files.remove(copy)
                     continue
-                unkept += [f"{_short(key)} ({shown})" for key in self._note(copy.repository, changes)]
-        if unkept:
-            more = f" and {len(unkept) - MOST_NAMED} more" if len(unkept) > MOST_NAMED else ""
-            said.append(f"{UNKEPT}: {', '.join(unkept[:MOST_NAMED])}{more}")
-        return said
+                not_carried_over += [f"{_short(key)} ({shown})" for key in self._note(copy.repository, changes)]
+        if not_carried_over:
+            more = f" and {len(not_carried_over) - MAX_NAMED} more" if len(not_carried_over) > MAX_NAMED else ""
+            reports.append(f"{NOT_CARRIED_OVER}: {', '.join(not_carried_over[:MAX_NAMED])}{more}")
+        return reports
 
-    def _changes_of(self, repository: MaskedGitConfig) -> _Changes:
-        return self._changes.setdefault(repository.path, _Changes(repository.directory))
+    def _changes_of(self, repository: MaskedGitConfig) -> _ConfigChanges:
+        return self._changes.setdefault(repository.path, _ConfigChanges(repository.directory))
 
     def _note(self, repository: MaskedGitConfig, changes: Values) -> list[str]:
         """Note changes of a command; the keys of those that are not carried over."""
@@ -279,7 +281,7 @@ class GitConfigs:
                 changes.kept = {}
         return failed
 
-    def _write(self, place: RootedPath, changes: _Changes) -> tuple[int, ...]:
+    def _write(self, place: RootedPath, changes: _ConfigChanges) -> tuple[int, ...]:
         above, _, name = place.relative.rpartition("/")
         directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
@@ -301,15 +303,15 @@ def _short(key: str) -> str:
 
 
 def _hidden(path: str) -> HiddenPath:
-    return HiddenPath(path, UNCLEAN, inode_of(path) or (0, 0, 0))
+    return HiddenPath(path, NOT_PARSABLE, inode_of(path) or (0, 0, 0))
 
 
-def _read(data: bytes) -> _Read:
+def _parse(data: bytes) -> _ParsedConfig:
     try:
         settings = parse(data, "config")
         seen = git_keys.without_credentials(settings)
         has_credential = seen != settings or git_keys.has_credential(data)
-        return _Read(
+        return _ParsedConfig(
             data,
             seen,
             serialize(seen),
@@ -318,7 +320,7 @@ def _read(data: bytes) -> _Read:
             git_keys.sends_credentials_to_any_server(settings),
         )
     except (GitRefused, NotWritable):
-        return _Read(data, (), None, git_keys.has_credential(data), ())
+        return _ParsedConfig(data, (), None, git_keys.has_credential(data), ())
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:

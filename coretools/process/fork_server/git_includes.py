@@ -17,13 +17,13 @@ from coretools.errors import GitRefused
 from coretools.roots.git_config import parse
 from coretools.roots.root_set import RootedPath, Roots
 
-MOST_INCLUDED = 100
+MAX_INCLUDED = 100
 """Files that configurations include, and that are looked into."""
 
 _OUTSIDE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Includes:
+class GitIncludes:
     """Those that matter for the commands of one server. Used by one thread at a time."""
 
     def __init__(self, roots: Roots, environment: Mapping[str, str] = os.environ) -> None:
@@ -48,10 +48,10 @@ class Includes:
         included: dict[str, None] = {}
         while waiting:
             path = waiting.pop()
-            for one in named_by(path, self._included(path, known)):
+            for one in included_paths(path, self._included(path, known)):
                 # What a file beneath the roots names is followed there only: a command may have written it.
                 may_read = self._roots.split(path) is None or self._roots.split(one) is not None
-                if may_read and one not in included and len(included) < MOST_INCLUDED:
+                if may_read and one not in included and len(included) < MAX_INCLUDED:
                     included[one] = None
                     waiting.append(one)
         self._known = known
@@ -61,7 +61,7 @@ class Includes:
         """What a configuration includes, as it says it."""
         place = self._roots.split(path)
         try:
-            data = _outside(path) if place is None else self._beneath(place)
+            data = _read_outside(path) if place is None else self._beneath(place)
             before = self._known.get(path)
             if before is None or before[0] != data:
                 before = (data, git_keys.included_paths(parse(data, path)))
@@ -79,7 +79,7 @@ class Includes:
             os.close(directory)
 
 
-def named_by(path: str, included: Sequence[str]) -> list[str]:
+def included_paths(path: str, included: Sequence[str]) -> list[str]:
     """The absolute paths of what a configuration includes (git-config(1), Includes)."""
     above = posixpath.dirname(path)
     return [posixpath.normpath(posixpath.join(above, os.path.expanduser(one))) for one in included]
@@ -97,7 +97,7 @@ def _configurations_of_user(environment: Mapping[str, str]) -> list[str]:
     return [path for path in paths if os.path.isabs(path)]
 
 
-def _outside(path: str) -> bytes:
+def _read_outside(path: str) -> bytes:
     """A file of the user's, through links; nothing else is opened, since opening some devices has an effect."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         return b""

@@ -20,7 +20,7 @@ TEXT = b"A coretools server changes this configuration. When none runs any more,
 """Content of a lock of ours, there from its first moment."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOUND = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_EXISTING = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None:
@@ -30,7 +30,7 @@ def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None
         FileExistsError: somebody else has the lock.
         OSError: the file can't be read or replaced. What `change` raises.
     """
-    handle = _taken(directory, f"{name}.lock")
+    handle = _acquire(directory, f"{name}.lock")
     try:
         data, found = read_regular_file(name, directory)
         _write(directory, name, change(data), found)
@@ -38,15 +38,15 @@ def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None
         _release(directory, name, handle)
 
 
-def clear(directory: int, name: str) -> None:
+def remove_stale(directory: int, name: str) -> None:
     """Remove the lock of a server that was killed, and the new file beside it; any other lock stays."""
     with suppress(OSError):
-        handle = _left(directory, f"{name}.lock")
+        handle = _take_over_stale(directory, f"{name}.lock")
         if handle is not None:
             _release(directory, name, handle)
 
 
-def _taken(directory: int, lock: str) -> int:
+def _acquire(directory: int, lock: str) -> int:
     """A handle on the lock, which holds it: a new one, or one that a killed server left."""
     name = f"{lock}.{token_hex(4)}"  # complete before it has its name, so that no part of it is ever found there
     handle = os.open(name, _NEW, 0o600, dir_fd=directory)
@@ -58,16 +58,16 @@ def _taken(directory: int, lock: str) -> int:
     except BaseException as error:
         os.close(handle)
         os.unlink(name, dir_fd=directory)
-        if isinstance(error, FileExistsError) and (left := _left(directory, lock)) is not None:
+        if isinstance(error, FileExistsError) and (left := _take_over_stale(directory, lock)) is not None:
             return left
         raise
     return handle
 
 
-def _left(directory: int, lock: str) -> int | None:
+def _take_over_stale(directory: int, lock: str) -> int | None:
     """The same of a lock that a killed server left; None when there is none, or it may be held by somebody."""
     try:
-        handle = os.open(lock, _FOUND, dir_fd=directory)
+        handle = os.open(lock, _EXISTING, dir_fd=directory)
     except OSError:
         return None
     with suppress(OSError):
@@ -82,7 +82,7 @@ def _left(directory: int, lock: str) -> int | None:
 
 def _write(directory: int, name: str, data: bytes, found: os.stat_result) -> None:
     """Give a new file with the owner and the permissions of the old one its name."""
-    new = _name_of_new(name)
+    new = _temporary_name(name)
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
     handle = os.open(new, _NEW, 0o600, dir_fd=directory)
@@ -101,13 +101,13 @@ def _write(directory: int, name: str, data: bytes, found: os.stat_result) -> Non
 def _release(directory: int, name: str, handle: int) -> None:
     """Remove the lock, and a new file that got no further."""
     try:
-        for one in (_name_of_new(name), f"{name}.lock"):
+        for one in (_temporary_name(name), f"{name}.lock"):
             with suppress(FileNotFoundError):
                 os.unlink(one, dir_fd=directory)
     finally:
         os.close(handle)
 
 
-def _name_of_new(name: str) -> str:
+def _temporary_name(name: str) -> str:
     """One name for all: only who holds the lock uses it. With `config` in it, it is kept from commands (`masks`)."""
     return f"{name}.lock.new"

@@ -1,6 +1,6 @@
-"""Who listens on TCP ports of this machine, by what /proc says, and which of them are commands of this server.
+"""TCP listeners of this machine as /proc shows them, and those among them that belong to commands of this server.
 
-Standard library only: used by supervisors too.
+Standard library only: supervisors import it.
 """
 
 import array
@@ -12,7 +12,9 @@ import struct
 import sys
 from contextlib import suppress
 
-LISTENERS = 4096
+from coretools.process.children import reaper
+
+MAX_LISTENERS = 4096
 """Listening sockets of all commands of a server that are remembered, newest last."""
 
 _LOOPBACK_NET = 127
@@ -22,7 +24,7 @@ _ADDRESS, _STATE, _INODE = 1, 3, 9
 """Places in a line of /proc/PID/net/tcp."""
 
 
-def listening(process: int | str, port: int) -> dict[int, bytes]:
+def listening_sockets(process: int | str, port: int) -> dict[int, bytes]:
     """Inodes of the sockets that listen on a port in the network that a process sees, with their addresses.
 
     Those that listen come first in the table (tcp_seq_start in the kernel's net/ipv4/tcp_ipv4.c), others after them.
@@ -43,19 +45,19 @@ def listening(process: int | str, port: int) -> dict[int, bytes]:
     return found
 
 
-class Listeners:
+class ListenerTable:
     """Inodes of the listening sockets of all commands of a server, shared by their supervisors."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("listeners")
-        os.ftruncate(self._file, 8 * (LISTENERS + 1))
+        os.ftruncate(self._file, 8 * (MAX_LISTENERS + 1))
 
     def add(self, inode: int) -> None:
         """Remember one; the oldest is forgotten when there are too many."""
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
             (count,) = struct.unpack("Q", os.pread(self._file, 8, 0))
-            os.pwrite(self._file, struct.pack("Q", inode), 8 + 8 * (count % LISTENERS))
+            os.pwrite(self._file, struct.pack("Q", inode), 8 + 8 * (count % MAX_LISTENERS))
             os.pwrite(self._file, struct.pack("Q", count + 1), 0)
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
@@ -69,9 +71,35 @@ class Listeners:
         if len(address) < 16 or int.from_bytes(address[:2], "little") != socket.AF_INET:
             raise OSError(errno.EAFNOSUPPORT, "")
         host = address[4:8] if any(address[4:8]) else bytes((_LOOPBACK_NET, 0, 0, 1))
-        found = listening("self", int.from_bytes(address[2:4], "big"))
-        known = set(array.array("Q", os.pread(self._file, 8 * LISTENERS, 8)))
+        found = listening_sockets("self", int.from_bytes(address[2:4], "big"))
+        known = set(array.array("Q", os.pread(self._file, 8 * MAX_LISTENERS, 8)))
         if host[0] != _LOOPBACK_NET or not known.issuperset(found):
             raise OSError(errno.ENETUNREACH, "")
         if not any(at in (host, bytes(4)) for at in found.values()):
             raise OSError(errno.ECONNREFUSED, "")
+
+
+def is_listening(marker: bytes, port: int) -> bool:
+    """Whether a process with this marker in its environment listens on the TCP port. Blocking.
+
+    Read from /proc, without connecting: a connection would be an event for the server that is waited for, and commands
+    with a network namespace of their own can't be reached.
+    """
+    return any(_process_listens(pid, port) for pid in reaper.find_processes((), marker))
+
+
+def _process_listens(pid: int, port: int) -> bool:
+    with suppress(OSError):  # ended meanwhile
+        inodes = listening_sockets(pid, port)
+        return bool(inodes) and not _open_descriptors(pid).isdisjoint(f"socket:[{inode}]" for inode in inodes)
+    return False
+
+
+def _open_descriptors(pid: int) -> set[str]:
+    """What the descriptors of a process lead to."""
+    found = set()
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):  # closed meanwhile
+                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found

@@ -13,7 +13,7 @@ FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # 
 """Where temporary files may lie when the usual place lies beneath a root."""
 
 
-def place_apart(roots: Roots, policy: ConfinementPolicy) -> str:
+def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
     """A directory for temporary files that no command can reach into, since they become commands' /tmp and home."""
     places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
     reachable = [root.path for root in roots] + [os.path.realpath(path).rstrip("/") for path in policy.writable]
@@ -28,7 +28,7 @@ def place_apart(roots: Roots, policy: ConfinementPolicy) -> str:
     return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
 
 
-def made(scratch: ScratchDirectories) -> ScratchDirectories:
+def create(scratch: ScratchDirectories) -> ScratchDirectories:
     """Make the directories, all or none, for nobody else to look into; a name that is taken already is an error."""
     os.mkdir(scratch.path, 0o700)
     try:

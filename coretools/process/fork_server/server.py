@@ -21,23 +21,24 @@ from coretools.confinement import landlock, namespaces, seccomp, syscalls
 from coretools.confinement.overmounts import Overmounts
 from coretools.process.children import reaper
 from coretools.process.fork_server import descendants, supervisor
-from coretools.process.fork_server.listeners import Listeners
-from coretools.process.fork_server.sockets import Watch
+from coretools.process.fork_server.command_process import Restrictions
+from coretools.process.fork_server.listeners import ListenerTable
+from coretools.process.fork_server.sockets import SocketRules
 
 READY = b"ready"
 
-COMMAND, RETIRE, SETTLE = b"C", b"R", b"S"
+COMMAND, RETIRE, REPORT_WHEN_EMPTY = b"C", b"R", b"S"
 """What the server asks for: one more command; an end when the last one has ended; a word when nothing is left of
 commands whose supervisors have ended."""
 
-LAID_AGAIN, LOST = b"A", b"L"
+COVER_RESTORED, COVER_LOST = b"A", b"L"
 """What the server is told of a cover, with its path: it was lost and laid again, or can't be laid again."""
 
 PAIR = 2
 """Sockets that come with a request for a command: of its supervisor, and of itself."""
 
 
-class Orders(NamedTuple):
+class ForkServerConfig(NamedTuple):
     """What a spawner is told at its start; sent through `marshal`."""
 
     view: namespaces.NamespacePlan | None
@@ -47,7 +48,7 @@ class Orders(NamedTuple):
     tcp: bool
     families: Sequence[int] | None
     """Families of sockets that the filter lets through; None for no filter."""
-    watch: Watch | None
+    socket_rules: SocketRules | None
     """What sockets may reach where their supervisor makes them; None where the command does."""
     limits: Sequence[tuple[int, int]]
     processes: int
@@ -55,12 +56,12 @@ class Orders(NamedTuple):
 
 def main() -> None:
     """Be the spawner. Standard input is the socket; the orders are in the file whose descriptor is the last word."""
-    orders = _orders(int(sys.argv[-1]))
-    control = _control()
+    config = _read_config(int(sys.argv[-1]))
+    control = _control_socket()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
-        hold, covers = _entered(orders, control)
+        restrictions, covers = _confine(config, control)
     except OSError as error:
         with suppress(OSError):
             control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
@@ -72,10 +73,10 @@ def main() -> None:
     handle = os.pidfd_open(os.getpid())
     socket.send_fds(control, [READY], [handle])
     os.close(handle)
-    _Spawner(control, hold, covers).serve()
+    _ForkServer(control, restrictions, covers).serve()
 
 
-def _control() -> socket.socket:
+def _control_socket() -> socket.socket:
     """The socket, away from the numbers that a command's own input and output will have."""
     control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10))
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -84,53 +85,53 @@ def _control() -> socket.socket:
     return control
 
 
-def _orders(handle: int) -> Orders:
+def _read_config(handle: int) -> ForkServerConfig:
     with open(handle, "rb") as file:
         file.seek(0)
-        orders = Orders(*marshal.load(file))  # noqa: S302  # the server's own file
-    orders = orders._replace(
-        watch=None if orders.watch is None else Watch(*orders.watch),
-        rules=None if orders.rules is None else [_rule(rule) for rule in orders.rules],
+        config = ForkServerConfig(*marshal.load(file))  # noqa: S302  # the server's own file
+    config = config._replace(
+        socket_rules=None if config.socket_rules is None else SocketRules(*config.socket_rules),
+        rules=None if config.rules is None else [_rule(rule) for rule in config.rules],
     )
-    if orders.view is None:
-        return orders
-    plan = namespaces.NamespacePlan(*orders.view)
-    return orders._replace(view=plan._replace(binds=[namespaces.BindMount(*bind) for bind in plan.binds]))
+    if config.view is None:
+        return config
+    plan = namespaces.NamespacePlan(*config.view)
+    return config._replace(view=plan._replace(binds=[namespaces.BindMount(*bind) for bind in plan.binds]))
 
 
 def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.EntryGrants:
     return (rule[0], rule[1]) if len(rule) == 2 else landlock.EntryGrants(*rule)
 
 
-def _entered(orders: Orders, control: socket.socket) -> tuple[supervisor.Hold, Overmounts | None]:
-    covers = None if orders.view is None else _enter_view(orders.view, control)
-    watch = orders.watch if _can_watch(orders) else None
-    is_watched = watch is not None
-    hold = supervisor.Hold(
-        ruleset=-1 if orders.rules is None else landlock.ruleset(orders.rules, tcp=orders.tcp, binds=is_watched),
+def _confine(config: ForkServerConfig, control: socket.socket) -> tuple[Restrictions, Overmounts | None]:
+    covers = None if config.view is None else _enter_view(config.view, control)
+    socket_rules = config.socket_rules if _can_intercept(config) else None
+    is_intercepted = socket_rules is not None
+    restrictions = Restrictions(
+        ruleset=-1 if config.rules is None else landlock.ruleset(config.rules, tcp=config.tcp, binds=is_intercepted),
         filter=b""
-        if orders.families is None
-        else seccomp.command_filter(_families(orders, watched=is_watched), watched=is_watched),
-        limits=orders.limits,
-        processes=orders.processes,
-        by_path=orders.view is not None,
-        last_resort=None if orders.view is None else _end_everything,
-        sockets=None if watch is None else (watch, Listeners()),
+        if config.families is None
+        else seccomp.command_filter(_allowed_families(config, is_intercepted=is_intercepted), watched=is_intercepted),
+        limits=config.limits,
+        processes=config.processes,
+        by_path=config.view is not None,
+        last_resort=None if config.view is None else _end_everything,
+        sockets=None if socket_rules is None else (socket_rules, ListenerTable()),
     )
-    return hold, covers
+    return restrictions, covers
 
 
-def _families(orders: Orders, *, watched: bool) -> frozenset[int]:
+def _allowed_families(config: ForkServerConfig, *, is_intercepted: bool) -> frozenset[int]:
     """Families of sockets for the filter: without a supervisor that makes them, none that it would have to keep in."""
-    families = frozenset(orders.families or ())
-    if watched or orders.watch is None:
+    families = frozenset(config.families or ())
+    if is_intercepted or config.socket_rules is None:
         return families
-    return frozenset() if orders.watch.loopback else families - {seccomp.UNIX}
+    return frozenset() if config.socket_rules.loopback else families - {seccomp.UNIX}
 
 
-def _can_watch(orders: Orders) -> bool:
+def _can_intercept(config: ForkServerConfig) -> bool:
     """Whether a filter may leave calls to somebody here: tried by a child, since there is no way back."""
-    if orders.watch is None:
+    if config.socket_rules is None:
         return False
     pid = os.fork()
     if pid == 0:
@@ -161,19 +162,19 @@ def _end_everything() -> None:
     os.kill(1, signal.SIGUSR1)
 
 
-class _Spawner:
+class _ForkServer:
     """The loop: requests for commands on one side, ends of supervisors on the other, and lost covers."""
 
-    def __init__(self, control: socket.socket, hold: supervisor.Hold, covers: Overmounts | None) -> None:
+    def __init__(self, control: socket.socket, restrictions: Restrictions, covers: Overmounts | None) -> None:
         self._control = control
-        self._hold = hold
+        self._restrictions = restrictions
         self._covers = covers
         # As process 1 of a namespace it ends everything by its own end.
-        self._is_held = hold.last_resort is None and landlock.confine_signals(os.getppid())
+        self._is_scoped = restrictions.last_resort is None and landlock.confine_signals(os.getppid())
         self._supervisors = set[int]()
-        self._retires = False
-        self._woken, waker = os.pipe()
-        for handle in (self._woken, waker):
+        self._is_retiring = False
+        self._wakeup, waker = os.pipe()
+        for handle in (self._wakeup, waker):
             os.set_blocking(handle, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -184,50 +185,50 @@ class _Spawner:
         """Until the server closes its end; then everything beneath is ended."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
-        poll.register(self._woken, select.POLLIN)
+        poll.register(self._wakeup, select.POLLIN)
         if self._covers is not None and self._covers.fileno() >= 0:
             poll.register(self._covers, select.POLLIN)
-        pause = self._lay_again()  # what was replaced before it was watched
-        while self._supervisors or not self._retires:
+        pause = self._restore_covers()  # what was replaced before it was watched
+        while self._supervisors or not self._is_retiring:
             ready = {handle for handle, _ in poll.poll(pause)}
-            pause = self._lay_again(ready)
-            if self._woken in ready:
+            pause = self._restore_covers(ready)
+            if self._wakeup in ready:
                 with suppress(BlockingIOError):
-                    os.read(self._woken, 4096)
+                    os.read(self._wakeup, 4096)
                 self._reap()
-            if self._control.fileno() in ready and not self._obeyed():
+            if self._control.fileno() in ready and not self._handle_request():
                 break
         self._end()
 
-    def _lay_again(self, ready: Collection[int] = ()) -> float | None:
+    def _restore_covers(self, ready: Collection[int] = ()) -> float | None:
         """Have covers that were lost laid again if it is time, and tell the server; milliseconds to the next time."""
         covers = self._covers
         if covers is None:
             return None
         if not ready or covers.pause is not None or covers.fileno() in ready:
             for path, error in covers.lay_again():
-                word = LAID_AGAIN if error is None else LOST
+                word = COVER_RESTORED if error is None else COVER_LOST
                 with suppress(OSError):  # it has not listened for hundreds of them
                     self._control.send(word + os.fsencode(path), socket.MSG_DONTWAIT)
         return covers.pause and covers.pause * 1000
 
     def _end(self) -> None:
         """End with everything beneath."""
-        while self._hold.last_resort is None and not descendants.is_alone():
-            descendants.end_descendants(is_held=self._is_held)
+        while self._restrictions.last_resort is None and not descendants.has_no_descendants():
+            descendants.kill_descendants(is_scoped=self._is_scoped)
         os._exit(0)
 
-    def _obeyed(self) -> bool:
+    def _handle_request(self) -> bool:
         """Do what the server asks for; False when it is gone."""
         try:
             message, handles, _, _ = socket.recv_fds(self._control, 16, PAIR)
         except OSError:
             return False
-        self._retires = self._retires or message == RETIRE
+        self._is_retiring = self._is_retiring or message == RETIRE
         if message == COMMAND and len(handles) == PAIR:
             self._fork(handles)
-        elif message == SETTLE:
-            self._settle(handles)
+        elif message == REPORT_WHEN_EMPTY:
+            self._report_when_empty(handles)
         return bool(message)
 
     def _fork(self, handles: Sequence[int]) -> None:
@@ -244,7 +245,9 @@ class _Spawner:
                 self._control.close()
                 if self._covers is not None:
                     self._covers.leave()
-                supervisor.supervise(socket.socket(fileno=handles[0]), socket.socket(fileno=handles[1]), self._hold)
+                supervisor.supervise(
+                    socket.socket(fileno=handles[0]), socket.socket(fileno=handles[1]), self._restrictions
+                )
                 code = 0
             finally:
                 os._exit(code)
@@ -262,15 +265,15 @@ class _Spawner:
                     break
                 self._supervisors.discard(pid)
         # A supervisor waits for all of its tree. Children that are none of ours have lost theirs.
-        if self._strangers():
-            descendants.end(self._strangers)
-            if self._strangers() and (self._is_held or self._hold.last_resort is not None):
+        if self._orphans():
+            descendants.kill_until_gone(self._orphans)
+            if self._orphans() and (self._is_scoped or self._restrictions.last_resort is not None):
                 self._end()  # they multiply faster than they can be ended by themselves
 
-    def _strangers(self) -> list[int]:
+    def _orphans(self) -> list[int]:
         return [pid for pid in descendants.own_children() if pid not in self._supervisors]
 
-    def _settle(self, handles: Sequence[int]) -> None:
+    def _report_when_empty(self, handles: Sequence[int]) -> None:
         """Say so when nothing is left of commands whose supervisors have ended, or are about to."""
         for pid in filter(reaper.is_exiting, self._supervisors.copy()):
             with suppress(ChildProcessError):
@@ -278,7 +281,7 @@ class _Spawner:
             self._supervisors.discard(pid)
         self._reap()
         for handle in handles:
-            if not self._strangers():
+            if not self._orphans():
                 with suppress(OSError):  # nobody waits any more
                     os.write(handle, b".")
             os.close(handle)

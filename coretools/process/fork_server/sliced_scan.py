@@ -9,7 +9,7 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement.masks import MaskFinder, Masks, PathsKeepMoving
 from coretools.confinement.mount_points import KEEPS_MOVING
-from coretools.process.fork_server.client import CellFailed
+from coretools.process.fork_server.client import ForkServerFailed
 from coretools.process.fork_server.git_configs import GitConfigs
 
 SLICE_SECONDS = 0.005
@@ -20,7 +20,7 @@ LONG_SECONDS = 0.1
 """After a piece that took as long it ends in a thread: one suspect, or a large index of git, can take half a second."""
 
 
-async def looked(masks: MaskFinder, configs: GitConfigs, limiter: CapacityLimiter) -> Masks:
+async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: CapacityLimiter) -> Masks:
     """A whole look.
 
     Raises:
@@ -32,12 +32,12 @@ async def looked(masks: MaskFinder, configs: GitConfigs, limiter: CapacityLimite
         while not is_slow:
             began = time.monotonic()
             if (found := masks.go_on(SLICE_SECONDS)) is not None:
-                return configs.found(found)
+                return configs.apply_to(found)
             is_slow = time.monotonic() - began > LONG_SECONDS
             await anyio.lowlevel.checkpoint()
-        return await to_thread.run_sync(lambda: configs.found(masks.finish()), limiter=limiter)
+        return await to_thread.run_sync(lambda: configs.apply_to(masks.finish()), limiter=limiter)
     except PathsKeepMoving as error:
-        raise CellFailed(KEEPS_MOVING, errno.EBUSY) from error
+        raise ForkServerFailed(KEEPS_MOVING, errno.EBUSY) from error
 
 
 async def list_changed(masks: MaskFinder, limiter: CapacityLimiter) -> None:

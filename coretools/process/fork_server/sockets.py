@@ -20,8 +20,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import syscalls
-from coretools.process.fork_server.listeners import Listeners
-from coretools.process.fork_server.socket_paths import pinned
+from coretools.process.fork_server.listeners import ListenerTable
+from coretools.process.fork_server.socket_paths import open_pinned
 
 _RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 """Requests of ioctl(2), `linux/seccomp.h`: next call, answer, whether a call still waits, a descriptor for it."""
@@ -30,7 +30,7 @@ _GO_ON = 1
 """Flag of an answer: the kernel carries the call out. Only for calls about which nothing was decided."""
 _GIVE_AND_ANSWER = 2
 
-COPIES = 256
+MAX_SOCKET_COPIES = 256
 """Sockets of one command that are neither connected nor bound, of which the supervisor keeps a copy."""
 _RETRY_SECONDS = 0.02
 """Where a queue is full: between two tries to connect to a Unix socket, and two looks who listens on a TCP port."""
@@ -39,7 +39,7 @@ _SYN_SENT = 2
 """State of a socket, the first byte of TCP_INFO (tcp(7))."""
 
 
-class Watch(NamedTuple):
+class SocketRules(NamedTuple):
     """What sockets of commands may reach; part of the orders."""
 
     loopback: bool
@@ -48,7 +48,7 @@ class Watch(NamedTuple):
     """Directories beneath which Unix sockets may be connected to."""
 
 
-class _Call(NamedTuple):
+class _InterceptedCall(NamedTuple):
     """A system call that waits for its answer."""
 
     id: int
@@ -57,29 +57,31 @@ class _Call(NamedTuple):
     arguments: tuple[int, ...]
 
 
-class _Pending(NamedTuple):
+class _PendingConnection(NamedTuple):
     """A connection that a blocking socket waits for."""
 
-    call: _Call
+    call: _InterceptedCall
     inode: int
     address: bytes
     handles: tuple[int, ...]
     """Kept open while the address names them."""
 
 
-class Broker:
+class SocketBroker:
     """Answers the calls of one command. `close` must be called."""
 
-    def __init__(self, watch: Watch, listeners: Listeners, arrival: socket.socket, poll: "select.poll") -> None:
+    def __init__(
+        self, watch: SocketRules, listeners: ListenerTable, arrival: socket.socket, poll: "select.poll"
+    ) -> None:
         """`arrival` is where the command sends the descriptor of its filter, once."""
         self._watch, self._listeners, self._arrival, self._poll = watch, listeners, arrival, poll
         self._notices = -1
         self._copies: dict[int, socket.socket] = {}
         """By inode, oldest first."""
         self._connected: dict[int, None] = {}
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _PendingConnection] = {}
         """By the descriptor of our copy."""
-        self._retries: list[_Pending] = []
+        self._retries: list[_PendingConnection] = []
         self._begun: dict[int, bytes] = {}
         """Addresses of TCP connections that are not established, by inode. The kernel repeats its first packet for two
         minutes, in which another process can come to listen there."""
@@ -91,7 +93,7 @@ class Broker:
         """Seconds until something is to be tried again."""
         return _RETRY_SECONDS if self._retries or self._begun else None
 
-    def attend(self, ready: Mapping[int, int]) -> None:
+    def handle_events(self, ready: Mapping[int, int]) -> None:
         """See to what has happened; does not block."""
         if self._arrival.fileno() in ready:
             self._take_filter()
@@ -142,7 +144,7 @@ class Broker:
         except OSError:  # whoever called was ended meanwhile
             return
         number, thread, called = struct.unpack_from("QI4xi", notice)
-        call = _Call(number, thread, called, struct.unpack_from("6Q", notice, 32))
+        call = _InterceptedCall(number, thread, called, struct.unpack_from("6Q", notice, 32))
         try:
             if call.number == syscalls.NUMBERS["socket"]:
                 self._make(call)
@@ -153,11 +155,11 @@ class Broker:
         except OSError as error:
             self._answer(call, error.errno or errno.EACCES)
 
-    def _answer(self, call: _Call, error: int = 0, *, flags: int = 0) -> None:
+    def _answer(self, call: _InterceptedCall, error: int = 0, *, flags: int = 0) -> None:
         with suppress(OSError):  # whoever called was ended meanwhile
             fcntl.ioctl(self._notices, _ANSWER, struct.pack("QqiI", call.id, 0, -error, flags))
 
-    def _make(self, call: _Call) -> None:
+    def _make(self, call: _InterceptedCall) -> None:
         family, kind, protocol = (word & 0xFFFFFFFF for word in call.arguments[:3])
         base = kind & 0xF
         kinds: tuple[int, ...]
@@ -181,7 +183,7 @@ class Broker:
             return
         self._give(call, socket.socket(family, base, protocol), kind)
 
-    def _give(self, call: _Call, made: socket.socket, kind: int) -> None:
+    def _give(self, call: _InterceptedCall, made: socket.socket, kind: int) -> None:
         try:
             if self._watch.loopback and made.family != socket.AF_UNIX:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
@@ -192,12 +194,12 @@ class Broker:
             made.close()
             raise
         self._copies[os.fstat(made.fileno()).st_ino] = made
-        if len(self._copies) > COPIES:
+        if len(self._copies) > MAX_SOCKET_COPIES:
             oldest = next(inode for inode, copy in self._copies.items() if copy.fileno() not in self._pending)
             self._disconnect(oldest)
             self._copies.pop(oldest).close()
 
-    def _let_go(self, call: _Call) -> None:
+    def _let_go(self, call: _InterceptedCall) -> None:
         """Before `bind` and `listen`: the address or the queue is the command's from now on, until it closes it."""
         inode = _inode(call)
         self._require_valid(call)
@@ -210,28 +212,28 @@ class Broker:
             copy.close()
         self._answer(call, flags=_GO_ON)
 
-    def _begin(self, call: _Call) -> None:
+    def _begin(self, call: _InterceptedCall) -> None:
         inode = _inode(call)
         copy = self._copies.get(inode)
         if copy is None:
             raise OSError(errno.EISCONN if inode in self._connected else errno.EOPNOTSUPP, "")
         if copy.fileno() in self._pending:
             raise OSError(errno.EALREADY, "")
-        given = _memory(call.thread, call.arguments[1], min(call.arguments[2] & 0xFFFFFFFF, 128))
+        given = _read_memory(call.thread, call.arguments[1], min(call.arguments[2] & 0xFFFFFFFF, 128))
         if copy.family != socket.AF_UNIX:
             self._require_valid(call)
             if self._watch.loopback:
                 self._listeners.require_own(given)
-            self._connect(_Pending(call, inode, given, ()))
+            self._connect(_PendingConnection(call, inode, given, ()))
             return
         handle = self._found(call.thread, given)
         if not _is_valid(self._notices, call):
             os.close(handle)
             return
         address = struct.pack("H", socket.AF_UNIX) + f"/proc/self/fd/{handle}\0".encode()
-        self._connect(_Pending(call, inode, address, (handle,)))
+        self._connect(_PendingConnection(call, inode, address, (handle,)))
 
-    def _require_valid(self, call: _Call) -> None:
+    def _require_valid(self, call: _InterceptedCall) -> None:
         """What was read of the caller was the caller's: its number did not come to mean another thread."""
         if not _is_valid(self._notices, call):
             raise OSError(errno.ESRCH, "")
@@ -243,7 +245,7 @@ class Broker:
             raise OSError(errno.ECONNREFUSED, "")
         cwd = os.open(f"/proc/{thread}/cwd", os.O_PATH | os.O_CLOEXEC)
         try:
-            handle = pinned(path, cwd, self._watch.places)
+            handle = open_pinned(path, cwd, self._watch.places)
         finally:
             os.close(cwd)
         real = os.readlink(f"/proc/self/fd/{handle}")
@@ -253,7 +255,7 @@ class Broker:
         os.close(handle)
         raise OSError(errno.EACCES if is_socket else errno.ECONNREFUSED, "")
 
-    def _connect(self, one: _Pending) -> None:
+    def _connect(self, one: _PendingConnection) -> None:
         copy = self._copies.get(one.inode)
         if copy is None:
             self._answer(one.call, errno.ECONNABORTED)
@@ -278,9 +280,9 @@ class Broker:
         else:
             self._conclude(one, error)
 
-    def _note_begun(self, one: _Pending, copy: socket.socket) -> None:
+    def _note_begun(self, one: _PendingConnection, copy: socket.socket) -> None:
         """Whatever the call answered: with TCP_FASTOPEN_CONNECT it says "connected" before anything was sent."""
-        if self._watch.loopback and _is_begun(copy):
+        if self._watch.loopback and _is_connecting(copy):
             self._begun.setdefault(one.inode, one.address)
         else:
             self._begun.pop(one.inode, None)
@@ -288,7 +290,7 @@ class Broker:
     def _look_again(self, inode: int, address: bytes) -> None:
         """See to it that a connection that was begun comes about with a command only."""
         copy = self._copies[inode]
-        is_begun = _is_begun(copy)
+        is_begun = _is_connecting(copy)
         is_refused = False
         try:
             self._listeners.require_own(address)
@@ -313,10 +315,10 @@ class Broker:
         self._begun.pop(inode, None)
         self._copies.pop(inode).close()
         self._connected[inode] = None
-        if len(self._connected) > COPIES:
+        if len(self._connected) > MAX_SOCKET_COPIES:
             del self._connected[next(iter(self._connected))]
 
-    def _conclude(self, one: _Pending, error: int) -> None:
+    def _conclude(self, one: _PendingConnection, error: int) -> None:
         """Give up the copy unless the socket may be connected again, or is not connected yet."""
         _close_all(one.handles)
         is_connected = error in (0, errno.EINPROGRESS) and one.inode not in self._begun
@@ -325,7 +327,7 @@ class Broker:
         self._answer(one.call, error)
 
 
-def _inode(call: _Call) -> int:
+def _inode(call: _InterceptedCall) -> int:
     """Of the socket that the first argument names. All of them are in one table, whoever holds them."""
     try:
         name = os.readlink(f"/proc/{call.thread}/fd/{call.arguments[0] & 0xFFFFFFFF}")
@@ -336,7 +338,7 @@ def _inode(call: _Call) -> int:
     return int(name[8:-1])
 
 
-def _memory(thread: int, where: int, size: int) -> bytes:
+def _read_memory(thread: int, where: int, size: int) -> bytes:
     """A piece of a thread's memory, read once."""
     try:
         with open(f"/proc/{thread}/mem", "rb", buffering=0) as file:
@@ -345,14 +347,14 @@ def _memory(thread: int, where: int, size: int) -> bytes:
         raise OSError(errno.EACCES if isinstance(error, PermissionError) else errno.EFAULT, "") from error
 
 
-def _is_begun(copy: socket.socket) -> bool:
+def _is_connecting(copy: socket.socket) -> bool:
     """Whether a connection was begun, and is neither established nor refused."""
     if copy.family != socket.AF_INET or copy.type != socket.SOCK_STREAM:
         return False
     return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _SYN_SENT
 
 
-def _is_valid(notices: int, call: _Call) -> bool:
+def _is_valid(notices: int, call: _InterceptedCall) -> bool:
     try:
         fcntl.ioctl(notices, _IS_VALID, struct.pack("Q", call.id))
     except OSError:

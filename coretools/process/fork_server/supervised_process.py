@@ -19,10 +19,11 @@ from contextlib import ExitStack, suppress
 import anyio
 
 from coretools.config.settings import Limits
-from coretools.process.children.spawn import found_program, pipe
+from coretools.process.children.spawn import find_program, pipe
 from coretools.process.children.streams import Streams, TerminalSize
 from coretools.process.fork_server import supervisor
-from coretools.process.fork_server.client import Slot
+from coretools.process.fork_server.client import PreforkedProcess
+from coretools.process.fork_server.command_process import SpawnRequest
 from coretools.roots.path_text import printable
 from coretools.roots.read import Directory
 
@@ -32,10 +33,10 @@ START_SECONDS = 10.0
 WATCH_SECONDS = 0.03
 """After this long a supervisor begins to count the processes of its command; most commands have ended by then."""
 
-UNENDED = "not all that it started is known to have ended"
+UNCERTAIN_END = "not all that it started is known to have ended"
 """Why a command is given up: what KILL does not end at once, or nobody is left who could tell."""
 
-LOST = "its supervisor was ended, or could end it only together with all commands"
+SUPERVISOR_LOST = "its supervisor was ended, or could end it only together with all commands"
 """Why a command has ended whose supervisor says nothing any more."""
 
 KILL_SECONDS = 2.0
@@ -49,7 +50,7 @@ DYING_SECONDS = 0.05
 
 _MESSAGE_BYTES = 512
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Replaced files that are named."""
 
 _REPLACED = {
@@ -59,7 +60,7 @@ _REPLACED = {
 """By whether the file was covered again."""
 
 
-class NotStarted(Exception):
+class SpawnFailed(Exception):
     """The supervisor could not start the program."""
 
     def __init__(self, what: str, number: int) -> None:
@@ -69,20 +70,20 @@ class NotStarted(Exception):
         self.number = number
 
 
-class Supervised:
+class SupervisedProcess:
     """One command. Everything here is quick; what waits is `started`, `exited` and `stop`. `close` must be called."""
 
-    def __init__(self, slot: Slot, pipes: tuple[int | None, int, int], telling: int) -> None:
+    def __init__(self, preforked: PreforkedProcess, pipes: tuple[int | None, int, int], status_pipe: int) -> None:
         """`telling` is a pipe: its end says that the program runs, words in it why it does not."""
         self.stdin, self.stdout, self.stderr = pipes
-        self._slot = slot
-        self._telling = telling
-        self._was_told = False
+        self._preforked = preforked
+        self._status_pipe = status_pipe
+        self._was_commanded = False
         self._started = time.monotonic()
         self._status: int | None = None
         self._is_gone = False
         self._is_orphaned = False
-        self._ended = 0
+        self._stopped = 0
         self.stopped_for = ""
         """Why the supervisor ended the tree by itself; empty when it did not."""
         self.duration_seconds = 0.0
@@ -110,40 +111,40 @@ class Supervised:
         except ValueError:
             return f"SIG{-code}"
 
-    async def started(self) -> None:
+    async def wait_started(self) -> None:
         """Wait until the program runs.
 
         Raises:
             NotStarted: it can't be started, and why.
         """
-        said = None
+        reply = None
         with anyio.move_on_after(START_SECONDS):
-            await anyio.wait_readable(self._telling)
-            said = os.read(self._telling, _MESSAGE_BYTES)
+            await anyio.wait_readable(self._status_pipe)
+            reply = os.read(self._status_pipe, _MESSAGE_BYTES)
         # A waiting command that was ended closes the pipe too; its supervisor then says so at once.
-        if said is None:
-            raise NotStarted("supervisor", errno.ETIMEDOUT)
-        if not said and self._is_lost():
-            raise NotStarted("supervisor", 0)
-        if said:
-            what, number = marshal.loads(said)  # noqa: S302  # from our own child, before it became another program
-            raise NotStarted(what, number)
+        if reply is None:
+            raise SpawnFailed("supervisor", errno.ETIMEDOUT)
+        if not reply and self._is_supervisor_lost():
+            raise SpawnFailed("supervisor", 0)
+        if reply:
+            what, number = marshal.loads(reply)  # noqa: S302  # from our own child, before it became another program
+            raise SpawnFailed(what, number)
 
-    async def exited(self) -> None:
+    async def wait(self) -> None:
         """Wait for the end of the program itself, whoever else holds its pipes."""
         if not self.has_exited:
             with anyio.move_on_after(WATCH_SECONDS):
-                await self._heard_exit()
+                await self._wait_for_exit()
         if not self.has_exited:
-            self._say(supervisor.WATCH)
-            await self._heard_exit()
+            self._send(supervisor.WATCH)
+            await self._wait_for_exit()
 
     def reap(self) -> bool:
         """Whether the program has ended; takes what the supervisor has said until now."""
-        self._listen()
+        self._receive()
         return self.has_exited
 
-    async def stop(self, streams: Streams, limits: Limits) -> int:
+    async def terminate(self, streams: Streams, limits: Limits) -> int:
         """End what is left of the tree; how many processes beside the program had to be ended.
 
         TERM to every process of it, a grace period, KILL. The usual case, a program that left nothing, costs nothing.
@@ -151,41 +152,41 @@ class Supervised:
         deadline = time.monotonic() + limits.grace_seconds
         if not self.has_exited:
             streams.stop_listening()
-            self._say(supervisor.TERM)
+            self._send(supervisor.TERM)
             with anyio.move_on_after(limits.grace_seconds):
-                await streams.attend(limits.linger_seconds)
-        elif not streams.are_held:
-            await self._gone(DYING_SECONDS)
+                await streams.communicate(limits.linger_seconds)
+        elif not streams.are_open:
+            await self._wait_until_gone(DYING_SECONDS)
         if self.has_exited and not self._is_gone:
-            self._say(supervisor.TERM)
-            await self._gone(deadline - time.monotonic())
+            self._send(supervisor.TERM)
+            await self._wait_until_gone(deadline - time.monotonic())
         if not self._is_gone:
-            self._say(supervisor.KILL)
-            await self._gone(KILL_SECONDS)
+            self._send(supervisor.KILL)
+            await self._wait_until_gone(KILL_SECONDS)
         if not self._is_gone:
-            self._slot.condemn()
-            await self._gone(CERTAIN_SECONDS)
-        await self._settle()
+            self._preforked.kill_all()
+            await self._wait_until_gone(CERTAIN_SECONDS)
+        await self._check_certainty()
         streams.drain_ready()
-        return self._ended
+        return self._stopped
 
-    async def _settle(self) -> None:
+    async def _check_certainty(self) -> None:
         """Say so where it is not certain that everything has ended."""
-        if not self._is_gone or (self._is_orphaned and not await self._slot.settle()):
-            self.stopped_for = UNENDED
+        if not self._is_gone or (self._is_orphaned and not await self._preforked.wait_until_empty()):
+            self.stopped_for = UNCERTAIN_END
         if not self.has_exited:
             self.duration_seconds = time.monotonic() - self._started
 
-    def notes(self) -> list[str]:
+    def replaced_covers(self) -> list[str]:
         """What is to be said of covered files that somebody outside replaced while it ran, in sentences."""
-        found = self._slot.replaced()
-        said = []
+        found = self._preforked.replaced()
+        reply = []
         for is_covered, text in _REPLACED.items():
             paths = sorted(path for path in found if found[path] is is_covered)
-            more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+            more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
             if paths:
-                said.append(f"{text}: {', '.join(map(printable, paths[:MOST_NAMED]))}{more}")
-        return said
+                reply.append(f"{text}: {', '.join(map(printable, paths[:MAX_NAMED]))}{more}")
+        return reply
 
     def close_stdin(self) -> None:
         """End the input of the program."""
@@ -200,98 +201,98 @@ class Supervised:
         told nothing has the next command waiting.
         """
         self.close_stdin()
-        for descriptor in (self.stdout, self.stderr, self._telling):
+        for descriptor in (self.stdout, self.stderr, self._status_pipe):
             os.close(descriptor)
-        if self._is_gone and not self._was_told and not self.stopped_for:
-            self._slot.give_back()
+        if self._is_gone and not self._was_commanded and not self.stopped_for:
+            self._preforked.give_back()
         else:
-            self._slot.close()
+            self._preforked.close()
 
-    async def _heard_exit(self) -> None:
+    async def _wait_for_exit(self) -> None:
         while not self.has_exited:
-            await anyio.wait_readable(self._slot.control)
-            self._listen()
+            await anyio.wait_readable(self._preforked.control)
+            self._receive()
 
-    async def _gone(self, seconds: float) -> None:
+    async def _wait_until_gone(self, seconds: float) -> None:
         with anyio.move_on_after(max(0.0, seconds)):
             while not self._is_gone:
-                await anyio.wait_readable(self._slot.control)
-                self._listen()
-        self._listen()
+                await anyio.wait_readable(self._preforked.control)
+                self._receive()
+        self._receive()
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         while not self._is_gone:
             try:
-                message = self._slot.control.recv(_MESSAGE_BYTES)
+                message = self._preforked.control.recv(_MESSAGE_BYTES)
             except BlockingIOError:
                 return
             except OSError:
                 message = b""
-            self._note(marshal.loads(message) if message else ())  # noqa: S302  # from our own process
+            self._handle_message(marshal.loads(message) if message else ())  # noqa: S302  # from our own process
 
-    def _note(self, words: tuple[str | int, ...]) -> None:
+    def _handle_message(self, words: tuple[str | int, ...]) -> None:
         match words:
             case (supervisor.EXITED, int(status), int(peak), int(left), int(ended)):
-                self._status, self._ended = status, ended
+                self._status, self._stopped = status, ended
                 self.duration_seconds = time.monotonic() - self._started
                 self.peak_memory_bytes = peak * 1024
                 self._is_gone = left == 0
             case (supervisor.GONE, int(peak), int(ended), str(why)):
-                self._ended, self.stopped_for, self._is_gone = ended, why, True
+                self._stopped, self.stopped_for, self._is_gone = ended, why, True
                 self.peak_memory_bytes = max(self.peak_memory_bytes, peak * 1024)
             case _:
                 # The supervisor itself was ended; the spawner ends what it leaves.
                 self._is_gone = self._is_orphaned = True
                 if self._status is None:
                     self._status = signal.SIGKILL
-                    self.stopped_for = LOST
+                    self.stopped_for = SUPERVISOR_LOST
                     self.duration_seconds = time.monotonic() - self._started
 
-    def _is_lost(self) -> bool:
+    def _is_supervisor_lost(self) -> bool:
         """Whether the command ended without having been the program: its exit says that it was still waiting."""
-        self._listen()
-        return self.stopped_for == LOST
+        self._receive()
+        return self.stopped_for == SUPERVISOR_LOST
 
-    def _say(self, word: bytes) -> None:
-        self._was_told = True
+    def _send(self, word: bytes) -> None:
+        self._was_commanded = True
         with suppress(OSError):
-            self._slot.control.send(word)
+            self._preforked.control.send(word)
 
 
-def send(
-    slot: Slot,
+def spawn_supervised(
+    preforked: PreforkedProcess,
     argv: Sequence[str],
     *,
     cwd: Directory,
     environment: Mapping[str, str],
     fed: bool,
     size: TerminalSize | None,
-) -> Supervised:
+) -> SupervisedProcess:
     """Give a waiting command its argv, its pipes or its terminal, and its directory. Whether it starts tells `started`.
 
     Raises:
         OSError: no descriptors left, or the spawner is gone. The slot is used up in any case.
     """
     with ExitStack() as ours, ExitStack() as theirs:
-        ours.callback(slot.close)
+        ours.callback(preforked.close)
         pipes, ends = _pipes(ours, theirs, fed=fed) if size is None else _terminal(ours, theirs, size)
         found = os.fstat(cwd.fd)
-        order = supervisor.Order(
+        request = SpawnRequest(
             argv=tuple(map(os.fsencode, argv)),
             environment=tuple((os.fsencode(name), os.fsencode(value)) for name, value in environment.items()),
             directory=os.fsencode(cwd.path),
             identity=(found.st_dev, found.st_ino),
             terminal=size is not None,
-            program=os.fsencode(found_program(argv[0], environment) or ""),
+            program=os.fsencode(find_program(argv[0], environment) or ""),
         )
         # In a file, since a message has a limit and a command line a larger one.
-        letter = os.memfd_create("order")
-        theirs.callback(os.close, letter)
-        with open(letter, "wb", closefd=False) as file:
-            file.write(marshal.dumps(tuple(order)))
-        telling, told = pipe(ours, theirs)
-        socket.send_fds(slot.go, [b"."], [letter, *ends, cwd.fd, told])
-        started = Supervised(slot, pipes, telling)
+        request_file = os.memfd_create("order")
+        theirs.callback(os.close, request_file)
+        with open(request_file, "wb", closefd=False) as file:
+            file.write(marshal.dumps(tuple(request)))
+        status_pipe, status_writer = pipe(ours, theirs)
+        socket.send_fds(preforked.requests, [b"."], [request_file, *ends, cwd.fd, status_writer])
+        started = SupervisedProcess(preforked, pipes, status_pipe)
         ours.pop_all()
     return started
 

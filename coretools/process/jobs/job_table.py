@@ -18,39 +18,39 @@ import anyio
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CoreError, NotFound, Unsupported
-from coretools.process.children.streams import Feed, TerminalSize
-from coretools.process.jobs.output_store import Disk, OutputStore
-from coretools.process.jobs.screen import Screen
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.children.streams import InputBuffer, TerminalSize
+from coretools.process.jobs.output_store import DiskQuota, OutputStore
+from coretools.process.jobs.screen import TerminalScreen
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.read import Directory
 
 logger = logging.getLogger(__name__)
 
-RUN = "CORETOOLS_RUN"
+JOB_VARIABLE = "CORETOOLS_RUN"
 """Variable by which the processes of a run are found: its id."""
 
-BUFFERING = {"PYTHONUNBUFFERED": "1"}
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """For what is read while it runs: Python keeps what it prints to a pipe for itself until there are 8 KiB of it."""
 
-LOOK_SECONDS = 15.0
+IDLE_CHECK_SECONDS = 15.0
 """Between two looks for runs that nobody touches any more."""
 
 END_SECONDS = 3.0
 """Waited for runs at the end, after the runner has ended their children."""
 
-FULL_OUTPUTS = 16
+MAX_FULL_OUTPUTS = 16
 """All outputs together have so many times the limit of one on disk."""
 
-FULL_OUTPUTS_KEPT = 4
+MAX_FULL_OUTPUTS_KEPT = 4
 """The same for the finished runs of one principal; the oldest are dropped."""
 
 
-SHOWN = 60
+MAX_SHOWN_ID = 60
 """Characters of an id that is of no run, in what is said of it."""
 
 
-class Filter(Protocol):
+class OutputFilter(Protocol):
     """What output passes on its way into a run's store, such as a redactor. One for each stream of each run."""
 
     def feed(self, data: bytes) -> bytes:
@@ -62,19 +62,21 @@ class Filter(Protocol):
         ...
 
 
-class Run:
+class Job:
     """One run, from its start until it is forgotten. State for calls; only `Runs` makes and ends it."""
 
-    def __init__(self, run_id: str, argv: Sequence[str], *, principal: str, order: Order, output: OutputStore) -> None:
+    def __init__(
+        self, run_id: str, argv: Sequence[str], *, principal: str, options: RunOptions, output: OutputStore
+    ) -> None:
         self.id = run_id
         self.argv = tuple(argv)
         self.principal = principal
         self.session = ""
         """The session by whose end it ends; empty for none."""
-        self.feed: Feed | None = order.input
-        self.terminal: TerminalSize | None = order.terminal
+        self.feed: InputBuffer | None = options.input
+        self.terminal: TerminalSize | None = options.terminal
         self.output = output
-        self.filters: tuple[Filter, Filter] | None = None
+        self.filters: tuple[OutputFilter, OutputFilter] | None = None
         """For standard output and for standard error."""
         self.halt = anyio.Event()
         self.stopped_because = ""
@@ -97,12 +99,12 @@ class Run:
         """Offset from which a pattern is looked for: behind the last match and the last input."""
         self.calls = 0
         """Calls that wait for it now."""
-        self.screen = Screen(order.terminal) if order.terminal is not None else None
+        self.screen = TerminalScreen(options.terminal) if options.terminal is not None else None
 
     @property
     def marker(self) -> bytes:
         """What the environment of its processes has."""
-        return f"{RUN}={self.id}".encode()
+        return f"{JOB_VARIABLE}={self.id}".encode()
 
     @property
     def is_alive(self) -> bool:
@@ -150,7 +152,7 @@ class Run:
         news.set()
 
 
-class Runs:
+class JobTable:
     """All runs of a server. An asynchronous context; the runner must be closed before it ends."""
 
     def __init__(
@@ -159,7 +161,7 @@ class Runs:
         limits: Limits,
         *,
         clock: Callable[[], float] = time.monotonic,
-        make_filter: Callable[[], Filter] | None = None,
+        make_filter: Callable[[], OutputFilter] | None = None,
         ids: ReplicaScopedIds = LOCAL_IDS,
     ) -> None:
         self._runner = runner
@@ -167,8 +169,8 @@ class Runs:
         self._clock = clock
         self._make_filter = make_filter
         self._ids = ids
-        self._disk = Disk(FULL_OUTPUTS * limits.run_output_bytes)
-        self._runs: dict[str, Run] = {}
+        self._disk = DiskQuota(MAX_FULL_OUTPUTS * limits.run_output_bytes)
+        self._runs: dict[str, Job] = {}
         """Oldest first."""
         # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -193,19 +195,19 @@ class Runs:
             run.output.close()
         self._runs.clear()
 
-    def started_by(self, runner: Runner, *, make_filter: Callable[[], Filter] | None) -> "Runs":
+    def started_by(self, runner: Runner, *, make_filter: Callable[[], OutputFilter] | None) -> "JobTable":
         """The same runs, of which new ones are started by another runner. Not to be entered: they end with these."""
         found = copy.copy(self)
         found.use(runner, make_filter)
         return found
 
-    def use(self, runner: Runner, make_filter: Callable[[], Filter] | None) -> None:
+    def use(self, runner: Runner, make_filter: Callable[[], OutputFilter] | None) -> None:
         """Start what is new by this runner."""
         self._runner, self._make_filter = runner, make_filter
 
     async def start(
-        self, argv: Sequence[str], *, cwd: Directory, order: Order, principal: str, session: str = ""
-    ) -> Run:
+        self, argv: Sequence[str], *, cwd: Directory, options: RunOptions, principal: str, session: str = ""
+    ) -> Job:
         """Start a run and return once its program runs. `cwd` is closed at its end, also when it does not start.
 
         It ends with its session, if one is named.
@@ -214,14 +216,14 @@ class Runs:
             Busy: as many runs as allowed. Unsupported: no terminals here. What `Runner.run` raises.
         """
         try:
-            self._require_room(principal, order)
+            self._require_room(principal, options)
         except CoreError:
             cwd.close()
             raise
-        run = self._new(argv, principal, order)
+        run = self._new(argv, principal, options)
         run.session = session
         self._runs[run.id] = run
-        task = asyncio.get_running_loop().create_task(self._carry(run, cwd, order))
+        task = asyncio.get_running_loop().create_task(self._carry(run, cwd, options))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._note_end(run, done))
         self._watch()
@@ -237,23 +239,23 @@ class Runs:
         run.tier = self._runner.tier
         return run
 
-    def foreground(self, argv: Sequence[str], *, order: Order, principal: str) -> Run:
+    def foreground(self, argv: Sequence[str], *, options: RunOptions, principal: str) -> Job:
         """A run for `carry`. No other call can reach it.
 
         Raises:
             Unsupported: no terminals here.
         """
-        self._require_terminal(order)
-        return self._new(argv, principal, order)
+        self._require_terminal(options)
+        return self._new(argv, principal, options)
 
-    async def carry(self, run: Run, *, cwd: Directory, order: Order) -> None:
+    async def carry(self, run: Job, *, cwd: Directory, options: RunOptions) -> None:
         """Run to the end within this call, which must `keep` or `forget` it then. Closes `cwd`.
 
         A refusal becomes the run's `error`. A cancelled call ends the run.
         """
         try:
             with cwd:
-                run.completed = await self._runner.run(run.argv, cwd=cwd, order=replace(order, recorder=run))
+                run.completed = await self._runner.run(run.argv, cwd=cwd, options=replace(options, recorder=run))
         except CoreError as error:
             run.error = error
         finally:
@@ -261,18 +263,18 @@ class Runs:
             if run.completed is None:
                 run.output.close()
 
-    def keep(self, run: Run) -> None:
+    def keep(self, run: Job) -> None:
         """Let calls reach what a run printed that has ended."""
         self._runs[run.id] = run
         self._trim(run.principal)
         self._watch()
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: Job) -> None:
         """No call asks for this run again."""
         self._runs.pop(run.id, None)
         run.output.close()
 
-    def get(self, run_id: str, principal: str) -> Run:
+    def get(self, run_id: str, principal: str) -> Job:
         """A run of this principal, which is touched by that.
 
         Raises:
@@ -280,13 +282,13 @@ class Runs:
         """
         run = self._runs.get(run_id)
         if run is None or run.principal != principal:
-            shown = run_id[:SHOWN]
+            shown = run_id[:MAX_SHOWN_ID]
             said = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
             raise NotFound(f"{shown!r}: {said}", run=shown)
         run.touched = self._clock()
         return run
 
-    def of(self, principal: str) -> list[Run]:
+    def of(self, principal: str) -> list[Job]:
         """The runs of a principal, oldest first."""
         return [run for run in self._runs.values() if run.principal == principal]
 
@@ -300,7 +302,7 @@ class Runs:
         """Runs of everybody that have not ended."""
         return sum(run.is_alive for run in self._runs.values())
 
-    def touch(self, run: Run) -> None:
+    def touch(self, run: Job) -> None:
         """A call is through with it."""
         run.touched = self._clock()
 
@@ -326,32 +328,32 @@ class Runs:
             else:
                 self.forget(run)
 
-    def _require_room(self, principal: str, order: Order) -> None:
+    def _require_room(self, principal: str, options: RunOptions) -> None:
         alive = sum(run.is_alive for run in self.of(principal))
         if alive >= self._limits.runs:
             raise Busy(f"{alive} runs are alive, the most at once; stop one with stop_run")
-        self._require_terminal(order)
+        self._require_terminal(options)
 
-    def _require_terminal(self, order: Order) -> None:
-        if order.terminal is not None and not self._runner.has_terminals:
+    def _require_terminal(self, options: RunOptions) -> None:
+        if options.terminal is not None and not self._runner.has_terminals:
             raise Unsupported("no terminals here; run it without one")
 
-    def _new(self, argv: Sequence[str], principal: str, order: Order) -> Run:
+    def _new(self, argv: Sequence[str], principal: str, options: RunOptions) -> Job:
         # 32 bits, because a model copies them: it is the principal that keeps others out, not the id.
         run_id = next(found for found in iter(lambda: self._ids.new_id("run", 4), "") if found not in self._runs)
         output = OutputStore(self._disk, file_bytes=self._limits.run_output_bytes)
-        run = Run(run_id, argv, principal=principal, order=order, output=output)
+        run = Job(run_id, argv, principal=principal, options=options, output=output)
         if self._make_filter is not None:
             run.filters = (self._make_filter(), self._make_filter())
         run.touched = self._clock()
         return run
 
-    async def _carry(self, run: Run, cwd: Directory, order: Order) -> None:
+    async def _carry(self, run: Job, cwd: Directory, options: RunOptions) -> None:
         try:
             with cwd:
-                environment = {**BUFFERING, **order.environment, RUN: run.id}
-                mine = replace(order, recorder=run, halt=run.halt, keep_bytes=0, environment=environment)
-                run.completed = await self._runner.run(run.argv, cwd=cwd, order=mine)
+                environment = {**UNBUFFERED, **options.environment, JOB_VARIABLE: run.id}
+                mine = replace(options, recorder=run, halt=run.halt, keep_bytes=0, environment=environment)
+                run.completed = await self._runner.run(run.argv, cwd=cwd, options=mine)
         except CoreError as error:
             run.error = error
         finally:
@@ -359,7 +361,7 @@ class Runs:
             run.touched = self._clock()
             self._trim(run.principal)
 
-    def _note_end(self, run: Run, task: "asyncio.Task[None]") -> None:
+    def _note_end(self, run: Job, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             run.error = CoreError(f"{run.id} failed inside the server; its log has the reason")
@@ -371,7 +373,7 @@ class Runs:
         newest_first = reversed([run for run in self.of(principal) if not run.is_alive])
         for count, run in enumerate(newest_first, 1):
             size += run.output.kept_bytes
-            if count > self._limits.runs_kept or size > FULL_OUTPUTS_KEPT * self._limits.run_output_bytes:
+            if count > self._limits.runs_kept or size > MAX_FULL_OUTPUTS_KEPT * self._limits.run_output_bytes:
                 self.forget(run)
 
     def _watch(self) -> None:
@@ -382,5 +384,5 @@ class Runs:
 
     async def _look_for_idle(self) -> None:
         while self._runs:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(IDLE_CHECK_SECONDS)
             self.end_idle()

@@ -13,7 +13,7 @@ MEMORY_BYTES = 128 * 1024
 """Kept in memory of each output, at most twice that for a moment."""
 
 
-class Disk:
+class DiskQuota:
     """What all outputs together may have on disk. When it is used up, the disk is full to them."""
 
     def __init__(self, total_bytes: int) -> None:
@@ -35,7 +35,7 @@ class OutputStore:
     """The output of one run. What is there reaches from `first` to `end`, without a gap. `close` must be called."""
 
     def __init__(
-        self, disk: Disk, *, file_bytes: int, memory_bytes: int = MEMORY_BYTES, folder: str | None = None
+        self, disk: DiskQuota, *, file_bytes: int, memory_bytes: int = MEMORY_BYTES, folder: str | None = None
     ) -> None:
         """The file lies in `folder`, by default where the system keeps temporary files."""
         self._disk = disk

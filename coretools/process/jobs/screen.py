@@ -13,15 +13,15 @@ from coretools.process.children.streams import TerminalSize
 if TYPE_CHECKING:
     import pyte
 
-BEHIND_BYTES = 64 * 1024
+MAX_REDRAWN_BYTES = 64 * 1024
 """Output that is drawn at once. What came before it is skipped: it has scrolled away, or is drawn again."""
 
 _SEQUENCES = re.compile(rb"(?=\x1b)")
-FAULTS = (TypeError, ValueError, LookupError, NameError)
+PYTE_ERRORS = (TypeError, ValueError, LookupError, NameError)
 """What pyte 0.8.2 raises for sequences that are none, such as CSI ? 1 A, or a number of 5,000 digits."""
 
 
-class Screen:
+class TerminalScreen:
     """The picture of one terminal."""
 
     def __init__(self, size: TerminalSize) -> None:
@@ -61,7 +61,7 @@ class Screen:
             return
         try:
             self._stream.feed(data)
-        except FAULTS:
+        except PYTE_ERRORS:
             # Its parser is a generator, which such an error ends: what is drawn stays, a new one goes on from here.
             self._stream = pyte.ByteStream(self._screen)
 

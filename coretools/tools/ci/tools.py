@@ -18,7 +18,7 @@ from coretools.config.settings import Limits
 from coretools.errors import CannotStart, CoreError, Unsupported, WrongType
 from coretools.excerpt import Excerpt
 from coretools.operations.declare import Effect, tool
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.listing import list_directory
 from coretools.roots.read import Directory, kind_at, read_bytes
@@ -150,8 +150,8 @@ class CiTools:
         """Build a project by its own build system, or by `command`."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("build", directory, named, command=command)
-            order = await self._offline(self._order(timeout_seconds))
-            runs = await self._run_first(plan.alternatives, directory, order=order)
+            options = await self._offline(self._options(timeout_seconds))
+            runs = await self._run_first(plan.alternatives, directory, options=options)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), structured=True)
@@ -159,7 +159,7 @@ class CiTools:
         """Run a project's tests, or `command`: counts, failures with file and line."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("test", directory, named, command=command)
-            runs = await self._run_first(plan.alternatives, directory, order=self._order(timeout_seconds))
+            runs = await self._run_first(plan.alternatives, directory, options=self._options(timeout_seconds))
         return await self._in_thread(partial(self._report, directory.path, runs, chosen=plan.chosen))
 
     @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"))
@@ -169,24 +169,28 @@ class CiTools:
         """Install what a project and its tests depend on, or run `command`."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("restore", directory, named, command=command)
-            order = self._order(timeout_seconds)
-            order = replace(order, environment={**order.environment, **RESTORE_ENVIRONMENT})
+            options = self._options(timeout_seconds)
+            options = replace(options, environment={**options.environment, **RESTORE_ENVIRONMENT})
             undo = Undo(self._roots, directory, entries_of(plan.alternatives))
             is_done = False
             try:
                 await self._in_thread(undo.begin)
-                order = await self._offline(order)
-                runs = await self._run_first(plan.alternatives, directory, order=order, probe=plan.probe)
+                options = await self._offline(options)
+                runs = await self._run_first(plan.alternatives, directory, options=options, probe=plan.probe)
                 is_done = runs[-1].ok
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._in_thread(undo.commit if is_done else undo.roll_back)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
-    async def _offline(self, order: Order) -> Order:
+    async def _offline(self, options: RunOptions) -> RunOptions:
         """The same, told to do without the network where it is denied."""
         await self._runner.prepare()
-        return replace(order, environment={**order.environment, **OFFLINE_ENVIRONMENT}) if self._is_offline else order
+        return (
+            replace(options, environment={**options.environment, **OFFLINE_ENVIRONMENT})
+            if self._is_offline
+            else options
+        )
 
     @property
     def _is_offline(self) -> bool:
@@ -240,9 +244,9 @@ class CiTools:
         said = f"[detected {found}{taken}; `command` overrides]"
         return _ActionPlan(said, system.alternatives(action), system.probe if action == "restore" else ())
 
-    def _order(self, timeout_seconds: int | None) -> Order:
+    def _options(self, timeout_seconds: int | None) -> RunOptions:
         seconds = timeout(timeout_seconds, self._limits.build_seconds, self._limits)
-        return Order(
+        return RunOptions(
             is_command=True,
             timeout_seconds=seconds,
             environment=ENVIRONMENT,
@@ -250,7 +254,7 @@ class CiTools:
         )
 
     async def _run_first(
-        self, alternatives: Sequence[Steps], directory: Directory, *, order: Order, probe: Argv = ()
+        self, alternatives: Sequence[Steps], directory: Directory, *, options: RunOptions, probe: Argv = ()
     ) -> Sequence[Completed]:
         """Run the first alternative whose program can be started.
 
@@ -260,28 +264,28 @@ class CiTools:
         for steps in alternatives:
             try:
                 is_probed = probe and self._is_offline and is_new_environment(steps[0])
-                refused = await self._probe_failure(probe, directory, order) if is_probed else []
-                return refused or await self._run_all(steps, directory, order=order)
+                refused = await self._probe_failure(probe, directory, options) if is_probed else []
+                return refused or await self._run_all(steps, directory, options=options)
             except CannotStart as error:
                 failure = error
         raise failure
 
-    async def _probe_failure(self, probe: Argv, directory: Directory, order: Order) -> Sequence[Completed]:
+    async def _probe_failure(self, probe: Argv, directory: Directory, options: RunOptions) -> Sequence[Completed]:
         """The run of a probe that failed for want of the network; nothing where it did not, or for another reason."""
-        run = await self._runner.run(probe, cwd=directory, order=order)
+        run = await self._runner.run(probe, cwd=directory, options=options)
         output = f"{run.stdout.text()}\n{run.stderr.text()}"
         notes = self._explanations.of(argv=run.argv, tier=run.tier, failed=not run.ok, output=output)
         return [run] if notes and not run.ok else []
 
-    async def _run_all(self, steps: Steps, directory: Directory, *, order: Order) -> Sequence[Completed]:
+    async def _run_all(self, steps: Steps, directory: Directory, *, options: RunOptions) -> Sequence[Completed]:
         """Run each step until one fails. The deadline is one for all of them."""
         runs: list[Completed] = []
-        deadline = anyio.current_time() + (order.timeout_seconds or 0)
+        deadline = anyio.current_time() + (options.timeout_seconds or 0)
         for argv in steps:
             # At least a moment: a step with nothing left ends as timed out, like one that ran into the deadline.
             remaining = max(0.01, deadline - anyio.current_time())
-            mine = replace(order, timeout_seconds=remaining)
-            runs.append(await self._runner.run(argv, cwd=directory, order=mine))
+            mine = replace(options, timeout_seconds=remaining)
+            runs.append(await self._runner.run(argv, cwd=directory, options=mine))
             if not runs[-1].ok:
                 break
         return runs

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from coretools.excerpt import HEAD_SHARE, Excerpt
 from coretools.operations.content import Result
-from coretools.process.jobs.job_table import Run
+from coretools.process.jobs.job_table import Job
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
 from coretools.tools.execution import ExecutionResult, plain, printed, streams, visible, without_escapes
@@ -14,12 +14,12 @@ ARGV_CHARACTERS = 80
 """Shown of a command line in a list."""
 
 
-def resource_of(run: Run) -> str:
+def resource_of(run: Job) -> str:
     """The address under which the whole output of a run can be read."""
     return f"coretools://runs/{run.id}/output"
 
 
-def state_of(run: Run) -> str:
+def state_of(run: Job) -> str:
     """How a run stands, in words: "running", "exit code 0", "stopped (asked): SIGTERM", ..."""
     if run.is_alive:
         return "running"
@@ -34,7 +34,7 @@ def state_of(run: Run) -> str:
     return f"timed out and was stopped: {said}" if done.timed_out else said
 
 
-def _headline(run: Run) -> list[str]:
+def _headline(run: Job) -> list[str]:
     """State, seconds, and who was left, for a headline."""
     parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
     if run.completed is not None and run.completed.stragglers_stopped:
@@ -44,7 +44,7 @@ def _headline(run: Run) -> list[str]:
     return parts
 
 
-def facts_of(run: Run) -> dict[str, object]:
+def facts_of(run: Job) -> dict[str, object]:
     """What a program may want to know of a run."""
     facts: dict[str, object] = {
         "run": run.id,
@@ -90,7 +90,7 @@ class RunReport(Result):
 
     @classmethod
     def of(
-        cls, run: Run, *, said: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
+        cls, run: Job, *, said: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
     ) -> "RunReport":
         """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
         shown = shown or OutputPart("")
@@ -119,7 +119,7 @@ class RunReport(Result):
         return "\n".join(part for part in (f"[{self.headline}]", *lines_of(self.notes), self.output, self.note) if part)
 
 
-def notes_of(run: Run, explanations: Explanations) -> tuple[str, ...]:
+def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
     """What explains the failure of a run that has ended, or what a run that goes on has met."""
     output = run.output
     head = output.read(output.first, EXAMINED_CHARACTERS)
@@ -146,7 +146,7 @@ class RunList(Result):
         return {"runs": len(self.lines)}
 
 
-def line_of(run: Run) -> str:
+def line_of(run: Job) -> str:
     """A run in one line."""
     command = plain(join(run.argv)).replace("\n", " ")
     shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
@@ -154,7 +154,7 @@ def line_of(run: Run) -> str:
     return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"
 
 
-def both_streams(run: Run, redactor: Redactor | None = None) -> OutputPart:
+def both_streams(run: Job, redactor: Redactor | None = None) -> OutputPart:
     """What was kept of a run that ended within its call: standard output, and standard error by name."""
     done = run.completed
     if done is None:
@@ -165,7 +165,7 @@ def both_streams(run: Run, redactor: Redactor | None = None) -> OutputPart:
     return OutputPart(text, _bracketed([_how_to_read(run, run.output.first)]), is_cut=True)
 
 
-def new_output(run: Run, most: int) -> OutputPart:
+def new_output(run: Job, most: int) -> OutputPart:
     """What no call was told yet: head and tail of it when that is more than `most` bytes."""
     output = run.output
     start = max(run.told, output.first)
@@ -185,7 +185,7 @@ def new_output(run: Run, most: int) -> OutputPart:
     return OutputPart(text.rstrip("\n"), _bracketed(notes), excerpt.dropped_bytes > 0, output.end)
 
 
-def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -> OutputPart:
+def from_offset(run: Job, offset: int, most: int, *, lines: int | None = None) -> OutputPart:
     """At most `most` bytes, or so many lines, from an offset on."""
     output = run.output
     start = max(offset, output.first)
@@ -201,7 +201,7 @@ def from_offset(run: Run, offset: int, most: int, *, lines: int | None = None) -
     return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _bracketed(notes), stop=stop)
 
 
-def last_lines(run: Run, lines: int, most: int) -> OutputPart:
+def last_lines(run: Job, lines: int, most: int) -> OutputPart:
     """The last lines, as far as `most` bytes reach."""
     output = run.output
     data = output.read(output.end - most, most)
@@ -211,12 +211,12 @@ def last_lines(run: Run, lines: int, most: int) -> OutputPart:
     return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), note, stop=output.end)
 
 
-def _shown(run: Run, text: str) -> str:
+def _shown(run: Job, text: str) -> str:
     """What a terminal got is of use with its escape sequences only, which are made visible; others lose them."""
     return visible(text) if run.terminal else plain(text)
 
 
-def _how_to_read(run: Run, offset: int) -> str:
+def _how_to_read(run: Job, offset: int) -> str:
     what = f"the last {run.output.kept_bytes} bytes" if run.output.first else "all"
     return f"{what}: read_run run={run.id} offset={offset}, or {resource_of(run)}"
 

@@ -17,10 +17,10 @@ from coretools.config.settings import Limits
 from coretools.errors import AnswerNeeded, Busy, CapabilityMissing, Conflict, InvalidArguments, Unsupported
 from coretools.operations.call import Call, SilentCall, require_confirmation
 from coretools.operations.declare import Effect, asks, tool
-from coretools.process.children.streams import FEED_BYTES, Feed, TerminalSize
-from coretools.process.jobs.job_table import Run, Runs
-from coretools.process.jobs.screen import BEHIND_BYTES
-from coretools.process.runner import Order
+from coretools.process.children.streams import INPUT_BUFFER_BYTES, InputBuffer, TerminalSize
+from coretools.process.jobs.job_table import Job, JobTable
+from coretools.process.jobs.screen import MAX_REDRAWN_BYTES
+from coretools.process.runner import RunOptions
 from coretools.questions.kinds import CONFIRM, AskConfirmation
 from coretools.redaction.redactor import Redactor
 from coretools.roots.read import Directory
@@ -114,7 +114,7 @@ class _PreparedCommand(NamedTuple):
 
     argv: list[str]
     directory: Directory
-    order: Order
+    options: RunOptions
 
 
 class CommandTools:
@@ -123,7 +123,7 @@ class CommandTools:
     def __init__(
         self,
         roots: Roots,
-        runs: Runs,
+        runs: JobTable,
         limits: Limits,
         *,
         redactor: Redactor | None = None,
@@ -162,7 +162,7 @@ class CommandTools:
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
         seconds = timeout(timeout_seconds, default, self._limits)
         waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
-        order = Order(
+        options = RunOptions(
             is_command=True,
             is_confirmed=await approved(self._programs, argv, directory=directory, stdin=stdin, call=call),
             timeout_seconds=seconds,
@@ -171,7 +171,7 @@ class CommandTools:
             environment=TERMINAL_ENVIRONMENT if size else {},
         )
         opened = await anyio.to_thread.run_sync(partial(open_to_start, self._roots, directory), limiter=self._limiter)
-        started = _PreparedCommand(argv, opened, order)
+        started = _PreparedCommand(argv, opened, options)
         if wants_run:
             return await self._start_job(started, waited, call)
         return await self._run_to_end(started, call)
@@ -245,10 +245,13 @@ class CommandTools:
         if not feed.is_open:
             raise Conflict(f"{found.id}: its input is closed")
         if len(data) > feed.room:
-            raise Busy(f"{found.id}: {FEED_BYTES - feed.room} bytes wait to be read by it; {FEED_BYTES} is the most")
+            raise Busy(
+                f"{found.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it;"
+                f" {INPUT_BUFFER_BYTES} is the most"
+            )
         found.mark = found.output.end
         is_terminal = found.terminal is not None
-        feed.give(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))
+        feed.write(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))
         if end and not is_terminal:
             feed.end()
         return RunReport.of(found, said=f"{len(data)} bytes given" + (", end of input" if end else ""))
@@ -271,7 +274,7 @@ class CommandTools:
         run = await self._runs.start(
             started.argv,
             cwd=started.directory,
-            order=started.order,
+            options=started.options,
             principal=call.principal,
             session=call.session,
         )
@@ -288,16 +291,16 @@ class CommandTools:
 
     async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
         """Run to the end within the call."""
-        run = self._runs.foreground(started.argv, order=started.order, principal=call.principal)
+        run = self._runs.foreground(started.argv, options=started.options, principal=call.principal)
         async with anyio.create_task_group() as group:
-            group.start_soon(ProgressReporter(run, call, total=started.order.timeout_seconds).report_forever)
-            await self._runs.carry(run, cwd=started.directory, order=started.order)
+            group.start_soon(ProgressReporter(run, call, total=started.options.timeout_seconds).report_forever)
+            await self._runs.carry(run, cwd=started.directory, options=started.options)
             group.cancel_scope.cancel()
         return self._result(
             run, await self._screen(run) if run.screen is not None else both_streams(run, self._redactor)
         )
 
-    def _result(self, run: Run, shown: OutputPart) -> CommandResult:
+    def _result(self, run: Job, shown: OutputPart) -> CommandResult:
         """The answer for a command that has ended. Only what was cut of its output leaves a run to come back to.
 
         Raises:
@@ -313,24 +316,24 @@ class CommandTools:
         self._runs.keep(run)
         return CommandResult(summary=summary, run=run.id, note=shown.note)
 
-    def _report(self, run: Run, *, shown: OutputPart, said: str = "", kind: str = "") -> RunReport:
+    def _report(self, run: Job, *, shown: OutputPart, said: str = "", kind: str = "") -> RunReport:
         """A run with what it printed, and what explains its failure."""
         return RunReport.of(run, said=said, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
 
-    async def _news(self, run: Run) -> OutputPart:
+    async def _news(self, run: Job) -> OutputPart:
         return await self._screen(run) if run.screen is not None else new_output(run, self._limits.output_bytes)
 
-    async def _screen(self, run: Run) -> OutputPart:
+    async def _screen(self, run: Job) -> OutputPart:
         """What stands on the terminal of a run."""
         if run.screen is None:
             return OutputPart("")
         end = run.output.end
-        data = run.output.read(end - BEHIND_BYTES, BEHIND_BYTES)
+        data = run.output.read(end - MAX_REDRAWN_BYTES, MAX_REDRAWN_BYTES)
         text = await anyio.to_thread.run_sync(run.screen.draw, data, end, limiter=self._limiter)
         return OutputPart(plain(text), stop=end)
 
 
-def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> Feed | None:
+def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> InputBuffer | None:
     """The input of a command: open for more, or ended behind `stdin`. None: /dev/null."""
     data = (stdin or "").encode("utf-8", "surrogatepass")
     if not is_open and is_terminal:
@@ -338,8 +341,8 @@ def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> Feed | None
         is_open = True
     elif not data and (stdin is None or not is_open) and not is_terminal:
         return None
-    feed = Feed()
-    feed.give(data)
+    feed = InputBuffer()
+    feed.write(data)
     if not is_open:
         feed.end()
     return feed

@@ -11,8 +11,8 @@ from anyio import CapacityLimiter
 
 from coretools.errors import InvalidArguments
 from coretools.operations.call import Call
-from coretools.process.jobs.job_table import Run
-from coretools.process.listening import is_listening
+from coretools.process.fork_server.listeners import is_listening
+from coretools.process.jobs.job_table import Job
 from coretools.tools.execution import plain
 from coretools.tools.search.pattern import parse_pattern
 
@@ -38,7 +38,7 @@ _RETURN = "\u240d"
 class OutputMatcher:
     """One pattern, looked for in one run from its mark on. Remembers how far it looked."""
 
-    def __init__(self, pattern: str, run: Run, limiter: CapacityLimiter) -> None:
+    def __init__(self, pattern: str, run: Job, limiter: CapacityLimiter) -> None:
         self._pattern = parse_pattern(pattern, literal=False, ignore_case=False).compiled
         self._run = run
         self._limiter = limiter
@@ -118,7 +118,7 @@ LINE_CHARACTERS = 200
 class PortWatch:
     """Looks whether a run listens on a port, not more often than every `PORT_SECONDS`, in a worker thread."""
 
-    def __init__(self, run: Run, port: int, limiter: CapacityLimiter) -> None:
+    def __init__(self, run: Job, port: int, limiter: CapacityLimiter) -> None:
         self._probe = partial(is_listening, run.marker, port)
         self._limiter = limiter
         self._next = 0.0
@@ -147,7 +147,7 @@ class ProgressReporter:
     """Tells a caller how a run goes: the seconds of the wait, bytes, last line. Once a second at most."""
 
     def __init__(
-        self, run: Run, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
+        self, run: Job, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
     ) -> None:
         self._run = run
         self._call = call
@@ -174,7 +174,7 @@ class ProgressReporter:
             await self.report()
 
 
-async def wait(run: Run, until: WaitConditions, pulse: ProgressReporter) -> WaitOutcome:
+async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> WaitOutcome:
     """Wait for the first of what `until` names.
 
     Raises:
@@ -196,7 +196,7 @@ async def wait(run: Run, until: WaitConditions, pulse: ProgressReporter) -> Wait
         run.calls -= 1
 
 
-async def _check(run: Run, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
+async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
     """What has come, or when to look again at the latest."""
     was_alive = run.is_alive
     met = await _condition_met(until, was_alive=was_alive)
@@ -226,7 +226,7 @@ async def _condition_met(until: WaitConditions, *, was_alive: bool) -> WaitOutco
     return None
 
 
-def last_line(run: Run) -> str:
+def last_line(run: Job) -> str:
     """The last line with something on it, shortened."""
     output = run.output
     text = plain(output.read(output.end - 4 * LINE_CHARACTERS, 4 * LINE_CHARACTERS).decode("utf-8", "replace"))

@@ -24,7 +24,7 @@ from coretools.confinement.landlock import (
     Rule,
 )
 from coretools.errors import NotFound, ReadOnly
-from coretools.process.confined import Confined
+from coretools.process.confined import ConfinedRunner
 from coretools.roots import directory_access
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
@@ -153,7 +153,7 @@ class Checkout:
 class Checkouts:
     """Opens work trees beneath the roots; remembers what each repository's configuration comes to."""
 
-    def __init__(self, roots: Roots, confined: Confined) -> None:
+    def __init__(self, roots: Roots, confined: ConfinedRunner) -> None:
         self._roots = roots
         self._confined = confined
         self._configurations = GitConfigurations(roots)

@@ -13,8 +13,8 @@ from coretools.config import author
 from coretools.config.settings import Limits
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.excerpt import Excerpt
-from coretools.process.confined import Confined
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.confined import ConfinedRunner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.tools.git.checkout import ANYWHERE, Checkout
 from coretools.tools.git.policy import FIXED_SETTINGS
 from coretools.tools.git.porcelain import single_line
@@ -74,7 +74,7 @@ _COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
 class Git:
     """Runs git; every call has the limits' deadline."""
 
-    def __init__(self, runner: Runner, confined: Confined, limits: Limits) -> None:
+    def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits) -> None:
         self._confined = confined
         self._limits = limits
         given = runner.environment
@@ -100,9 +100,11 @@ class Git:
         Raises:
             GitRefused: it took too long. CannotStart: no git in PATH.
         """
-        order = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
+        run_options = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
-        return self._finished(await self._confined.run(argv, cwd=checkout.directory, order=order), checkout, words[0])
+        return self._finished(
+            await self._confined.run(argv, cwd=checkout.directory, options=run_options), checkout, words[0]
+        )
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """What a command of git printed, whole.
@@ -112,8 +114,8 @@ class Git:
         """
         return self.complete_output(await self.run(checkout, *words, stdin=stdin), words[0])
 
-    def _options(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> Order:
-        return Order(
+    def _options(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> RunOptions:
+        return RunOptions(
             timeout_seconds=self._limits.git_seconds,
             stdin=stdin,
             environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
@@ -172,7 +174,7 @@ class Git:
             GitRefused: git can't read its configuration.
         """
         kept = {name: ENVIRONMENT[name] for name in _CONFIG_ENVIRONMENT}
-        order = Order(
+        options = RunOptions(
             timeout_seconds=self._limits.git_seconds,
             environment={**self._programs, **self._homes, **kept, **checkout.environment},
             inherit=False,
@@ -180,7 +182,7 @@ class Git:
             keep_bytes=self._limits.git_output_bytes,
         )
         argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)
-        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
+        completed = await self._confined.run(argv, cwd=checkout.directory, options=options)
         if completed.exit_code == 1:  # git-config(1): no key matches
             return {}
         output = require_success(_withhold_stderr(completed, checkout), "config").stdout
@@ -196,7 +198,7 @@ class Git:
         Raises:
             GitRefused: git can't read one, not in time, or says more than is kept.
         """
-        order = Order(
+        options = RunOptions(
             timeout_seconds=min(timeout_seconds, self._limits.git_seconds),
             stdin=_KEYS_STDIN,
             environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
@@ -206,7 +208,7 @@ class Git:
         )
         included = [word for file in files for word in ("-c", f"include.path={file}")]
         argv = ("git", "--no-pager", *included, "config", "--includes", "--list", "-z", "--name-only", "--show-origin")
-        completed = await self._confined.run(argv, cwd=checkout.directory, order=order)
+        completed = await self._confined.run(argv, cwd=checkout.directory, options=options)
         output = completed.stdout
         records = (output.head + output.tail).split(b"\0")
         pairs = list(zip(records[::2], records[1::2], strict=False))

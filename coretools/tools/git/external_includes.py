@@ -15,7 +15,7 @@ from functools import partial
 from anyio import CapacityLimiter, move_on_after, to_thread
 
 from coretools.errors import GitRefused
-from coretools.process.confined import Confined
+from coretools.process.confined import ConfinedRunner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.tools.git.checkout import Checkout, file_rules
 from coretools.tools.git.commands import Git
@@ -36,7 +36,7 @@ _UNSTABLE_TREES = ("proc", "sys", "dev")
 
 
 async def with_external_includes(
-    git: Git, confined: Confined, checkout: Checkout, threads: CapacityLimiter
+    git: Git, confined: ConfinedRunner, checkout: Checkout, threads: CapacityLimiter
 ) -> Checkout:
     """The checkout with what its configuration outside the roots asks for switched off, and git let in to read it.
 

@@ -16,7 +16,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Effect, tool
-from coretools.process.confined import Confined
+from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import Checkout, Checkouts
@@ -43,7 +43,7 @@ class GitTools:
     def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
         self._roots = roots
         self._limits = limits
-        self._confined = Confined(runner, confined_threads)
+        self._confined = ConfinedRunner(runner, confined_threads)
         self._git = Git(runner, self._confined, limits)
         self._checkouts = Checkouts(roots, self._confined)
         self._threads = CapacityLimiter(limits.threads)

@@ -19,8 +19,8 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
-from coretools.process.confined import Confined
-from coretools.process.runner import Completed, Order
+from coretools.process.confined import ConfinedRunner
+from coretools.process.runner import Completed, RunOptions
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.search.findings import Findings, Query
@@ -98,7 +98,7 @@ class WalkEngine:
 class RipgrepEngine:
     """ripgrep names the files in which something matches: a few more than we mean, never one less."""
 
-    def __init__(self, roots: Roots, confined: Confined, *, limits: Limits, limiter: CapacityLimiter) -> None:
+    def __init__(self, roots: Roots, confined: ConfinedRunner, *, limits: Limits, limiter: CapacityLimiter) -> None:
         self._roots = roots
         self._confined = confined
         self._limits = limits
@@ -144,7 +144,7 @@ class RipgrepEngine:
     async def _list_files(self, query: Query, names: "_FileNames", *order_words: str) -> None:
         """Run ripgrep; its names arrive in `names` as it finds them."""
         share = 1.0 if order_words else UNSORTED_SHARE
-        order = Order(
+        options = RunOptions(
             timeout_seconds=max(0.0, share * (query.deadline - time.monotonic())),
             keep_bytes=STDERR_BYTES,
             on_stdout=names.feed,
@@ -160,7 +160,7 @@ class RipgrepEngine:
                     self._opened, path, stack, limiter=self._limiter
                 )
                 names.completed = await self._confined.run(
-                    argv, cwd=directory, order=replace(order, confined_thread=confined_thread)
+                    argv, cwd=directory, options=replace(options, confined_thread=confined_thread)
                 )
         except CannotStart:
             pass  # it is not installed here: `completed` stays None

@@ -13,7 +13,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
-from coretools.process.confined import Confined
+from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
@@ -101,7 +101,7 @@ class SearchTools:
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
         self._engines: tuple[SearchEngine, ...] = engines or (
-            RipgrepEngine(roots, Confined(runner, confined_threads), limits=limits, limiter=self._limiter),
+            RipgrepEngine(roots, ConfinedRunner(runner, confined_threads), limits=limits, limiter=self._limiter),
             WalkEngine(roots, self._limiter),
         )
 

@@ -11,7 +11,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart, Conflict, InvalidArguments, NotFound, Unsupported
 from coretools.operations.call import SilentCall
-from coretools.process.children.streams import FEED_BYTES
+from coretools.process.children.streams import INPUT_BUFFER_BYTES
 from coretools.tools.commands.results import RunReport
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.commands.wait import ProgressReporter
@@ -297,9 +297,9 @@ async def test_a_run_that_takes_no_input_says_so(tmp_path: Path) -> None:
         with pytest.raises(Conflict, match="its input is closed"):
             await commands.write_run(closed, "x")
         deaf = await started(commands, FOREVER, stdin="")
-        await commands.write_run(deaf, "x" * FEED_BYTES)
+        await commands.write_run(deaf, "x" * INPUT_BUFFER_BYTES)
         with pytest.raises(Busy, match="wait to be read"):
-            await commands.write_run(deaf, "x" * FEED_BYTES)
+            await commands.write_run(deaf, "x" * INPUT_BUFFER_BYTES)
 
 
 async def test_stopping_says_how_it_ended_and_who_was_left(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from coretools.config.policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.process.environment import child_environment
-from coretools.process.fork_server.pool import Keeper
-from coretools.process.jobs.job_table import Runs
+from coretools.process.fork_server.pool import SandboxPool
+from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
@@ -22,7 +22,7 @@ LIMITS = Limits(grace_seconds=0.3)
 @dataclass(frozen=True)
 class World:
     commands: CommandTools
-    runs: Runs
+    runs: JobTable
     runner: Runner
 
 
@@ -33,9 +33,9 @@ async def world_in(
     """Tools beneath a directory. With `is_held` their commands are held by the kernel, as on a server."""
     environment = child_environment(os.environ, passed=())
     with Roots([RootSpec(str(directory), writable=writable)], deny=DenyRules(DEFAULT_DENY)) as roots:
-        keeper = Keeper(roots, ConfinementPolicy(allow_unconfined=True), environment) if is_held else None
-        runner = Runner(limits, environment, keeper=keeper)
-        async with Runs(runner, limits) as runs:
+        sandbox_pool = SandboxPool(roots, ConfinementPolicy(allow_unconfined=True), environment) if is_held else None
+        runner = Runner(limits, environment, sandbox_pool=sandbox_pool)
+        async with JobTable(runner, limits) as runs:
             try:
                 yield World(CommandTools(roots, runs, limits), runs, runner)
             finally:

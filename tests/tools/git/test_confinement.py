@@ -18,8 +18,8 @@ from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError
 from coretools.process import confined as programs
-from coretools.process.confined import Confined
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.confined import ConfinedRunner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots import directory_access
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import open_directory
@@ -60,7 +60,7 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
         Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots,
         closing(ConfinedThreadPool()) as confined_threads,
     ):
-        confined = Confined(runner, confined_threads)
+        confined = ConfinedRunner(runner, confined_threads)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "work"))
             rules = read_rules(roots, [directory.fd], (), stack)
@@ -69,13 +69,13 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
                 own = GitDirectory(handle, str(world.git_dir), ".git", roots.first)
                 entries = directory_access.entry_kinds(handle)
                 rules += write_rules(own, entries, own, entries, stack) if change else []
-            order = Order(confined_thread=confined.confined_thread("git", rules))
-            assert order.confined_thread is not None
+            options = RunOptions(confined_thread=confined.confined_thread("git", rules))
+            assert options.confined_thread is not None
 
             async def run(*words: str, stdin: bytes = b"", anywhere: bool = False) -> Completed:
-                confined_thread = confined.confined_thread("git", ANYWHERE) if anywhere else order.confined_thread
-                held = replace(order, confined_thread=confined_thread, stdin=stdin)
-                return await confined.run(("git", *words), cwd=directory, order=held)
+                confined_thread = confined.confined_thread("git", ANYWHERE) if anywhere else options.confined_thread
+                held = replace(options, confined_thread=confined_thread, stdin=stdin)
+                return await confined.run(("git", *words), cwd=directory, options=held)
 
             try:
                 yield run
@@ -102,7 +102,7 @@ async def test_plain_git_in_its_domain_springs_no_trap(tmp_path: Path, trap: Tra
 async def test_the_loader_runs_no_program_of_the_repository(tmp_path: Path) -> None:
     """git-28: the one program beside git that may be executed runs any file that it is given."""
     loader = next((str(where) for where, rights in git_rules()[1:] if rights & landlock.EXECUTE), None)
-    touch = programs.found("touch", os.environ["PATH"])
+    touch = programs.find_executable("touch", os.environ["PATH"])
     if loader is None or touch is None:
         pytest.skip("a git that is loaded by a loader, and touch")
     world = World(tmp_path).created()
@@ -127,9 +127,9 @@ async def test_the_loader_runs_no_program_of_the_repository(tmp_path: Path) -> N
 
 
 def git_rules() -> tuple[landlock.Rule, ...]:
-    git = programs.found("git", os.environ["PATH"])
+    git = programs.find_executable("git", os.environ["PATH"])
     assert git is not None
-    rules = programs.rules_to_start(git)
+    rules = programs.startup_rules(git)
     assert rules is not None
     return rules
 
@@ -179,7 +179,7 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
         Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots,
         closing(ConfinedThreadPool()) as confined_threads,
     ):
-        confined = Confined(runner, confined_threads)
+        confined = ConfinedRunner(runner, confined_threads)
         with ExitStack() as stack:
             directory = stack.enter_context(open_directory(roots, "linked"))
             common = _git_directory(world.git_dir, roots, stack)
@@ -192,15 +192,17 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
                 directory_access.entry_kinds(common.handle),
                 stack,
             )
-            order = Order(confined_thread=confined.confined_thread("git", rules))
-            assert (await confined.run(("git", "add", "a.txt"), cwd=directory, order=order)).ok
+            options = RunOptions(confined_thread=confined.confined_thread("git", rules))
+            assert (await confined.run(("git", "add", "a.txt"), cwd=directory, options=options)).ok
             for name in ("config", "hooks/pre-commit"):
                 words = ("git", "config", "--file", str(world.git_dir / name), "core.fsmonitor", "x")
-                assert not (await confined.run(words, cwd=directory, order=order)).ok
-            refused = await confined.run(("git", "commit", "-m", "[core]\n\tfsmonitor = x"), cwd=directory, order=order)
+                assert not (await confined.run(words, cwd=directory, options=options)).ok
+            refused = await confined.run(
+                ("git", "commit", "-m", "[core]\n\tfsmonitor = x"), cwd=directory, options=options
+            )
             assert "COMMIT_EDITMSG" in refused.stderr.text()
             (own_directory / "COMMIT_EDITMSG").unlink()
-            assert (await confined.run(("git", "commit", "-m", "x"), cwd=directory, order=order)).ok
+            assert (await confined.run(("git", "commit", "-m", "x"), cwd=directory, options=options)).ok
     await runner.close()
     assert (world.git_dir / "config").read_bytes() == before
     assert world.git("log", "-1", "--format=%s", "other") == "x"

@@ -10,9 +10,9 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
-from coretools.process.confined import Confined
+from coretools.process.confined import ConfinedRunner
 from coretools.process.environment import child_environment
-from coretools.process.runner import Completed, Order, Runner
+from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.deny import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
@@ -37,11 +37,11 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
         Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(())) as roots,
         closing(ConfinedThreadPool()) as confined_threads,
     ):
-        confined = Confined(runner, confined_threads)
+        confined = ConfinedRunner(runner, confined_threads)
 
         async def ran(*words: str, confined_thread: ConfinedThread | None) -> Completed:
             with open_directory(roots, ".") as directory:
-                return await confined.run(words, cwd=directory, order=Order(confined_thread=confined_thread))
+                return await confined.run(words, cwd=directory, options=RunOptions(confined_thread=confined_thread))
 
         with anyio.fail_after(30):
             with open_directory(roots, ".") as directory:

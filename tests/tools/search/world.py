@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
-from coretools.process.confined import Confined
+from coretools.process.confined import ConfinedRunner
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
@@ -53,7 +53,9 @@ async def searching(
         engines: dict[str, tuple[SearchEngine, ...]] = {
             "": (),
             "walk": (WalkEngine(roots, limiter),),
-            "ripgrep": (RipgrepEngine(roots, Confined(runner, confined_threads), limits=limits, limiter=limiter),),
+            "ripgrep": (
+                RipgrepEngine(roots, ConfinedRunner(runner, confined_threads), limits=limits, limiter=limiter),
+            ),
         }
         try:
             yield SearchTools(roots, runner, limits, confined_threads=confined_threads, engines=engines[engine])

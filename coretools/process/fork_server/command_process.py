@@ -1,0 +1,149 @@
+"""The command's own process, from the fork to the exec of its program.
+
+It is forked early, restricts itself, and waits for its argv, so that a call pays for an exec and nothing else. Runs in
+a child of its supervisor; standard library only, no threads.
+"""
+
+import fcntl
+import marshal
+import os
+import resource
+import signal
+import socket
+import termios
+import warnings  # noqa: F401  # os.get_exec_path imports it, too late to be found in the view
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from coretools.confinement import landlock, seccomp, syscalls
+from coretools.process.fork_server.listeners import ListenerTable
+from coretools.process.fork_server.sockets import SocketRules
+
+_HANDLES = 6
+"""Descriptors that come with an order: itself, the three standard ones, the working directory, and the pipe whose end
+tells the server that the program runs."""
+_REQUEST_BYTES = 64
+
+
+class Restrictions(NamedTuple):
+    """What every command of a spawner is held to; made once."""
+
+    ruleset: int
+    """Landlock; -1 for none."""
+    filter: bytes
+    """seccomp; empty for none."""
+    limits: Sequence[tuple[int, int]]
+    """Of resources (`resource.RLIMIT_*`)."""
+    processes: int
+    """Most processes of one command at once."""
+    by_path: bool
+    """Enter the working directory by its path: the handle is one of another view."""
+    last_resort: Callable[[], None] | None
+    """Ends a tree that multiplies faster than it can be ended, and every other command with it; None where there is no
+    such way."""
+    sockets: tuple[SocketRules, ListenerTable] | None
+    """What sockets may reach where the supervisor makes them; None where the command does."""
+
+
+class SpawnRequest(NamedTuple):
+    """What a command is started with; sent through `marshal`, since both ends are the same interpreter."""
+
+    argv: tuple[bytes, ...]
+    environment: tuple[tuple[bytes, bytes], ...]
+    directory: bytes
+    identity: tuple[int, int]
+    """Device and inode of the directory."""
+    terminal: bool
+    """Standard input is a terminal, to be the controlling one."""
+    program: bytes
+    """Where the program was found; empty: look in the PATH of the environment."""
+
+
+def run_command(
+    requests: socket.socket, restrictions: Restrictions, *, supervisor: int, filters: socket.socket | None
+) -> None:
+    """Be held, wait for the order, and become the program. Returns only when that failed, after saying why."""
+    os.setsid()
+    syscalls.set_parent_death_signal(signal.SIGKILL)
+    if os.getppid() != supervisor:
+        return
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError, ValueError):  # the C library keeps two of them for itself
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for limit, value in restrictions.limits:
+        _, hard = resource.getrlimit(limit)
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (most, most))
+    with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+        file.write(b"1000")  # when memory runs out, the command goes and not the server
+    _restrict(restrictions, filters)
+    _pretouch_pages()
+    message, handles, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, _HANDLES)
+    if not message or len(handles) != _HANDLES:  # a slot that nobody took
+        return
+    with open(handles[0], "rb", closefd=False) as file:
+        file.seek(0)
+        request = SpawnRequest(*marshal.load(file))  # noqa: S302  # the server's own file
+    _exec(request, handles, by_path=restrictions.by_path)
+
+
+def _pretouch_pages() -> None:
+    """Do once, without effect, what is done when the order comes.
+
+    A page is copied when a process first writes to it; there is time for that now.
+    """
+    request_file = os.memfd_create("rehearsal")
+    try:
+        os.write(request_file, marshal.dumps(((b"/",), ((b"a", b"b"),) * 32, b".", (0, 0), False, b"/")))
+        with open(request_file, "rb", closefd=False) as file:
+            file.seek(0)
+            request = SpawnRequest(*marshal.load(file))  # noqa: S302  # written above
+        os.stat(".")
+        os.dup2(request_file, os.dup(request_file))
+        os.execve(request.program, request.argv, dict(request.environment))  # noqa: S606  # a directory, which is refused
+    except OSError:
+        os.close(request_file)
+
+
+def _restrict(restrictions: Restrictions, filters: socket.socket | None) -> None:
+    syscalls.drop_privileges()
+    if restrictions.ruleset >= 0:
+        landlock.restrict_thread(restrictions.ruleset)
+    if filters is not None:
+        notices = seccomp.install_watched(restrictions.filter)
+        socket.send_fds(filters, [b"."], [notices])
+        os.close(notices)
+        filters.close()
+    elif restrictions.filter:
+        seccomp.install(restrictions.filter)
+
+
+def _exec(request: SpawnRequest, handles: Sequence[int], *, by_path: bool) -> None:
+    what = "directory"
+    # The one handle that stays is closed by the exec itself, which is how the server knows of it.
+    _, stdin, stdout, stderr, directory, status_pipe = handles
+    try:
+        if by_path:
+            os.chdir(request.directory)
+            found = os.stat(".")
+            if (found.st_dev, found.st_ino) != tuple(request.identity):
+                raise FileNotFoundError(2, "was replaced")
+        else:
+            os.fchdir(directory)
+        what = "program"
+        for number, handle in enumerate((stdin, stdout, stderr)):
+            os.dup2(handle, number)
+        if request.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.set_inheritable(status_pipe, False)
+        os.closerange(3, status_pipe)
+        os.closerange(status_pipe + 1, 1 << 20)
+        environment = dict(request.environment)
+        if request.program:
+            with suppress(FileNotFoundError):  # not in this view: then another one of the name may be
+                os.execve(request.program, request.argv, environment)  # noqa: S606  # a shell is what it is not to be
+        os.execvpe(request.argv[0], request.argv, environment)  # noqa: S606  # as above
+    except OSError as error:
+        os.write(status_pipe, marshal.dumps((what, error.errno or 0)))
