@@ -6,13 +6,12 @@ is gone; the session itself is not taken over, and its client is told to start a
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,24 +19,19 @@ from coretools.errors import Conflict, Unreachable
 from coretools.protocol.call_adapter import SESSION_KEY
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.error_response import error_response
+from coretools.web.common.headers import HANDSHAKE_REVISIONS, LAST_EVENT_HEADER, REVISION_HEADER, SESSION_HEADER
 from coretools.web.common.principals import principal_name
 from coretools.web.replicas.stores import MissedEvents, Stores
 from coretools.web.sessions.batches import header_mismatch, no_stream_here
 from coretools.web.sessions.response_format import (
+    JSON_RESPONSE_KEY,
     MESSAGE_KEY,
     ResponseFormatMiddleware,
     UsesJsonResponse,
-    json_response_now,
-    never_json_response,
     without_cancelled,
     without_cancelled_response,
 )
 from coretools.web.sessions.session_manager import OpenSession, SessionLimiter, SessionManager, authenticated_user
-
-_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
-_LAST_EVENT = LAST_EVENT_ID_HEADER.encode("ascii")
-_REVISION = b"mcp-protocol-version"
-_HANDSHAKE = frozenset(version.encode("ascii") for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 LONGEST_ID = 128
 """Bytes of a session id or an event id; ours have 32 and less than 40."""
@@ -62,11 +56,18 @@ class Endpoint:
         stores: Stores,
         session_limiter: SessionLimiter,
         draining: Draining | None = None,
-        uses_json_response: UsesJsonResponse = never_json_response,
+        uses_json_response: UsesJsonResponse | None = None,
     ) -> None:
-        """`uses_json_response` knows which requests have nothing to tell but their answer."""
-        self._uses_json_response = uses_json_response
+        """`uses_json_response` selects the requests that need no stream; None: every request may need one."""
         self.manager = SessionManager(server, stores, session_limiter, role=role)
+        self._uses_json_response = uses_json_response
+        # The SDK has one setting for all responses of a manager; the stateless era needs no state from the other one.
+        self._json_manager: StreamableHTTPSessionManager | None = None
+        if uses_json_response is not None:
+            most = session_limiter.limits.body_bytes
+            self._json_manager = StreamableHTTPSessionManager(
+                server, json_response=True, stateless=True, max_request_body_size=most
+            )
         self._draining = draining or Draining()
         self._role = role
         self._stores = stores
@@ -76,7 +77,10 @@ class Endpoint:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve until the end of the block; every session is ended then."""
-        async with self.manager.run():
+        async with AsyncExitStack() as stack:
+            for manager in (self._json_manager, self.manager):
+                if manager is not None:
+                    await stack.enter_async_context(manager.run())
             try:
                 yield
             finally:
@@ -86,31 +90,31 @@ class Endpoint:
         """Serve one request of a principal of this role."""
         scope = {**scope, "user": authenticated_user(principal_name(scope))}
         headers = dict(scope["headers"])
-        revision = headers.get(_REVISION)
-        if revision is not None and revision not in _HANDSHAKE:
+        revision = headers.get(REVISION_HEADER)
+        if revision is not None and revision not in HANDSHAKE_REVISIONS:
             await self._stateless(scope, receive, send)
             return
         mismatch = header_mismatch(scope, revision)
         if mismatch is not None:
             await mismatch(scope, receive, send)
             return
-        session = headers.get(_SESSION)
+        session = headers.get(SESSION_HEADER)
         if session is None:
             await self._open(scope, receive, send)
             return
         known = self.manager.sessions.get(session.decode("latin-1"))
         if known is None or known.principal != principal_name(scope):
-            await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
+            await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             return
         if not self._stores.sessions.holds(known.id):
             # Others took this replica for gone, and may have told the client to start anew.
-            await self._elsewhere(session, headers.get(_LAST_EVENT), scope, receive, send)
+            await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             await self.manager.end(known.id)
             return
         scope[SESSION_KEY] = known.id
         known.begin()
         try:
-            await self._within(known, headers.get(_LAST_EVENT), scope, receive, send)
+            await self._within(known, headers.get(LAST_EVENT_HEADER), scope, receive, send)
         finally:
             known.end()
 
@@ -121,43 +125,34 @@ class Endpoint:
         if scope["method"] == "GET":
             await self._listen(known, last_event, scope, receive, send)
         elif self._is_json_request(scope):
-            await self._answer(scope, receive, without_cancelled_response(send))
+            scope[JSON_RESPONSE_KEY] = True
+            await self.manager.handle_request(scope, receive, without_cancelled_response(send))
         else:
             await self._handshake(scope, receive, send)
 
     def revision_of(self, scope: Scope) -> str:
         """What the session of a request negotiated; empty where there is no such session of its principal."""
-        session = dict(scope["headers"]).get(_SESSION, b"")
+        session = dict(scope["headers"]).get(SESSION_HEADER, b"")
         known = self.manager.sessions.get(session.decode("latin-1"))
         return known.revision if known is not None and known.principal == principal_name(scope) else ""
 
     def _is_json_request(self, scope: Scope) -> bool:
         message = scope.get(MESSAGE_KEY)
-        return message is not None and self._uses_json_response(message)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have a request answered with JSON."""
-        token = json_response_now.set(True)
-        try:
-            await self.manager.handle_request(scope, receive, send)
-        finally:
-            json_response_now.reset(token)
+        return message is not None and self._uses_json_response is not None and self._uses_json_response(message)
 
     async def _stateless(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request of the stateless era; whoever goes away cancels it.
-
-        The SDK sees to that where it may stream, and forgets it where it answers with JSON (mcp 2.3.0).
-        """
+        """Serve one request of the stateless era; a client that disconnects cancels it."""
         if scope["method"] != "POST":
             await no_stream_here()(scope, receive, send)
             return
-        if not self._is_json_request(scope):
+        if self._json_manager is None or not self._is_json_request(scope):
             await self.manager.handle_request(scope, receive, send)
             return
+        # The SDK watches for disconnects only where it may stream (mcp 2.3.0).
         with anyio.CancelScope() as answering:
             watch = _DisconnectWatcher(receive, answering)
             try:
-                await self._answer(scope, watch.receive, send)
+                await self._json_manager.handle_request(scope, watch.receive, send)
             finally:
                 watch.stop()
 
@@ -312,12 +307,12 @@ class _SessionOpening:
     async def send(self, message: Message) -> None:
         """One message of the app. What is no session has no id in its answer."""
         if message["type"] == "http.response.start":
-            opened = dict(message.get("headers", ())).get(_SESSION)
+            opened = dict(message.get("headers", ())).get(SESSION_HEADER)
             if opened is not None and message["status"] < 400:
                 self._session = opened.decode("ascii")
                 await self._claim(self._session)
             elif opened is not None:
-                kept = [(name, value) for name, value in message["headers"] if name != _SESSION]
+                kept = [(name, value) for name, value in message["headers"] if name != SESSION_HEADER]
                 message = {**message, "headers": kept}
         if not self.has_failed:
             await self._send(message)

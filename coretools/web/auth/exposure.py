@@ -10,11 +10,9 @@ from collections.abc import Collection, Iterator
 
 from coretools.errors import BadSetting
 from coretools.web.auth.issuer_keys import ASYMMETRIC
-from coretools.web.auth.loopback import LOOPBACK_NAME, is_loopback, parsed_url
 from coretools.web.common.config import Config, JwtSection, ServerSection
 from coretools.web.common.principals import DEFAULT_ROLE
-
-DEFAULT_PORTS = {"http": 80, "https": 443}
+from coretools.web.common.urls import DEFAULT_PORTS, LOOPBACK_NAME, is_loopback, parsed_url
 
 _HOST = re.compile(
     r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?"

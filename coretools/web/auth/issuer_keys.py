@@ -16,7 +16,7 @@ import httpx2
 import jwt
 
 from coretools.errors import BadSetting, Unreachable
-from coretools.web.auth.loopback import is_loopback, parsed_url
+from coretools.web.common.urls import is_loopback, parsed_url
 
 # Where an authorization server has its keys: its metadata (RFC 8414, OpenID Connect Discovery 1.0), and the fetching.
 #

@@ -20,10 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coretools.errors import CoreError, Unreachable
 from coretools.protocol.call_adapter import address_in
 from coretools.web.auth.failures import FailureLimiter
-from coretools.web.auth.loopback import parsed_url
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import NotEntitled, Principal, Verifier, set_principal
+from coretools.web.common.urls import parsed_url
 
 LONGEST_TOKEN = 8 * 1024
 RETRY_SECONDS = 5

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from coretools.operations.dispatch import ActiveCall, CallObserver, Outcome
+from coretools.web.common.headers import HANDSHAKE_REVISIONS, REVISION_HEADER
 
 Era = Literal["handshake", "stateless", "none"]
 """Of the protocol that a request speaks; `none` is one that is not for the endpoint."""
@@ -21,8 +21,6 @@ EXCHANGE_KEY = "coretools.exchange"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 """RFC 9110 and RFC 5789. A client may send any word for a method, and none of them is to become a label."""
 
-_VERSION = b"mcp-protocol-version"
-_HANDSHAKE = frozenset(version.encode("ascii") for version in HANDSHAKE_PROTOCOL_VERSIONS)
 _STREAM = b"text/event-stream"
 
 
@@ -143,8 +141,8 @@ def era_of(scope: Scope, endpoint: str) -> Era:
     if scope["path"] != endpoint:
         return "none"
     for name, value in scope["headers"]:
-        if name == _VERSION:
-            return "handshake" if value in _HANDSHAKE else "stateless"
+        if name == REVISION_HEADER:
+            return "handshake" if value in HANDSHAKE_REVISIONS else "stateless"
     return "handshake"
 
 

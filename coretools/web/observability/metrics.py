@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from coretools import __version__
 from coretools.errors import Unreachable
 from coretools.operations.dispatch import ActiveCall, Outcome
-from coretools.web.auth.loopback import is_loopback
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import Exchange, outcome_label
 from coretools.web.common.principals import Verifier
+from coretools.web.common.urls import is_loopback
 from coretools.web.observability.console_state import SnapshotSource
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp_types import HEADER_MISMATCH, PROTOCOL_VERSION_META_KEY
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.protocol.stdio.lines import BATCH_REVISION
 from coretools.web.common.error_response import ID_KEY, error_response
+from coretools.web.common.headers import REVISION_HEADER, SESSION_HEADER
 from coretools.web.sessions.request_ids import REQUEST_ID_KEY
 from coretools.web.sessions.response_format import MESSAGE_KEY
 
@@ -28,14 +28,11 @@ IS_CALL_KEY = "coretools.is_call"
 Charge = Callable[[Scope, int], Awaitable[Response | None]]
 """Counts so many further requests of a principal; the refusal where they are too many."""
 
-_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
-_REVISION = b"mcp-protocol-version"
-
 
 def may_be_batch(scope: Scope) -> bool:
     """Whether a request could be one of that revision: in a session, with its header or, as it has none, without."""
     headers = dict(scope["headers"])
-    return _SESSION in headers and headers.get(_REVISION, b"") in (b"", BATCH_REVISION.encode())
+    return SESSION_HEADER in headers and headers.get(REVISION_HEADER, b"") in (b"", BATCH_REVISION.encode())
 
 
 def note_message(scope: Scope, message: Mapping[str, Any]) -> None:

@@ -4,16 +4,14 @@ The SDK keeps the answer of each request of a session under its id: a second one
 answer, and the first would wait for ever.
 """
 
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.web.common.error_response import error_response
+from coretools.web.common.headers import SESSION_HEADER
 from coretools.web.common.principals import principal_name
 
 REQUEST_ID_KEY = "coretools.request_id"
 """Where the scope of a POST has the id of its request, as text: the SDK takes `1` and `"1"` for the same."""
-
-_SESSION = MCP_SESSION_ID_HEADER.encode("ascii")
 
 
 class RequestIdMiddleware:
@@ -25,7 +23,7 @@ class RequestIdMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        session = dict(scope["headers"]).get(_SESSION)
+        session = dict(scope["headers"]).get(SESSION_HEADER)
         number = scope.get(REQUEST_ID_KEY)
         if session is None or number is None:
             await self._app(scope, receive, send)

@@ -12,7 +12,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from copy import copy
 from typing import Any
 
 from mcp.server.streamable_http import StreamableHTTPServerTransport
@@ -179,15 +179,15 @@ def _data_of(body: bytes) -> bytes | None:
     return body[at + len(_DATA) : end if end >= 0 else None]
 
 
-# Requests that have nothing to tell but their answer: they are answered with JSON, and no stream is made for them.
-#
-# A stream has five tasks of the SDK's and costs as much as all the rest of a call. Whether one may be needed is known
-# from the declaration: a plain function that takes no `Call` can neither tell nor ask anything. The SDK decides it for
-# a whole server, by one public attribute of its transport and one of its manager; here each request decides (ADR 0019).
-
+# JSON responses. A stream has five tasks of the SDK and costs as much as the rest of a call. The declaration of a tool
+# shows whether it may need one: a plain function without a `Call` can neither notify nor ask. The SDK decides between
+# stream and JSON for a whole session; `SessionTransport` decides for each request (ADR 0019).
 
 MESSAGE_KEY = "coretools.message"
-"""Where the scope of a POST has its parsed message; without one nothing is known of it."""
+"""ASGI scope key of the parsed message of a POST; without it nothing is known about the request."""
+
+JSON_RESPONSE_KEY = "coretools.json_response"
+"""ASGI scope key: true for a request of a session that is answered with JSON."""
 
 JSON_RESPONSE_METHODS = frozenset(
     {
@@ -200,14 +200,11 @@ JSON_RESPONSE_METHODS = frozenset(
 JsonMessage = Mapping[str, Any]
 UsesJsonResponse = Callable[[JsonMessage], bool]
 
-json_response_now: ContextVar[bool] = ContextVar("the request has nothing to tell but its answer", default=False)
-"""Set while a request is handed to the SDK, in the task that does it; the tasks of a session never see it."""
-
 
 class SessionTransport(StreamableHTTPServerTransport):
-    """The SDK's transport, which is told with each request whether it is answered with JSON.
+    """The SDK's transport of one session, with JSON responses for the requests whose scope says so.
 
-    Ids of requests are taken as they are between it and the SDK's dispatcher, as on stdio.
+    Request ids pass unchanged between this transport and the SDK's dispatcher, as on stdio.
     """
 
     @asynccontextmanager
@@ -216,18 +213,18 @@ class SessionTransport(StreamableHTTPServerTransport):
         async with super().connect() as streams:
             yield OpenRequests(finish_seconds=None).around(*streams)
 
-    @property
-    def is_json_response_enabled(self) -> bool:
-        """Of the request whose task asks."""
-        return json_response_now.get()
-
-    @is_json_response_enabled.setter
-    def is_json_response_enabled(self, value: bool) -> None:
-        """What the SDK says of all requests is not asked for."""
+    async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        transport = self
+        if scope.get(JSON_RESPONSE_KEY, False):
+            # A shallow copy shares streams and event store with the session and differs in this one setting. Set on the
+            # transport itself, it would change the form of other responses that are under way.
+            transport = copy(self)
+            transport.is_json_response_enabled = True
+        await super(SessionTransport, transport)._handle_request(scope, receive, send)
 
 
 def json_response_rule(catalog: LiveCatalog) -> UsesJsonResponse:
-    """Tells of the requests to one server."""
+    """Return the rule that selects the requests to one server that need no stream."""
 
     def uses_json_response(message: JsonMessage) -> bool:
         if message["method"] != "tools/call":
@@ -237,8 +234,3 @@ def json_response_rule(catalog: LiveCatalog) -> UsesJsonResponse:
         return command is not None and command.returns_result_only
 
     return uses_json_response
-
-
-def never_json_response(_message: JsonMessage) -> bool:
-    """Nothing is known of the commands: every request may have something to tell."""
-    return False

@@ -25,7 +25,7 @@ from coretools.errors import Unreachable
 from coretools.operations.call import LOCAL
 from coretools.web.common.config import LimitsSection
 from coretools.web.replicas.stores import EventLog, Stores
-from coretools.web.sessions.response_format import SessionTransport, json_response_now
+from coretools.web.sessions.response_format import SessionTransport
 
 # The SDK's event store of one session, over a log of ours.
 #
@@ -290,15 +290,6 @@ class SessionManager(StreamableHTTPSessionManager):
         self.sessions[session] = OpenSession(session, principal, events)
         self._session_limiter.watcher.session_opened(self._role)
         return transport
-
-    @property
-    def json_response(self) -> bool:
-        """Whether the stateless request whose task asks is answered with JSON in any case."""
-        return json_response_now.get()
-
-    @json_response.setter
-    def json_response(self, value: bool) -> None:
-        """What the SDK says of all requests is not asked for."""
 
     async def close(self) -> None:
         """End every session, since the server does.

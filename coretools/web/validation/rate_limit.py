@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import Unreachable
 from coretools.web.common.error_response import error_response
+from coretools.web.common.headers import LAST_EVENT_HEADER
 from coretools.web.common.principals import Rates, principal_name, principal_role
 from coretools.web.replicas.stores import RateLimiter
 from coretools.web.sessions.batches import IS_CALL_KEY
@@ -17,8 +18,6 @@ LONGEST_WAIT = 3600
 """Seconds that a client is told to wait at most."""
 
 SHORT_WAIT = 1
-
-_LAST_EVENT = b"last-event-id"
 
 RatesOf = Callable[[str], Rates]
 
@@ -106,7 +105,7 @@ class ConcurrencyMiddleware:
         """Of which kind a request takes one, if it does."""
         if scope["type"] != "http":
             return None
-        if scope["method"] == "GET" and any(name == _LAST_EVENT for name, _ in scope["headers"]):
+        if scope["method"] == "GET" and any(name == LAST_EVENT_HEADER for name, _ in scope["headers"]):
             return self._resumed
         return self._taken if scope["method"] == "POST" and scope.get(IS_CALL_KEY, True) else None
 

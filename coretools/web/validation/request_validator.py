@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.common.error_response import error_response
+from coretools.web.common.urls import DEFAULT_PORTS
 from coretools.web.validation.request_head import TOO_LONG, Fault
 
 # By which names a server is called, and whose pages may call it: exact lists, whatever address it listens on.
@@ -34,7 +35,6 @@ ALLOWED_HEADERS = (
 _HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _ENTRY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s@*,]+")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST = 512
 
 
@@ -103,7 +103,7 @@ def _normal(url: str) -> bytes:
     except ValueError as error:
         raise BadSetting(f"{url[:200]}: no URL") from error
     host = parts.netloc.rpartition("@")[2]
-    if port is not None and port == _DEFAULT_PORTS.get(parts.scheme):
+    if port is not None and port == DEFAULT_PORTS.get(parts.scheme):
         host = host.rpartition(":")[0]
     return f"{parts.scheme}://{host}".encode("ascii", "backslashreplace")
 

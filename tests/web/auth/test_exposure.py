@@ -6,8 +6,8 @@ import pytest
 
 from coretools.errors import BadSetting
 from coretools.web.auth.exposure import allowed_hosts, is_exposed, is_host, is_origin, is_proxy, require_safe
-from coretools.web.auth.loopback import is_loopback, parsed_url
 from coretools.web.common.config import Config
+from coretools.web.common.urls import is_loopback, parsed_url
 
 URL = "https://coretools.example.com/mcp"
 ISSUER = "https://as.example.com"

@@ -11,7 +11,6 @@ import anyio
 import httpx2
 import pytest
 from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from coretools.cancellation import check_cancelled
 from coretools.config.policy import ToolPolicy
@@ -85,7 +84,7 @@ def call(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("message", "is_quiet"),
+    ("message", "uses_json"),
     [
         (call("plain"), True),
         (call("slow"), True),
@@ -103,13 +102,13 @@ def call(name: str) -> dict[str, Any]:
         ({"method": "no/such", "params": {}}, False),
     ],
 )
-def test_what_may_tell_or_ask_is_not_quiet(message: dict[str, Any], is_quiet: bool) -> None:
+def test_what_may_tell_or_ask_may_need_a_stream(message: dict[str, Any], uses_json: bool) -> None:
     """http-2: by the declaration; what is not known to be quiet is not."""
     catalog = LiveCatalog(registry_of(), lambda _: Selection(profile="all"))
-    assert json_response_rule(catalog)(message) is is_quiet
+    assert json_response_rule(catalog)(message) is uses_json
 
 
-def test_a_tool_that_the_operator_has_asked_for_is_not_quiet() -> None:
+def test_a_tool_that_the_operator_has_asked_for_may_need_a_stream() -> None:
     """http-2: the question before it must find its way to the client."""
     catalog = LiveCatalog(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
     assert not json_response_rule(catalog)(call("plain"))
@@ -189,9 +188,10 @@ async def _check(client: Hand, number: int) -> None:
     assert result["result"]["content"][0]["text"] == str(number)
 
 
-def test_the_sdk_still_reads_what_is_set_for_each_request() -> None:
-    """http-2: where it decides the form of an answer, and in the task of the request (ADR 0019)."""
+def test_the_sdk_still_decides_the_form_of_a_response_where_the_transport_is_copied() -> None:
+    """http-2: `SessionTransport` overrides this one method, behind the idle deadline of the session (ADR 0019)."""
     transport: Any = StreamableHTTPServerTransport
+    assert "await self._handle_request(scope, receive, send)" in inspect.getsource(transport.handle_request)
+    assert "self._handle_post_request(" in inspect.getsource(transport._handle_request)
     assert "if self.is_json_response_enabled:" in inspect.getsource(transport._handle_post_request)
-    assert "self.json_response, self._lifespan_state" in inspect.getsource(StreamableHTTPSessionManager)
     assert {"ping", "tools/list", "server/discover"} <= JSON_RESPONSE_METHODS

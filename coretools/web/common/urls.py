@@ -1,4 +1,4 @@
-"""Which hosts are this machine itself, by their name or address alone. Nothing is resolved here."""
+"""URLs and hosts by their text alone; nothing is resolved here."""
 
 import ipaddress
 import re
@@ -6,14 +6,16 @@ from urllib.parse import SplitResult, urlsplit
 
 from coretools.errors import BadSetting
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
 LOOPBACK_NAME = "localhost"
 
 _WRITTEN = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
-"""What a URL is written in (RFC 3986, 2). A backslash is a slash to some readers and part of a name to others."""
+"""Characters of a URL (RFC 3986, 2). Not a backslash: some parsers read it as a slash."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host can't be reached from another machine: `localhost` (RFC 6761, 6.3) or an address of loopback."""
+    """Whether a host is `localhost` (RFC 6761, 6.3) or a loopback address."""
     host = host.removeprefix("[").removesuffix("]")
     if host.lower() == LOOPBACK_NAME:
         return True
@@ -26,10 +28,10 @@ def is_loopback(host: str) -> bool:
 
 
 def parsed_url(url: str, *, is_plain_allowed: bool = False) -> SplitResult:
-    """The parts of an `https` URL, or an `http` one of this machine.
+    """Split an `https` URL, or an `http` URL of this machine.
 
     Raises:
-        BadSetting: it is none, or it names a user or a fragment.
+        BadSetting: it is no such URL, or it has a user or a fragment.
     """
     try:
         parts = urlsplit(url)
@@ -39,7 +41,7 @@ def parsed_url(url: str, *, is_plain_allowed: bool = False) -> SplitResult:
     if not is_whole or not _WRITTEN.fullmatch(url):
         raise BadSetting(f"{url[:200]}: no https URL")
     if "@" in parts.netloc or "#" in url:
-        raise BadSetting(f"{url[:200]}: a user or a fragment can't stand in this URL")
+        raise BadSetting(f"{url[:200]}: a URL here has no user and no fragment")
     is_safe = is_plain_allowed or parts.scheme == "https" or is_loopback(str(parts.hostname))
     if not is_safe:
         raise BadSetting(f"{url[:200]}: https is needed beyond loopback")
