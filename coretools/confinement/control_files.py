@@ -44,12 +44,12 @@ class ControlFileCollector:
         self._unfinished = _UNFINISHED.get(path.rpartition("/")[2])
         self._names: set[str] = set()
 
-    def see(self, name: str) -> None:
+    def add(self, name: str) -> None:
         """Take in the name of an entry."""
         if name in _GIT_DIRECTORY_ENTRIES or self._is_listed or name == self._unfinished or name.lower() == _GIT:
             self._names.add(name)
 
-    def into(self, listing: ScannedDirectory) -> None:
+    def store(self, listing: ScannedDirectory) -> None:
         """Write down what counts."""
         names = self._names
         is_layout = "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)

@@ -57,10 +57,10 @@ class ConfigCopies:
         for directory in (path, f"{path}/{_FIXED}"):
             os.mkdir(directory, 0o700)
         self._identities = {one: identity_of(os.lstat(one)) for one in (path, f"{path}/{_FIXED}")}
-        for one in masks.repositories:
+        for one in masks.git_configs:
             self._add(one)
 
-    def over(self, plan: namespaces.NamespacePlan) -> namespaces.NamespacePlan:
+    def added_to(self, plan: namespaces.NamespacePlan) -> namespaces.NamespacePlan:
         """The plan of a view with these copies."""
         fixed = f"{self.path}/{_FIXED}"
         binds = [

@@ -1,8 +1,8 @@
-"""Which files commands must not read: a classifier decides by name and by content, and a renamed file stays hidden.
+"""Decide which files commands must not read, by name and content. A renamed file stays hidden.
 
-The scan (`masks`) asks `suspicion` about each entry of a directory that it lists. `hidden` then stats every suspect at
-each scan, and asks the classifier again only about one whose identity changed, or whose verdict rests on a file that
-did. A file that was hidden is remembered by inode: a scan finds it under any name, in any directory.
+The scan (`masks`) calls `suspicion` for each entry of a directory that it lists. `HiddenFiles.find` then stats every
+suspect at each scan, and classifies one again only if its identity changed, or that of a file on which its
+classification depends. Hidden files are remembered by inode, so a scan finds them under any name in any directory.
 """
 
 import os
@@ -30,7 +30,7 @@ class Classification(NamedTuple):
 
     reason: str | None
     """Why it is hidden; None when commands may read it."""
-    rests_on: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
     """Absolute paths of other files that decided it, as git's index does: when one changes, it is judged again."""
     inode: tuple[int, int] | None = None
     """Device and inode of what was read; None where only the path counted."""
@@ -45,7 +45,7 @@ class Classifier(Protocol):
         A directory that is suspect is hidden whole and not looked into.
         """
 
-    def judge(self, root: Root, suspect: Suspect) -> Classification:
+    def classify(self, root: Root, suspect: Suspect) -> Classification:
         """Whether the suspect is hidden. It exists and is no symbolic link; may read it, and must not raise."""
 
 
@@ -63,7 +63,7 @@ class RootRules:
             return f"{GLOB_KIND}{glob}"
         return None if is_directory else deny.secret_format(path) or None
 
-    def judge(self, root: Root, suspect: Suspect) -> Classification:
+    def classify(self, root: Root, suspect: Suspect) -> Classification:
         """Hidden by name whatever it holds, else by what it holds and what git's index says of it."""
         if suspect.kind.startswith(GLOB_KIND):
             return Classification(glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
@@ -107,9 +107,9 @@ class _Classified(NamedTuple):
     identity: Identity
     is_settled: bool
     """Whether a later change is sure to show in the identity."""
-    rests_on: tuple[Identity | None, ...]
+    depends_on: tuple[Identity | None, ...]
     suspect: Suspect
-    verdict: Classification
+    classification: Classification
     inode: Inode | None
 
 
@@ -119,25 +119,25 @@ class HiddenFiles:
     def __init__(self, classifier: Classifier, inodes: HiddenInodes) -> None:
         self._classifier = classifier
         self._inodes = inodes
-        self._judged: dict[tuple[str, str], _Classified] = {}
+        self._classified: dict[tuple[str, str], _Classified] = {}
 
     @property
-    def seen(self) -> set[tuple[int, ...]]:
+    def suspect_inodes(self) -> set[tuple[int, ...]]:
         """Device and inode of all suspects of the last scan."""
-        return {one.identity[:2] for one in self._judged.values()}
+        return {one.identity[:2] for one in self._classified.values()}
 
     def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
         """Why an entry of a directory is suspect: by its name, or since it is a hidden file that was renamed."""
         if entry.is_symlink():
             return None
         kind = self._classifier.suspicion(path, is_directory=entry.is_dir(follow_symlinks=False))
-        return kind or self.remembered(root, path, entry)
+        return kind or self.remembered_kind(root, path, entry)
 
-    def remembered(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
+    def remembered_kind(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
         """The kind that an entry was hidden for, under this name or another; None for one that never was."""
         return self._inodes.kind_of(root.fd, path, entry.inode()) or None
 
-    def hidden(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[HiddenPath]]:
+    def find(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[HiddenPath]]:
         """Those of the suspects that commands must not read now. Yields before each: content takes time."""
         found: list[HiddenPath] = []
         judged: dict[tuple[str, str], _Classified] = {}
@@ -147,40 +147,42 @@ class HiddenFiles:
             if identity is None:  # gone meanwhile
                 continue
             key = (root.path, suspect.path)
-            known = self._judged.get(key)
+            known = self._classified.get(key)
             if known is None or not _is_unchanged(known, suspect, identity):
-                known = self._judge(root, suspect, identity)
+                known = self._classify(root, suspect, identity)
             judged[key] = known
-            if known.verdict.reason is not None:
+            if known.classification.reason is not None:
                 covered = (*(known.inode or identity[:2]), *identity[2:4])
-                found.append(HiddenPath(f"{root.path}/{suspect.path}", known.verdict.reason, covered))
-        self._judged = judged
+                found.append(HiddenPath(f"{root.path}/{suspect.path}", known.classification.reason, covered))
+        self._classified = judged
         return found
 
-    def _judge(self, root: Root, suspect: Suspect, identity: Identity) -> _Classified:
+    def _classify(self, root: Root, suspect: Suspect, identity: Identity) -> _Classified:
         began = time.time_ns()
-        verdict = self._classifier.judge(root, suspect)
-        if verdict.inode not in (None, identity[:2]):  # a directory above it was exchanged and put back
+        classification = self._classifier.classify(root, suspect)
+        if classification.inode not in (None, identity[:2]):  # a directory above it was exchanged and put back
             return _Classified(
-                identity, False, (), suspect, Classification(verdict.reason or REPLACED_WHILE_READ), None
+                identity, False, (), suspect, Classification(classification.reason or REPLACED_WHILE_READ), None
             )
-        rests_on = tuple(_identity(path) for path in verdict.rests_on)
-        seen = (identity, *(one for one in rests_on if one is not None))
+        depends_on = tuple(_identity(path) for path in classification.depends_on)
+        seen = (identity, *(one for one in depends_on if one is not None))
         may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
         inode = inode_of(suspect.path, root.fd)
         if inode is None or inode[:2] != identity[:2]:
             may_stay, inode = False, None
-        elif verdict.reason is not None:
+        elif classification.reason is not None:
             self._inodes.remember(inode, suspect.kind)
         else:
             self._inodes.forget(inode)
-        return _Classified(identity, may_stay, rests_on, suspect, verdict, inode)
+        return _Classified(identity, may_stay, depends_on, suspect, classification, inode)
 
 
 def _is_unchanged(known: _Classified, suspect: Suspect, identity: Identity) -> bool:
     if not known.is_settled or known.identity != identity or known.suspect != suspect:
         return False
-    return all(_identity(path) == seen for path, seen in zip(known.verdict.rests_on, known.rests_on, strict=True))
+    return all(
+        _identity(path) == seen for path, seen in zip(known.classification.depends_on, known.depends_on, strict=True)
+    )
 
 
 def _identity(path: str, top: int | None = None) -> Identity | None:

@@ -71,17 +71,17 @@ class Masks(NamedTuple):
 
     pinned: tuple[str, ...]
     """Git directories: their content changes, they themselves stay."""
-    fixed: tuple[str, ...]
+    read_only: tuple[str, ...]
     """Not to be changed."""
     hidden: tuple[HiddenPath, ...]
     """Not to be read, with the reason."""
     state: tuple[tuple[str, Inode], ...]
     """Which file or directory stands at what is pinned and fixed: one that was replaced is laid over again."""
-    is_whole: bool
+    is_complete: bool
     """False when there were too many directories to look into all of them."""
-    configs: tuple[str, ...] = ()
+    credential_files: tuple[str, ...] = ()
     """Files that may have credentials for git in them."""
-    repositories: tuple[MaskedGitConfig, ...] = ()
+    git_configs: tuple[MaskedGitConfig, ...] = ()
     """Files that commands see another text of."""
 
     @property
@@ -92,7 +92,7 @@ class Masks(NamedTuple):
     @property
     def identities(self) -> dict[str, tuple[int, int]]:
         """Device and inode of what was found at each path: what stands there when it is laid over may be another."""
-        found = {one.path: (one.directory[0], one.inode[0]) for one in self.repositories if one.inode}
+        found = {one.path: (one.directory[0], one.inode[0]) for one in self.git_configs if one.inode}
         found |= {path: (inode.device, inode.number) for path, inode in self.state}
         found |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
         return {path: identity for path, identity in found.items() if identity[1]}  # of a path too long it is unknown
@@ -113,13 +113,13 @@ class MaskFinder:
         self._suspects: list[tuple[Root, Suspect]] = []
         self._closed: list[HiddenPath] = []
         self._found: Masks | None = None
-        self._judging: Iterator[None] | None = None
+        self._classification: Iterator[None] | None = None
         """The second half of a look, after the listing; None before it."""
-        self._held: set[tuple[int, ...]] = set()
+        self._protected_before: set[tuple[int, ...]] = set()
         """Device and inode of all that the last result hides or keeps as it is."""
-        self._doubted: Masks | None = None
+        self._unconfirmed: Masks | None = None
         """A result that lacks some of them, which holds if nothing has changed since."""
-        self._until = 0.0
+        self._deadline = 0.0
 
     @property
     def may_block(self) -> bool:
@@ -139,14 +139,14 @@ class MaskFinder:
     def begin(self) -> None:
         """Begin a look: it takes in what was changed before this call. Waits for nothing but a full event queue."""
         self._tree.begin()
-        self._judging = self._doubted = None
-        self._until = time.monotonic() + MAX_SCAN_SECONDS
+        self._classification = self._unconfirmed = None
+        self._deadline = time.monotonic() + MAX_SCAN_SECONDS
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Have the next look list everything: what the last one found is not what there is."""
-        self._tree.forget()
+        self._tree.invalidate()
 
-    def go_on(self, seconds: float) -> Masks | None:
+    def advance(self, seconds: float) -> Masks | None:
         """Go on with the look for a time; what is to be laid over when it has ended, None while it has not.
 
         A running command can move a directory while it is looked for what lies in it. So when something that was
@@ -157,46 +157,48 @@ class MaskFinder:
         """
         until = time.monotonic() + seconds
         while True:
-            if self._judging is None:
-                if not self._tree.go_on(until - time.monotonic()):
+            if self._classification is None:
+                if not self._tree.advance(until - time.monotonic()):
                     return None
-                if self._doubted is not None and self._tree.is_quiet:
-                    return self._accepted(self._doubted)
-                self._judging = self._begin_judging()
-            for _ in self._judging:
+                if self._unconfirmed is not None and self._tree.is_stable:
+                    return self._accepted(self._unconfirmed)
+                self._classification = self._classify()
+            for _ in self._classification:
                 if time.monotonic() > until:
                     return None
             assert self._found is not None
-            if not self._held - self._seen(self._found):
+            if not self._protected_before - self._seen(self._found):
                 return self._accepted(self._found)
-            if time.monotonic() > self._until:
+            if time.monotonic() > self._deadline:
                 raise PathsKeepMoving
             self._tree.begin()
-            self._judging, self._doubted = None, self._found
+            self._classification, self._unconfirmed = None, self._found
 
-    def list_changed(self, seconds: float = float("inf")) -> bool:
+    def advance_listing(self, seconds: float = float("inf")) -> bool:
         """Go on with the first half of the look, which is enough for `control_files`; whether that has ended."""
-        return self._tree.go_on(seconds)
+        return self._tree.advance(seconds)
 
-    def look(self) -> Masks:
+    def scan(self) -> Masks:
         """A whole look. Blocks: a first one at 6,000 directories takes 0.2 s."""
         self.begin()
         return self.finish()
 
     def finish(self) -> Masks:
         """The rest of a look. Blocks."""
-        while (found := self.go_on(1.0)) is None:
+        while (found := self.advance(1.0)) is None:
             pass
         return found
 
     def links(self) -> list[tuple[str, str]]:
         """Absolute paths of links in the place of a configuration, and what they lead to."""
-        listed = [(node, node.listing) for node in self._tree.noted if node.listing is not None and node.root.writable]
+        listed = [
+            (node, node.listing) for node in self._tree.relevant if node.listing is not None and node.root.writable
+        ]
         return [(f"{node.root.path}/{path}", target) for node, listing in listed for path, target in listing.links]
 
     def control_files(self) -> ControlFiles:
         """What git, an editor or an agent acts on, as of the last look. Cheap: a stat for each."""
-        found = control_files(self._tree.noted)
+        found = control_files(self._tree.relevant)
         for root in self._roots:
             if root.writable:
                 found |= {f"{root.path}/{name}": () for name in NAMES if entry_exists(root.fd, name)}
@@ -209,44 +211,44 @@ class MaskFinder:
     def _seen(self, found: Masks) -> set[tuple[int, ...]]:
         """Device and inode of what this look met and might have hidden, and of what is kept as it is."""
         closed = {one.identity[:2] for one in self._closed}
-        return {*self._hidden.seen, *closed, *((inode.device, inode.number) for _, inode in found.state)}
+        return {*self._hidden.suspect_inodes, *closed, *((inode.device, inode.number) for _, inode in found.state)}
 
     def _accepted(self, found: Masks) -> Masks:
-        self._held = {*(one.identity[:2] for one in found.hidden), *(one[:2] for _, one in found.state)}
+        self._protected_before = {*(one.identity[:2] for one in found.hidden), *(one[:2] for _, one in found.state)}
         return found
 
-    def _begin_judging(self) -> Iterator[None]:
+    def _classify(self) -> Iterator[None]:
         """Read what was listed; when this has ended, `_found` is the result."""
         gathered = self._gathered() if self._tree.is_changed or self._found is None else self._found
-        judged = yield from self._hidden.hidden(self._suspects)
+        judged = yield from self._hidden.find(self._suspects)
         hidden = tuple(sorted({*judged, *self._closed}))
         self._found = gathered if gathered.hidden == hidden else gathered._replace(hidden=hidden)
         self._tree.is_changed = False
 
     def _gathered(self) -> Masks:
         """All but what is hidden, from the listings of which something is to be said."""
-        nodes = list(self._tree.noted)
-        pinned, fixed = _protected(nodes, "pinned"), _protected(nodes, "fixed")
+        nodes = list(self._tree.relevant)
+        pinned, read_only = _protected(nodes, "pinned"), _protected(nodes, "read_only")
         self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
         self._closed = [
-            _inaccessible(node) for node in nodes if node.closed and node.role == _WORK_TREE and node.path != "."
+            _inaccessible(node) for node in nodes if node.closed_reason and node.role == _WORK_TREE and node.path != "."
         ]
         return Masks(
             pinned=tuple(path for path, _ in pinned),
-            fixed=tuple(path for path, _ in fixed),
+            read_only=tuple(path for path, _ in read_only),
             hidden=(),
-            state=(*pinned, *fixed),
-            is_whole=self._tree.directories < MAX_DIRECTORIES,
-            configs=tuple(path for path, _ in _protected(nodes, "configs")),
+            state=(*pinned, *read_only),
+            is_complete=self._tree.directories < MAX_DIRECTORIES,
+            credential_files=tuple(path for path, _ in _protected(nodes, "credential_files")),
         )
 
     def _read(self, node: DirectoryNode, entries: Iterator[os.DirEntry[str]]) -> ScannedDirectory:
         if node.role != _WORK_TREE:
             return self._git_listing(node, list(entries))
-        listing, noted = ScannedDirectory(), ControlFileCollector(node.path)
+        listing, collector = ScannedDirectory(), ControlFileCollector(node.path)
         for entry in entries:
-            path = node.below(entry.name)
-            noted.see(entry.name)
+            path = node.join(entry.name)
+            collector.add(entry.name)
             if entry.name == ".git":
                 _record_dot_git(node.root, path, entry, listing)
             elif (kind := self._hidden.suspicion(node.root, path, entry)) is not None:
@@ -254,18 +256,18 @@ class MaskFinder:
             elif entry.is_dir(follow_symlinks=False):
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _WORK_TREE)
             if node.path == "." and entry.name in NAMES:
-                _protect(listing.fixed, node.root, path)
+                _protect(listing.read_only, node.root, path)
             if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):  # bare, or apart from its work tree
-                _protect(listing.configs, node.root, *map(node.below, GIT_CONFIG_NAMES))
-        noted.into(listing)
-        self._note_mounted(node, listing)
+                _protect(listing.credential_files, node.root, *map(node.join, GIT_CONFIG_NAMES))
+        collector.store(listing)
+        self._record_mounted(node, listing)
         return listing
 
-    def _note_mounted(self, node: DirectoryNode, listing: ScannedDirectory) -> None:
+    def _record_mounted(self, node: DirectoryNode, listing: ScannedDirectory) -> None:
         """Hidden files and directories that are mounted under another name."""
         known = self._roots.hidden_inodes
         for name in self._tree.mounted_in(node):
-            path = node.below(name)
+            path = node.join(name)
             inode = inode_of(path, node.root.fd)
             kind = "" if inode is None else known.kind_of(node.root.fd, path, inode.number)
             if kind and all(one.path != path for one in listing.suspects):
@@ -275,7 +277,7 @@ class MaskFinder:
     def _git_listing(self, node: DirectoryNode, entries: list[os.DirEntry[str]]) -> ScannedDirectory:
         """What lies in a git directory, or in one that leads to those of submodules and worktrees."""
         listing = ScannedDirectory()
-        noted = ControlFileCollector(node.path, is_git=node.role == _GIT_DIRECTORY)
+        collector = ControlFileCollector(node.path, is_git=node.role == _GIT_DIRECTORY)
         names = {entry.name for entry in entries}
         is_repository = node.role in (
             _GIT_DIRECTORY,
@@ -284,23 +286,23 @@ class MaskFinder:
         if node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
             _pin(node.root, node.path, listing)
         for entry in entries:
-            path = node.below(entry.name)
-            noted.see(entry.name)
+            path = node.join(entry.name)
+            collector.add(entry.name)
             if is_repository:
                 _record_git_entry(node.root, path, entry, listing)
-            if (kind := self._hidden.remembered(node.root, path, entry)) is not None:
+            if (kind := self._hidden.remembered_kind(node.root, path, entry)) is not None:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
                 role = _role_in_git(node.role, entry.name, has_head="HEAD" in names)
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), role)
-        noted.into(listing)
+        collector.store(listing)
         return listing
 
 
 def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
     """What lies in a git directory: what decides, what has credentials, and old copies of it."""
     if entry.name in GIT_CONTROL_ENTRIES and not entry.is_symlink():
-        _protect(listing.fixed, root, path)
+        _protect(listing.read_only, root, path)
     elif entry.name in GIT_CONTROL_ENTRIES:
         with suppress(OSError):
             said = os.readlink(path, dir_fd=root.fd)
@@ -309,9 +311,9 @@ def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: S
             target = os.path.join(os.path.dirname(path), said)
             inside = os.path.normpath(target).removeprefix(f"{root.path}/")
             if inside.partition("/")[0] not in ("", ".."):
-                _protect(listing.configs, root, inside)
+                _protect(listing.credential_files, root, inside)
     elif "config" in entry.name or "credential" in entry.name:
-        _protect(listing.configs, root, path)
+        _protect(listing.credential_files, root, path)
 
 
 def _pin(root: Root, path: str, listing: ScannedDirectory) -> None:
@@ -333,7 +335,7 @@ def _record_dot_git(root: Root, path: str, entry: os.DirEntry[str], listing: Sca
         _protect(listing.pinned, root, path)
         listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _GIT_DIRECTORY)
     elif entry.is_file(follow_symlinks=False) and not _is_in_worktree(root.fd, path):
-        _protect(listing.fixed, root, path)
+        _protect(listing.read_only, root, path)
 
 
 def _is_in_worktree(top: int, path: str) -> bool:
@@ -377,4 +379,4 @@ def _protected(nodes: list[DirectoryNode], part: str) -> list[tuple[str, Inode]]
 
 def _inaccessible(node: DirectoryNode) -> HiddenPath:
     path = f"{node.root.path}/{node.path}"
-    return HiddenPath(path, node.closed, inode_of(path) or (0, 0, 0))
+    return HiddenPath(path, node.closed_reason, inode_of(path) or (0, 0, 0))

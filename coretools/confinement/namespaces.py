@@ -88,14 +88,14 @@ class NamespacePlan(NamedTuple):
     """Links of the machine's own, and what they say: `/bin`, which is `usr/bin`."""
     pinned: Sequence[str]
     """Can be changed, but not moved away or replaced."""
-    fixed: Sequence[str]
+    read_only: Sequence[str]
     """Can't be changed, moved or replaced."""
     masked: Sequence[str]
     """Can't be read either."""
-    network: bool
+    shares_network: bool
     """Share the machine's network; otherwise there is a loopback of the view's own, and nothing else."""
     shared_memory_bytes: int
-    tasks: int
+    max_tasks: int
     """Most processes and threads in the view at once, where the kernel can bound them (Linux 6.14)."""
     linked: Sequence[tuple[str, str]] = ()
     """Files that lead elsewhere, and where: can't be moved or replaced; a write goes to what they lead to."""
@@ -122,27 +122,27 @@ def unshare_namespaces(*, network: bool) -> None:
 def build(plan: NamespacePlan) -> Overmounts:
     """Make the plan the whole of what this process, process 1 of its namespaces, and its children can see.
 
-    The covers in it are watched: the caller has to have them laid again.
+    The overmounts in it are watched: the caller has to have them laid again.
 
     Raises:
         OSError: something could not be mounted, or what stands at a path is not what the plan means.
     """
     syscalls.syscall("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
-    if not plan.network:
+    if not plan.shares_network:
         _bring_up_loopback()
     trees = [_MountedTree(bind, _clone_bind(bind)) for bind in plan.binds]
     devices = [(name, clone_at(f"/dev/{name}")) for name in DEVICES]
     _mount("tmpfs", _BASE, ATTR_NO_SUID | ATTR_NO_DEVICES, "mode=755,size=16m")
-    hollows = Placeholders(_BASE)
-    _mount_proc_and_devices(devices, plan, hollows)
+    placeholders = Placeholders(_BASE)
+    _mount_proc_and_devices(devices, plan, placeholders)
     for tree in trees:
         with mount_point(_BASE, tree.bind.path, directory=tree.is_directory) as place:
             attach(tree.handle, place)
     for path, target in plan.links:
         _link(path, target)
-    covers = _overmounts(plan, hollows)
-    covers.watch(is_polled=plan.is_polled)
-    covers.lay({tree.bind.path: tree.handle for tree in trees})
+    overmounts = _overmounts(plan, placeholders)
+    overmounts.start_watching(is_polled=plan.is_polled)
+    overmounts.mount_all({tree.bind.path: tree.handle for tree in trees})
     for tree in trees:
         os.close(tree.handle)
     syscalls.syscall("mount_setattr", _AT_FDCWD, _BASE.encode(), 0, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
@@ -151,7 +151,7 @@ def build(plan: NamespacePlan) -> Overmounts:
     syscalls.syscall("pivot_root", b".", b".")
     syscalls.syscall("umount2", b".", _DETACH)
     os.chdir("/")
-    return covers
+    return overmounts
 
 
 class _MountedTree(NamedTuple):
@@ -186,23 +186,23 @@ def _mount_tree(tree: int, place: int) -> None:
         os.close(tree)
 
 
-def _overmounts(plan: NamespacePlan, hollows: Placeholders) -> Overmounts:
+def _overmounts(plan: NamespacePlan, placeholders: Placeholders) -> Overmounts:
     """What is pinned, fixed, masked or leads elsewhere: one for a path, none in what is masked or for a bind itself."""
     trees = {bind.path for bind in plan.binds}
     masked = set(plan.masked)
     links = []
     for number, (path, target) in enumerate(plan.linked):
         if path not in masked and not is_beneath(path, masked, trees):
-            hollows.link(f"link-{number}", target)
+            placeholders.link(f"link-{number}", target)
             links.append((path, f"link-{number}"))
     kinds = (
         *((path, PINNED) for path in plan.pinned if path not in masked),
-        *((path, READ_ONLY) for path in plan.fixed if path not in masked),
+        *((path, READ_ONLY) for path in plan.read_only if path not in masked),
         *((path, MASKED) for path in sorted(masked) if not is_beneath(path, masked, trees)),
         *links,
     )
-    covers = [Overmount(path, kind, plan.identities.get(path)) for path, kind in kinds if path not in trees]
-    return Overmounts(covers, hollows)
+    overmounts = [Overmount(path, kind, plan.identities.get(path)) for path, kind in kinds if path not in trees]
+    return Overmounts(overmounts, placeholders)
 
 
 def _link(path: str, target: str) -> None:
@@ -211,12 +211,14 @@ def _link(path: str, target: str) -> None:
         os.symlink(target, os.path.basename(path), dir_fd=open_parent(_BASE, path, way))
 
 
-def _mount_proc_and_devices(devices: Sequence[tuple[str, int]], plan: NamespacePlan, hollows: Placeholders) -> None:
+def _mount_proc_and_devices(
+    devices: Sequence[tuple[str, int]], plan: NamespacePlan, placeholders: Placeholders
+) -> None:
     for name in ("proc", "dev"):
         os.mkdir(f"{_BASE}/{name}")
     _mount("proc", f"{_BASE}/proc", ATTR_NO_SUID | ATTR_NO_DEVICES | ATTR_NO_EXEC, "")
-    _limit_tasks(plan.tasks)
-    _restrict_proc(hollows)
+    _limit_tasks(plan.max_tasks)
+    _restrict_proc(placeholders)
     _mount("tmpfs", f"{_BASE}/dev", ATTR_NO_SUID | ATTR_NO_EXEC, "mode=755,size=64k")
     for name, tree in devices:
         with mount_point(f"{_BASE}/dev", name, directory=False) as place:
@@ -234,7 +236,7 @@ def _mount_proc_and_devices(devices: Sequence[tuple[str, int]], plan: NamespaceP
     )
 
 
-def _restrict_proc(hollows: Placeholders) -> None:
+def _restrict_proc(placeholders: Placeholders) -> None:
     """Settings and insides of the kernel, which are the whole machine's: not changed, some not seen.
 
     User 0 of the machine may write them without any capability, in whatever namespace.
@@ -242,8 +244,8 @@ def _restrict_proc(hollows: Placeholders) -> None:
     handle = os.open(f"{_BASE}/proc", HANDLE)
     try:
         kinds = ((READ_ONLY, _PROC_READ_ONLY), (MASKED, _PROC_MASKED))
-        covers = [Overmount(f"/proc/{name}", kind) for kind, names in kinds for name in names]
-        Overmounts(covers, hollows).lay({"/proc": handle})
+        overmounts = [Overmount(f"/proc/{name}", kind) for kind, names in kinds for name in names]
+        Overmounts(overmounts, placeholders).mount_all({"/proc": handle})
     finally:
         os.close(handle)
 

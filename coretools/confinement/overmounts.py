@@ -1,9 +1,10 @@
-"""What is mounted over the files of a view that commands must not read or change: laid, and laid again.
+"""Mounts over files that commands must not read or change, and their restoration when they are lost.
 
-A file that a process outside the view replaces by a rename loses its mount in every view: the kernel detaches it. No
-mount can be laid before the new file is there. So process 1 of the view watches the directories of all covers and lays
-a lost one again at once. Commands can't remove or replace what is covered, so a name that has lost its cover in the
-same directory lost it to somebody outside. Used by the spawner alone; standard library only.
+When a process outside the namespaces replaces a file by a rename, the kernel detaches the mounts on it in every mount
+namespace. A new mount is possible only when the new file exists. So process 1 of the namespaces watches the directories
+of all overmounts and mounts a lost one again at once. Commands cannot remove or replace a mount point, so an overmount
+that is missing in the same directory was lost to a process outside. Only the fork server uses this module; it imports
+the standard library alone.
 """
 
 import errno
@@ -73,11 +74,11 @@ def mount_id(handle: int) -> int:
     raise OSError("no number of a mount")
 
 
-PINNED, READ_ONLY, MASKED = "pinned", "fixed", "masked"
-"""Kinds of covers: stays where it is; can't be changed either; can't be read either."""
+PINNED, READ_ONLY, MASKED = "pinned", "read-only", "masked"
+"""Kinds of overmounts: stays where it is; can't be changed either; can't be read either."""
 
 POLL_SECONDS = 0.2
-"""Between two looks at all covers where directories can't be watched."""
+"""Between two looks at all overmounts where directories can't be watched."""
 
 _NEW_ENTRY_EVENTS = 0x80 | 0x100
 """IN_MOVED_TO, IN_CREATE: how something new comes to stand at a name."""
@@ -90,7 +91,7 @@ class Overmount(NamedTuple):
 
     path: str
     kind: str
-    """One of the three; otherwise the name of a link in the directory of hollows."""
+    """One of the three; otherwise the name of a link in the directory of placeholders."""
     identity: tuple[int, int] | None = None
     """Device and inode of what stands there at first; None when whatever does is meant."""
 
@@ -115,7 +116,7 @@ class Placeholders:
         """A mount of one of them, not yet anywhere."""
         return clone_at(name, self._seen)
 
-    def like(self, found: os.stat_result) -> str:
+    def placeholder_for(self, found: os.stat_result) -> str:
         """Name of what is laid over this: a closed directory, or a closed file of the same size and times.
 
         By these git tells a file that was not changed (`plan.GIT_SETTINGS_FOR_MASKED_FILES`), and so leaves it alone.
@@ -135,13 +136,13 @@ class Placeholders:
         return name
 
     def _made(self, name: str, mode: int = 0) -> int:
-        with suppress(FileNotFoundError):  # of an earlier cover, which may be mounted still
+        with suppress(FileNotFoundError):  # of an earlier overmount, which may be mounted still
             os.unlink(name, dir_fd=self._written)
         return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=self._written)
 
 
 class _Directory(NamedTuple):
-    """A directory with covers in it."""
+    """A directory with overmounts in it."""
 
     handle: int
     mount: int
@@ -150,11 +151,11 @@ class _Directory(NamedTuple):
 
 
 class Overmounts:
-    """The covers of one view. Those that lie in others come after them."""
+    """The overmounts of one view. Those that lie in others come after them."""
 
-    def __init__(self, covers: Sequence[Overmount], hollows: Placeholders) -> None:
-        self._covers = covers
-        self._hollows = hollows
+    def __init__(self, overmounts: Sequence[Overmount], placeholders: Placeholders) -> None:
+        self._overmounts = overmounts
+        self._placeholders = placeholders
         self._is_watched = False
         self._watches: InotifyWatches | None = None
         self._directories: dict[tuple[int, int, int], _Directory] = {}
@@ -162,36 +163,36 @@ class Overmounts:
         self._at: dict[Overmount, _Directory] = {}
         self._named: dict[tuple[int, bytes], dict[Overmount, None]] = {}
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.pause: float | None = None
-        """Seconds after which `lay_again` is due without an event; None where every directory is watched."""
+        self.poll_seconds: float | None = None
+        """Seconds after which `remount_lost` is due without an event; None where every directory is watched."""
 
-    def watch(self, *, is_polled: bool) -> None:
+    def start_watching(self, *, is_polled: bool) -> None:
         """Have what `lay` lays watched. `is_polled`: there are changes that no event tells of."""
         self._is_watched = True
-        self.pause = POLL_SECONDS if is_polled else None
+        self.poll_seconds = POLL_SECONDS if is_polled else None
         soft, hard = self._limit
-        directories = {os.path.dirname(cover.path) for cover in self._covers}
+        directories = {os.path.dirname(overmount.path) for overmount in self._overmounts}
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, soft + len(directories)), hard))
         try:
             self._watches = InotifyWatches()
         except OSError:
-            self.pause = POLL_SECONDS
+            self.poll_seconds = POLL_SECONDS
 
-    def lay(self, trees: Mapping[str, int]) -> None:
+    def mount_all(self, trees: Mapping[str, int]) -> None:
         """Lay them in the trees, handles by path.
 
         Raises:
             OSError: ESTALE when something else stands at a path, or nothing.
         """
-        for cover in self._covers:
-            with open_existing(cover.path, trees, cover.identity) as found:
+        for overmount in self._overmounts:
+            with open_existing(overmount.path, trees, overmount.identity) as found:
                 if found is not None:
                     if self._is_watched:
-                        self._enter(cover, found[0])
-                    self._mount(cover, found[1])
+                        self._enter(overmount, found[0])
+                    self._mount(overmount, found[1])
 
-    def leave(self) -> None:
+    def close_in_child(self) -> None:
         """In a child: give up what only the process that watches needs."""
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
@@ -201,63 +202,63 @@ class Overmounts:
             self._watches.close()
 
     def fileno(self) -> int:
-        """Can be read when `lay_again` is due; -1 where there are no events."""
+        """Can be read when `remount_lost` is due; -1 where there are no events."""
         return -1 if self._watches is None else self._watches.fileno()
 
-    def lay_again(self) -> Iterator[tuple[str, OSError | None]]:
+    def remount_lost(self) -> Iterator[tuple[str, OSError | None]]:
         """Lay those that were lost since the last time: their paths, with what went wrong."""
         changed = None if self._watches is None else self._watches.names()
-        due: Iterable[Overmount] = self._covers
-        if changed is not None and self.pause is None:
-            due = dict.fromkeys(cover for key in changed for cover in self._named.get(key, ()))
-        for cover in due:
-            yield from self._laid_again(cover)
+        due: Iterable[Overmount] = self._overmounts
+        if changed is not None and self.poll_seconds is None:
+            due = dict.fromkeys(overmount for key in changed for overmount in self._named.get(key, ()))
+        for overmount in due:
+            yield from self._remount(overmount)
 
-    def _laid_again(self, cover: Overmount) -> Iterator[tuple[str, OSError | None]]:
+    def _remount(self, overmount: Overmount) -> Iterator[tuple[str, OSError | None]]:
         try:
-            is_laid = self._restore(cover)
+            is_laid = self._restore(overmount)
         except OSError as error:
             if error.errno not in _GONE_ERRORS:
-                yield cover.path, error
+                yield overmount.path, error
             return
         if is_laid:
-            yield cover.path, None
-            yield from self._renew(cover)
+            yield overmount.path, None
+            yield from self._renew(overmount)
 
-    def _restore(self, cover: Overmount) -> bool:
-        """Lay a cover if it was lost; whether it was."""
-        directory = self._at.get(cover)
+    def _restore(self, overmount: Overmount) -> bool:
+        """Lay a overmount if it was lost; whether it was."""
+        directory = self._at.get(overmount)
         if directory is None:
             return False
-        place = os.open(os.path.basename(cover.path), HANDLE, dir_fd=directory.handle)
+        place = os.open(os.path.basename(overmount.path), HANDLE, dir_fd=directory.handle)
         try:
             if mount_id(place) != directory.mount or stat.S_ISLNK(os.fstat(place).st_mode):
                 return False
-            self._mount(cover, place)
+            self._mount(overmount, place)
         finally:
             os.close(place)
         return True
 
     def _renew(self, top: Overmount) -> Iterator[tuple[str, OSError | None]]:
         """After a directory was covered again: it is another one, and so is all that lies in it."""
-        within = [cover for cover in self._covers if cover.path.startswith(f"{top.path}/")]
-        for cover in within:
-            self._at.pop(cover, None)
-            above = os.path.dirname(cover.path)
+        within = [overmount for overmount in self._overmounts if overmount.path.startswith(f"{top.path}/")]
+        for overmount in within:
+            self._at.pop(overmount, None)
+            above = os.path.dirname(overmount.path)
             with (
                 suppress(OSError),
                 open_existing(above, {os.path.dirname(top.path): self._at[top].handle}, None) as found,
             ):
                 if found is not None:
-                    self._enter(cover, found[1])
-            yield from self._laid_again(cover)
+                    self._enter(overmount, found[1])
+            yield from self._remount(overmount)
         used = set(self._at.values())
         for key, directory in list(self._directories.items()) if within else ():
             if directory not in used:
                 os.close(self._directories.pop(key).handle)
 
-    def _enter(self, cover: Overmount, directory: int) -> None:
-        """Watch the directory that a cover lies in from now on."""
+    def _enter(self, overmount: Overmount, directory: int) -> None:
+        """Watch the directory that a overmount lies in from now on."""
         try:
             status, mount = os.fstat(directory), mount_id(directory)
             key = status.st_dev, status.st_ino, mount
@@ -265,19 +266,21 @@ class Overmounts:
                 number = -1 if self._watches is None else self._watches.add(directory, events=_NEW_ENTRY_EVENTS)
                 self._directories[key] = _Directory(os.dup(directory), mount, number)
         except OSError:  # too many watches, or handles
-            self.pause = POLL_SECONDS
+            self.poll_seconds = POLL_SECONDS
             return
-        self._at[cover] = self._directories[key]
-        name = os.fsencode(os.path.basename(cover.path))
-        self._named.setdefault((self._at[cover].watch, name), {})[cover] = None
+        self._at[overmount] = self._directories[key]
+        name = os.fsencode(os.path.basename(overmount.path))
+        self._named.setdefault((self._at[overmount].watch, name), {})[overmount] = None
 
-    def _mount(self, cover: Overmount, place: int) -> None:
-        if cover.kind == PINNED:
+    def _mount(self, overmount: Overmount, place: int) -> None:
+        if overmount.kind == PINNED:
             tree = clone(place)
-        elif cover.kind == READ_ONLY:
+        elif overmount.kind == READ_ONLY:
             tree = make_read_only(clone(place))
         else:
-            tree = self._hollows.mount(self._hollows.like(os.fstat(place)) if cover.kind == MASKED else cover.kind)
+            tree = self._placeholders.mount(
+                self._placeholders.placeholder_for(os.fstat(place)) if overmount.kind == MASKED else overmount.kind
+            )
         try:
             attach(tree, place)
         finally:

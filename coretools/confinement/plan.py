@@ -158,23 +158,27 @@ class CommandConfinement:
     """The system's and those of tool chains."""
     home: str
     """Of the server's user; hidden from commands."""
-    configuration: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
+    etc: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
 
     @property
     def granted(self) -> tuple[Grant, ...]:
         """What every command may read or run beside the roots, as it stands now."""
         return (*self.programs, *allowed_paths.etc_grants())
 
-    def state(self, scratch: ScratchDirectories, *, in_view: bool) -> tuple[object, ...]:
+    def grant_state(self, scratch: ScratchDirectories, *, in_namespaces: bool) -> tuple[object, ...]:
         """What stands at the granted paths now. When that changes, what was granted before is not what is there."""
-        by_name = () if in_view or all(root.writable for root in self.roots) else self.rules(scratch, in_view=False)
+        by_name = (
+            ()
+            if in_namespaces or all(root.writable for root in self.roots)
+            else self.rules(scratch, in_namespaces=False)
+        )
         return (
-            *self.configuration.state(),
-            *allowed_paths.identities(grant.path for grant in (*self.programs, *self._more())),
+            *self.etc.state(),
+            *allowed_paths.identities(grant.path for grant in (*self.programs, *self._operator_grants())),
             *allowed_paths.entry_identities(by_name),
         )
 
-    def view_plan(
+    def namespace_plan(
         self, scratch: ScratchDirectories, masks: Masks, *, is_polled: bool = False
     ) -> namespaces.NamespacePlan:
         """The view for tier `full`. `is_polled`: not every change beneath the roots has an event."""
@@ -198,22 +202,22 @@ class CommandConfinement:
             binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
             links=[*allowed_paths.system_links(), *allowed_paths.path_links(self.environment)],
             pinned=masks.pinned,
-            fixed=masks.fixed,
+            read_only=masks.read_only,
             masked=masks.masked,
             identities=masks.identities,
-            network=self.has_network,
+            shares_network=self.has_network,
             shared_memory_bytes=_SHARED_MEMORY_BYTES,
-            tasks=self.tasks,
+            max_tasks=self.max_tasks,
             is_polled=is_polled,
         )
 
-    def rules(self, scratch: ScratchDirectories, *, in_view: bool) -> list[landlock.Rule | landlock.EntryGrants]:
+    def rules(self, scratch: ScratchDirectories, *, in_namespaces: bool) -> list[landlock.Rule | landlock.EntryGrants]:
         """Landlock's rules: by path in the view, which is nobody else's; elsewhere the roots are given by handle."""
         full = landlock.RUN | landlock.CHANGE
-        found: list[landlock.Rule] = [*self.granted, *self._more()]
-        found += [(root.path if in_view else root.fd, _rights(root)) for root in self.roots]
+        found: list[landlock.Rule] = [*self.granted, *self._operator_grants()]
+        found += [(root.path if in_namespaces else root.fd, _rights(root)) for root in self.roots]
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
-        if not in_view:
+        if not in_namespaces:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
             return allowed_paths.without_read_only_roots([*found, *self._own_container(scratch)], self.roots)
         # What the machine's own would let out is, in the view, the command's own.
@@ -222,7 +226,7 @@ class CommandConfinement:
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]
 
-    def _own_places(self, scratch: ScratchDirectories) -> tuple[str, ...]:
+    def _own_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Directories of the container that are the commands' where the server has it to itself.
 
         Not one in which the server has the temporary directories and homes of all its roles.
@@ -236,19 +240,19 @@ class CommandConfinement:
         """What a container's only server gives its commands of the container."""
         if not self.policy.own_container:
             return []
-        found = [Grant(path, landlock.RUN | landlock.CHANGE) for path in self._own_places(scratch)]
+        found = [Grant(path, landlock.RUN | landlock.CHANGE) for path in self._own_directories(scratch)]
         return found + [Grant(path, landlock.DEVICE) for path in TERMINALS]
 
-    def _more(self) -> list[Grant]:
+    def _operator_grants(self) -> list[Grant]:
         """What the operator gives by name beside the system and the roots."""
         full = landlock.RUN | landlock.CHANGE
         found = [Grant(path, landlock.RUN) for path in self.policy.readable]
         return found + [Grant(path, full) for path in self.policy.writable]
 
-    def sees(self, path: str) -> bool:
+    def can_see(self, path: str) -> bool:
         """Whether a path of the machine lies in what commands are given."""
         found = os.path.realpath(path)
-        given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._more())]
+        given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._operator_grants())]
         given += [root.path for root in self.roots]
         return any(found == one or found.startswith(f"{one}/") for one in given)
 
@@ -263,7 +267,7 @@ class CommandConfinement:
         own = bool(self.home) and self.home not in allowed_paths.NEVER_GRANTED - {"/root"}
         return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
 
-    def families(self, tier: str) -> tuple[int, ...]:
+    def socket_families(self, tier: str) -> tuple[int, ...]:
         """Families of sockets that commands may open.
 
         In the view a network that was not granted is one that leads nowhere, and only sockets of the roots are seen.
@@ -273,21 +277,21 @@ class CommandConfinement:
             return (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
         return (seccomp.UNIX, seccomp.INET, *((seccomp.INET6,) if self.has_network else ()))
 
-    def socket_places(self, scratch: ScratchDirectories) -> tuple[str, ...]:
+    def socket_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Directories beneath which commands reach Unix sockets where there is no view."""
-        granted = [*(root.path for root in self.roots), *self.policy.writable, *self._own_places(scratch)]
+        granted = [*(root.path for root in self.roots), *self.policy.writable, *self._own_directories(scratch)]
         granted += [scratch.temporary, scratch.home]
         return tuple(os.path.realpath(path) for path in granted)
 
     @property
-    def processes(self) -> int:
+    def max_processes(self) -> int:
         """Most processes of one command at once."""
         return self.policy.processes or DEFAULT_PROCESSES
 
     @property
-    def tasks(self) -> int:
+    def max_tasks(self) -> int:
         """Most processes and threads of all commands together."""
-        return _TASKS_PER_PROCESS * self.processes
+        return _TASKS_PER_PROCESS * self.max_processes
 
     @property
     def memory_bytes(self) -> int:
@@ -300,14 +304,14 @@ class CommandConfinement:
         file = self.policy.file_bytes or DEFAULT_FILE_BYTES
         limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file), (resource.RLIMIT_DATA, memory)]
         # In a user namespace of their own commands are counted apart (Linux 5.14); elsewhere all of the user's are.
-        return [*limits, (resource.RLIMIT_NPROC, self.tasks)] if tier == "full" else limits
+        return [*limits, (resource.RLIMIT_NPROC, self.max_tasks)] if tier == "full" else limits
 
-    def variables(self, tier: str, scratch: ScratchDirectories, *, has_covers: bool = False) -> dict[str, str]:
-        """What is different in the environment of a confined command; `has_covers`: files are hidden in its view."""
+    def variables(self, tier: str, scratch: ScratchDirectories, *, has_masked_files: bool = False) -> dict[str, str]:
+        """Return the environment variables that confinement sets. `has_masked_files`: some files are hidden."""
         if tier == "none":
             return {}
         tools = allowed_paths.home_variables(self.environment, self.home)
-        if has_covers:
+        if has_masked_files:
             tools |= _git_variables(self.environment)
         tools |= self._cargo_variables(tier, scratch)
         if tier == "full":
@@ -317,7 +321,7 @@ class CommandConfinement:
         tools |= self._java_variables(home=scratch.home, temporary=scratch.temporary)
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
 
-    def prepare(self, scratch: ScratchDirectories) -> None:
+    def prepare_home(self, scratch: ScratchDirectories) -> None:
         """Fill the home of commands with what needs to be written beside what is only read."""
         with suppress(OSError):
             create_cargo_home(self._cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")

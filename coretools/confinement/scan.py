@@ -51,7 +51,7 @@ class ScannedDirectory:
 
     children: dict[str, SubdirectoryEntry] = field(default_factory=dict)
     pinned: list[ProtectedPath] = field(default_factory=list)
-    fixed: list[ProtectedPath] = field(default_factory=list)
+    read_only: list[ProtectedPath] = field(default_factory=list)
     suspects: list[Suspect] = field(default_factory=list)
     control: tuple[str, ...] = ()
     """Names of entries that git acts on."""
@@ -59,14 +59,14 @@ class ScannedDirectory:
     """Whether it is a git directory."""
     links: list[tuple[str, str]] = field(default_factory=list)
     """Links in the place of a configuration that lead out of the root, and where they lead."""
-    configs: list[ProtectedPath] = field(default_factory=list)
+    credential_files: list[ProtectedPath] = field(default_factory=list)
     """May have credentials for git in them."""
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to be said of it."""
-        is_noted = self.pinned or self.fixed or self.suspects or self.configs or self.links
-        return not (is_noted or self.control or self.is_git)
+        is_relevant = self.pinned or self.read_only or self.suspects or self.credential_files or self.links
+        return not (is_relevant or self.control or self.is_git)
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class DirectoryNode:
     children: dict[str, "DirectoryNode"] = field(default_factory=dict)
     listing: ScannedDirectory | None = None
     """None before it was read, and while it can't be."""
-    closed: str = ""
+    closed_reason: str = ""
     """Why it can't be looked into."""
     identity: tuple[int, int] = (0, 0)
     stamp: tuple[int, int, int] = (0, 0, 0)
@@ -93,7 +93,7 @@ class DirectoryNode:
     watch: int | None = None
     is_gone: bool = False
 
-    def below(self, name: str) -> str:
+    def join(self, name: str) -> str:
         """The path of an entry."""
         return name if self.path == "." else f"{self.path}/{name}"
 
@@ -112,16 +112,16 @@ class DirectoryTree:
         self._watches: InotifyWatches | None = None
         self._by_watch: dict[int, set[DirectoryNode]] = {}
         self._polled: dict[DirectoryNode, None] = {}
-        self._waiting: list[DirectoryNode] = []
-        self._again: list[DirectoryNode] = []
+        self._pending: list[DirectoryNode] = []
+        self._retry: list[DirectoryNode] = []
         """Were not at their paths: to be tried again, unless their parents' listings drop them."""
         self._is_begun = False
-        self.noted: dict[DirectoryNode, None] = {}
+        self.relevant: dict[DirectoryNode, None] = {}
         """Directories of which something is to be said."""
         self.directories = 0
         self.is_changed = True
         """Whether anything was listed since the reader of this set it to False."""
-        self.is_quiet = False
+        self.is_stable = False
         """Whether this scan found nothing changed since the one before: then the listings are those of one moment."""
         self.unwatched: dict[str, None] = {}
         """Why directories are polled, in words; empty while none is."""
@@ -139,25 +139,25 @@ class DirectoryTree:
         if changed is None or is_mounted or not self._is_begun:
             self._restart()
             return
-        self.is_quiet = not changed
+        self.is_stable = not changed
         for watch in changed:
             for node in self._by_watch.pop(watch, ()):
                 node.watch = None
-                self._waiting.append(node)
-        self._waiting += [*self._again, *self._polled]
-        self._again = []
+                self._pending.append(node)
+        self._pending += [*self._retry, *self._polled]
+        self._retry = []
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Have the next scan list everything."""
         self._is_begun = False
 
-    def go_on(self, seconds: float) -> bool:
+    def advance(self, seconds: float) -> bool:
         """Go on with the scan for a time; whether it has ended. A long one can be cut into pieces."""
         until = time.monotonic() + seconds
-        while self._waiting:
-            self._list(self._waiting.pop())
+        while self._pending:
+            self._list(self._pending.pop())
             if time.monotonic() > until:
-                return not self._waiting
+                return not self._pending
         return True
 
     def mounted_in(self, node: DirectoryNode) -> list[str]:
@@ -182,9 +182,9 @@ class DirectoryTree:
                 self._watches = InotifyWatches()
         except OSError as error:
             self.unwatched[f"no inotify instance: {error.strerror}"] = None
-        self._by_watch, self._polled, self.noted, self.directories = {}, {}, {}, 0
-        self._again, self.is_quiet = [], False
-        self._waiting = [DirectoryNode(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
+        self._by_watch, self._polled, self.relevant, self.directories = {}, {}, {}, 0
+        self._retry, self.is_stable = [], False
+        self._pending = [DirectoryNode(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
         self._is_begun = self.is_changed = True
 
     def _kind_of(self, path: str) -> str:
@@ -194,7 +194,7 @@ class DirectoryTree:
         if node.is_gone or (node in self._polled and _is_unchanged(node)):
             return
         self.is_changed = True
-        self.is_quiet = self.is_quiet and node.listing is None  # what can't be listed is tried each time
+        self.is_stable = self.is_stable and node.listing is None  # what can't be listed is tried each time
         if node.listing is None and self.directories >= MAX_DIRECTORIES:
             self._close(node, TOO_MANY)
             return
@@ -202,7 +202,7 @@ class DirectoryTree:
             handle = os.open(node.path, _OPEN, dir_fd=node.root.fd)
         except (FileNotFoundError, NotADirectoryError):
             # Gone meanwhile, and a parent has changed; or what lies above it is moved at this moment, and moved back.
-            self._again.append(node)
+            self._retry.append(node)
             return
         except OSError:  # commands may open it again, so it is closed to them whole
             self._close(node, UNREADABLE)
@@ -219,19 +219,19 @@ class DirectoryTree:
         began = time.time_ns()
         status = os.fstat(handle)
         if node.parent is not None and _identity(os.stat("..", dir_fd=handle)) != node.parent.identity:
-            self.is_quiet = False  # another one of the same path: what lies above was exchanged
+            self.is_stable = False  # another one of the same path: what lies above was exchanged
             self._close(node, MOVED)
             return
         with os.scandir(handle) as entries:
             listing = self._read(node, entries)
-        self.is_quiet = False
+        self.is_stable = False
         self.directories += node.listing is None
         node.identity = _identity(status)
         node.stamp = _stamp(status)
         node.is_settled = is_settled(max(status.st_mtime_ns, status.st_ctime_ns), began)
-        node.listing, node.closed = listing, ""
+        node.listing, node.closed_reason = listing, ""
         self._update_children(node, listing)
-        self._note(node, is_plain=listing.is_plain)
+        self._set_relevant(node, is_plain=listing.is_plain)
 
     def _update_children(self, node: DirectoryNode, listing: ScannedDirectory) -> None:
         old, node.children = node.children, {}
@@ -241,12 +241,12 @@ class DirectoryTree:
                 del old[name]
                 node.children[name] = known
                 if known.listing is None:
-                    self._waiting.append(known)
+                    self._pending.append(known)
                 continue
-            path = node.below(name)
+            path = node.join(name)
             kind = node.kind if self._mounts is None else self._mounts.kinds.get(f"{node.root.path}/{path}", node.kind)
             node.children[name] = DirectoryNode(node.root, path, child.inode, child.role, kind, node)
-            self._waiting.append(node.children[name])
+            self._pending.append(node.children[name])
         for known in old.values():
             self._drop(known)
 
@@ -287,15 +287,15 @@ class DirectoryTree:
             self._drop(child)
         self._release(node)
         self.directories -= node.listing is not None
-        node.children, node.listing, node.closed = {}, None, reason
+        node.children, node.listing, node.closed_reason = {}, None, reason
         self._polled[node] = None
-        self._note(node, is_plain=False)
+        self._set_relevant(node, is_plain=False)
 
-    def _note(self, node: DirectoryNode, *, is_plain: bool) -> None:
+    def _set_relevant(self, node: DirectoryNode, *, is_plain: bool) -> None:
         if is_plain:
-            self.noted.pop(node, None)
+            self.relevant.pop(node, None)
         else:
-            self.noted[node] = None
+            self.relevant[node] = None
 
     def _drop(self, node: DirectoryNode) -> None:
         """Forget a directory and all beneath it."""
@@ -305,7 +305,7 @@ class DirectoryTree:
             dropped += one.children.values()
             self._release(one)
             self._polled.pop(one, None)
-            self.noted.pop(one, None)
+            self.relevant.pop(one, None)
             self.directories -= one.listing is not None and not one.is_gone
             one.is_gone = True
 

@@ -191,8 +191,8 @@ def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...
         for _ in range(looks):
             for _ in range(tree.random.randrange(1, 6)):
                 tree.change()
-            found = finder.look()
-            if ([*found.pinned], [*found.fixed], [*found.masked]) != tree.expected():
+            found = finder.scan()
+            if ([*found.pinned], [*found.read_only], [*found.masked]) != tree.expected():
                 wrong += 1
         unwatched = finder.unwatched
         finder.close()

@@ -74,14 +74,14 @@ def missed(place: Path, looks: int) -> int:
     with Roots([RootSpec(str(place))], deny=DenyRules(DEFAULT_DENY)) as roots:
         finder = MaskFinder(roots)
         for _ in range(looks):
-            finder.look()
+            finder.scan()
             (place / "a/.env").write_text("A=1")
-            wrong += finder.look().masked != (f"{place}/a/.env",)
+            wrong += finder.scan().masked != (f"{place}/a/.env",)
             (place / "a/.env").write_text("A= ")
-            wrong += finder.look().masked != ()
+            wrong += finder.scan().masked != ()
             with open(place / "a/.env", "r+", encoding="ascii") as file:
                 file.write("A=2")  # the same size
-            wrong += finder.look().masked != (f"{place}/a/.env",)
+            wrong += finder.scan().masked != (f"{place}/a/.env",)
             (place / "a/.env").unlink()
         finder.close()
     return wrong
@@ -117,13 +117,13 @@ top = Path({str(tmp_path)!r})
 (top / "here").mkdir()
 with Roots([RootSpec(str(top))], deny=DENY) as roots:
     finder = MaskFinder(roots)
-    print(*finder.look().masked)
+    print(*finder.scan().masked)
     subprocess.run(["mount", "-t", "tmpfs", "none", top / "here"], check=True)
-    print(*finder.look().masked)
+    print(*finder.scan().masked)
     (top / "here/.env").touch()
-    print(*finder.look().masked)
+    print(*finder.scan().masked)
     subprocess.run(["umount", top / "here"], check=True)
-    print(*finder.look().masked)
+    print(*finder.scan().masked)
 """
     assert in_namespaces("true", "-c", program) == ["", "", f"{tmp_path}/here/.env", ""]
 
@@ -139,12 +139,12 @@ def test_events_that_were_lost(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
         finder = MaskFinder(roots)
-        assert finder.look().masked == ()
+        assert finder.scan().masked == ()
         for number in range(count):
             (tmp_path / str(number) / "file").touch()
         # The event of this one, the last, is among those that are lost.
         (tmp_path / str(count - 1) / ".env").touch()
-        assert finder.look().masked == (f"{tmp_path}/{count - 1}/.env",)
+        assert finder.scan().masked == (f"{tmp_path}/{count - 1}/.env",)
         finder.close()
 
 
@@ -156,9 +156,9 @@ def test_a_scan_in_pieces(tmp_path: Path) -> None:
     with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
         finder = MaskFinder(roots)
         finder.begin()
-        assert finder.go_on(0) is None
+        assert finder.advance(0) is None
         (tmp_path / ".env").touch()
-        assert len(finder.look().masked) == 31
+        assert len(finder.scan().masked) == 31
         finder.close()
 
 
@@ -171,14 +171,14 @@ def test_suspects_are_read_in_pieces(tmp_path: Path) -> None:
         finder = MaskFinder(roots)
         finder.begin()
         pieces = 0
-        while (found := finder.go_on(0)) is None:
+        while (found := finder.advance(0)) is None:
             pieces += 1
         assert pieces >= 60  # one for each directory, one for each suspect
         assert len(found.masked) == 30
         finder.begin()
-        assert finder.go_on(0) is None
+        assert finder.advance(0) is None
         (tmp_path / "0/.env").unlink()
-        assert len(finder.look().masked) == 29
+        assert len(finder.scan().masked) == 29
         finder.close()
 
 
@@ -187,7 +187,7 @@ def test_handles_are_given_back(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
         finder = MaskFinder(roots)
-        finder.look()
+        finder.scan()
         assert len(os.listdir("/proc/self/fd")) == before + 3
         finder.close()
     assert len(os.listdir("/proc/self/fd")) == before

@@ -111,20 +111,20 @@ class GitConfigs:
     def apply_to(self, masks: Masks) -> Masks:
         """The same with what commands see of each configuration; one that can't be cleaned is hidden."""
         read: dict[str, _ParsedConfig] = {}
-        own = [path for path in masks.fixed if path.rpartition("/")[2] in _FILES]
+        own = [path for path in masks.read_only if path.rpartition("/")[2] in _FILES]
         found = {path: self._inspect(path, read, is_own=True) for path in own}
-        waiting = [*masks.configs, *self._included(read)]
+        waiting = [*masks.credential_files, *self._included(read)]
         while waiting:
             path = waiting.pop()
-            if path not in found and len(found) < len(own) + len(masks.configs) + MAX_INCLUDED:
+            if path not in found and len(found) < len(own) + len(masks.credential_files) + MAX_INCLUDED:
                 found[path] = self._inspect(path, read, is_own=False)
                 waiting += self._included({path: read[path]} if path in read else {})
         self._read = read
         hidden = {one for one in found.values() if isinstance(one, HiddenPath)}
         return masks._replace(
-            fixed=tuple(path for path in masks.fixed if found.get(path) is None),
+            read_only=tuple(path for path in masks.read_only if found.get(path) is None),
             hidden=tuple(sorted({*masks.hidden, *hidden})),
-            repositories=tuple(one for one in found.values() if isinstance(one, MaskedGitConfig)),
+            git_configs=tuple(one for one in found.values() if isinstance(one, MaskedGitConfig)),
         )
 
     def _inspect(

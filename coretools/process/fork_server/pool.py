@@ -127,7 +127,7 @@ class SandboxPool:
                 except ForkServerFailed as error:
                     self.missing.setdefault("full", str(error))
             await self.control_files()  # a first look takes its time, which the first command need not wait for
-        is_whole = self._masks_in_view is None or self._masks_in_view.is_whole
+        is_whole = self._masks_in_view is None or self._masks_in_view.is_complete
         tier = self.tier or "none"
         return ConfinementStatus(
             tier, dict(self.missing), self.is_permitted, is_whole, self.bounds, self._masks.unwatched, self.hidden
@@ -190,7 +190,7 @@ class SandboxPool:
         """What is different in the environment of commands in this tier."""
         if self._commands is None or self.tier is None:
             return {}
-        return self._commands.variables(self.tier, self._scratch, has_covers=bool(self.hidden))
+        return self._commands.variables(self.tier, self._scratch, has_masked_files=bool(self.hidden))
 
     def refill(self) -> None:
         """Have commands waiting again; called when one has ended, so as not to be in its way."""
@@ -218,7 +218,7 @@ class SandboxPool:
         """Whether a path of the machine is one that commands are given."""
         if self._commands is None or self.tier == "none":
             return True
-        return self._commands.sees(path)
+        return self._commands.can_see(path)
 
     def close(self) -> None:
         """End every cell, and with it every command. Blocks until they are gone, a moment, and cleans up."""
@@ -276,7 +276,7 @@ class SandboxPool:
             prefixes = (sys.prefix, sys.base_prefix)
             look = partial(command_confinement, self._roots, self._policy, self._environment, prefixes=prefixes)
             self._commands = await to_thread.run_sync(look, limiter=self._limiter)
-            await to_thread.run_sync(self._commands.prepare, self._scratch, limiter=self._limiter)
+            await to_thread.run_sync(self._commands.prepare_home, self._scratch, limiter=self._limiter)
         # Once a tier was had, commands are never held worse: they are refused until it can be had again.
         for tier in TIERS if self.tier is None else (self.tier,):
             reason = await self._try_tier(tier)
@@ -320,7 +320,7 @@ class SandboxPool:
                 if error.number != errno.ESTALE:
                     raise
             await to_thread.run_sync(self._wait_for_failed, limiter=self._limiter)
-            self._masks.forget()
+            self._masks.invalidate()
             masks = await self._scan(tier)
         grants = self._current_grants(tier)
         return await self._start_client(tier, masks), masks, grants
@@ -336,7 +336,7 @@ class SandboxPool:
     def _current_grants(self, tier: str | None) -> tuple[object, ...]:
         if tier in (None, "none") or self._commands is None:
             return ()
-        return self._commands.state(self._scratch, in_view=tier == "full")
+        return self._commands.grant_state(self._scratch, in_namespaces=tier == "full")
 
     async def _start_client(self, tier: str, masks: Masks | None) -> ForkServerClient:
         place = f"{self._scratch.path}/git-{next(self._numbers)}"
@@ -364,24 +364,24 @@ class SandboxPool:
         with suppress(OSError):
             with open(f"{self._scratch.path}/{CONTROL_GROUPS_FILE}", "a", encoding="utf-8") as file:
                 file.write(f"{path}\n")
-            return ControlGroup(path, tasks=commands.tasks, memory_bytes=commands.memory_bytes)
+            return ControlGroup(path, tasks=commands.max_tasks, memory_bytes=commands.memory_bytes)
         return None
 
     def _config(self, tier: str, masks: Masks | None, copies: ConfigCopies | None) -> ForkServerConfig:
         commands, scratch = self._commands, self._scratch
         assert commands is not None
         is_confined = tier != "none"
-        plan = None if masks is None else commands.view_plan(scratch, masks, is_polled=bool(self._masks.unwatched))
+        plan = None if masks is None else commands.namespace_plan(scratch, masks, is_polled=bool(self._masks.unwatched))
         return ForkServerConfig(
-            view=plan if plan is None or copies is None else copies.over(plan),
-            rules=commands.rules(scratch, in_view=tier == "full") if is_confined else None,
+            view=plan if plan is None or copies is None else copies.added_to(plan),
+            rules=commands.rules(scratch, in_namespaces=tier == "full") if is_confined else None,
             tcp=tier == "full" or commands.has_network,
-            families=commands.families(tier) if is_confined else None,
-            socket_rules=SocketRules(not commands.has_network, commands.socket_places(scratch))
+            families=commands.socket_families(tier) if is_confined else None,
+            socket_rules=SocketRules(not commands.has_network, commands.socket_directories(scratch))
             if tier == "landlock"
             else None,
             limits=commands.limits(tier) if is_confined else (),
-            processes=commands.processes,
+            processes=commands.max_processes,
         )
 
     async def _scan(self, tier: str | None) -> Masks | None:

@@ -61,7 +61,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
-        restrictions, covers = _confine(config, control)
+        restrictions, overmounts = _confine(config, control)
     except OSError as error:
         with suppress(OSError):
             control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
@@ -73,7 +73,7 @@ def main() -> None:
     handle = os.pidfd_open(os.getpid())
     socket.send_fds(control, [READY], [handle])
     os.close(handle)
-    _ForkServer(control, restrictions, covers).serve()
+    _ForkServer(control, restrictions, overmounts).serve()
 
 
 def _control_socket() -> socket.socket:
@@ -104,7 +104,7 @@ def _rule(rule: Sequence[Any]) -> landlock.Rule | landlock.EntryGrants:
 
 
 def _confine(config: ForkServerConfig, control: socket.socket) -> tuple[Restrictions, Overmounts | None]:
-    covers = None if config.view is None else _enter_view(config.view, control)
+    overmounts = None if config.view is None else _enter_view(config.view, control)
     socket_rules = config.socket_rules if _can_intercept(config) else None
     is_intercepted = socket_rules is not None
     restrictions = Restrictions(
@@ -118,7 +118,7 @@ def _confine(config: ForkServerConfig, control: socket.socket) -> tuple[Restrict
         last_resort=None if config.view is None else _end_everything,
         sockets=None if socket_rules is None else (socket_rules, ListenerTable()),
     )
-    return restrictions, covers
+    return restrictions, overmounts
 
 
 def _allowed_families(config: ForkServerConfig, *, is_intercepted: bool) -> frozenset[int]:
@@ -146,7 +146,7 @@ def _can_intercept(config: ForkServerConfig) -> bool:
 
 def _enter_view(plan: namespaces.NamespacePlan, control: socket.socket) -> Overmounts:
     """Go on as process 1 of a namespace with the view; the process that was here before waits for its end."""
-    namespaces.unshare_namespaces(network=plan.network)
+    namespaces.unshare_namespaces(network=plan.shares_network)
     pid = os.fork()
     if pid:
         control.close()
@@ -163,12 +163,12 @@ def _end_everything() -> None:
 
 
 class _ForkServer:
-    """The loop: requests for commands on one side, ends of supervisors on the other, and lost covers."""
+    """The loop: requests for commands on one side, ends of supervisors on the other, and lost overmounts."""
 
-    def __init__(self, control: socket.socket, restrictions: Restrictions, covers: Overmounts | None) -> None:
+    def __init__(self, control: socket.socket, restrictions: Restrictions, overmounts: Overmounts | None) -> None:
         self._control = control
         self._restrictions = restrictions
-        self._covers = covers
+        self._overmounts = overmounts
         # As process 1 of a namespace it ends everything by its own end.
         self._is_scoped = restrictions.last_resort is None and landlock.confine_signals(os.getppid())
         self._supervisors = set[int]()
@@ -186,8 +186,8 @@ class _ForkServer:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
-        if self._covers is not None and self._covers.fileno() >= 0:
-            poll.register(self._covers, select.POLLIN)
+        if self._overmounts is not None and self._overmounts.fileno() >= 0:
+            poll.register(self._overmounts, select.POLLIN)
         pause = self._restore_covers()  # what was replaced before it was watched
         while self._supervisors or not self._is_retiring:
             ready = {handle for handle, _ in poll.poll(pause)}
@@ -201,16 +201,16 @@ class _ForkServer:
         self._end()
 
     def _restore_covers(self, ready: Collection[int] = ()) -> float | None:
-        """Have covers that were lost laid again if it is time, and tell the server; milliseconds to the next time."""
-        covers = self._covers
-        if covers is None:
+        """Restore lost overmounts if due and report them to the server; return milliseconds until the next check."""
+        overmounts = self._overmounts
+        if overmounts is None:
             return None
-        if not ready or covers.pause is not None or covers.fileno() in ready:
-            for path, error in covers.lay_again():
+        if not ready or overmounts.poll_seconds is not None or overmounts.fileno() in ready:
+            for path, error in overmounts.remount_lost():
                 word = COVER_RESTORED if error is None else COVER_LOST
                 with suppress(OSError):  # it has not listened for hundreds of them
                     self._control.send(word + os.fsencode(path), socket.MSG_DONTWAIT)
-        return covers.pause and covers.pause * 1000
+        return overmounts.poll_seconds and overmounts.poll_seconds * 1000
 
     def _end(self) -> None:
         """End with everything beneath."""
@@ -243,8 +243,8 @@ class _ForkServer:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.signal(signal.SIGUSR1, signal.SIG_DFL)
                 self._control.close()
-                if self._covers is not None:
-                    self._covers.leave()
+                if self._overmounts is not None:
+                    self._overmounts.close_in_child()
                 supervisor.supervise(
                     socket.socket(fileno=handles[0]), socket.socket(fileno=handles[1]), self._restrictions
                 )

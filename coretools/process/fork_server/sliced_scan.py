@@ -31,7 +31,7 @@ async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: Capaci
     try:
         while not is_slow:
             began = time.monotonic()
-            if (found := masks.go_on(SLICE_SECONDS)) is not None:
+            if (found := masks.advance(SLICE_SECONDS)) is not None:
                 return configs.apply_to(found)
             is_slow = time.monotonic() - began > LONG_SECONDS
             await anyio.lowlevel.checkpoint()
@@ -44,6 +44,6 @@ async def list_changed(masks: MaskFinder, limiter: CapacityLimiter) -> None:
     """List the directories that changed until now."""
     masks.begin()
     if masks.may_block:
-        await to_thread.run_sync(masks.list_changed, limiter=limiter)
-    while not masks.list_changed(SLICE_SECONDS):
+        await to_thread.run_sync(masks.advance_listing, limiter=limiter)
+    while not masks.advance_listing(SLICE_SECONDS):
         await anyio.lowlevel.checkpoint()
