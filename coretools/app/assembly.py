@@ -7,8 +7,9 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from threading import Semaphore
 from typing import TYPE_CHECKING
 
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
@@ -33,7 +34,7 @@ from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.explanations import Explanations, HiddenFileExplanations, NetworkPolicy
-from coretools.tools.filesystem.tools import FilesystemTools
+from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -46,6 +47,16 @@ if TYPE_CHECKING:
     from coretools.protocol.server import Identity
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResources:
+    """What all assemblies of one server have in common, whatever their role and however often they are replaced."""
+
+    ids: ReplicaScopedIds = LOCAL_IDS
+    """Names runs and tasks."""
+    large_reads: Semaphore = field(default_factory=large_read_slots)
+    """Bounds the memory of reading large files: a bound of each role would grow with the number of roles."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,7 @@ class Assembly:
     tasks: Tasks
     network: NetworkPolicy
     closed: TierRestrictions
+    shared: SharedResources
     handed_back: ExitStack
     """Closes what this assembly alone holds open."""
 
@@ -129,22 +141,24 @@ async def assembled(
     *,
     watching: Callable[[LiveCatalog], CallObserver] | None = None,
     is_same_for_all: bool = True,
-    ids: ReplicaScopedIds = LOCAL_IDS,
+    shared: SharedResources | None = None,
 ) -> AsyncIterator[Assembly]:
     """Open the roots and build what serves them; at the end every child is gone and every handle closed.
 
     `others` are registries of other people; their commands stand behind ours. `watching` makes what is told of calls.
-    `is_same_for_all` says whether everybody who can reach the server may see its lists. `ids` names runs and tasks.
+    `is_same_for_all` says whether everybody who can reach the server may see its lists. `shared` is that of the server;
+    by default the assembly is the only one.
 
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
     if settings.umask is not None:
         os.umask(settings.umask)  # of the whole process, and before any child
+    shared = shared or SharedResources()
     with ExitStack() as handed_back:
-        opened = _opened(settings, environment, handed_back)
-        async with JobTable(opened.runner, settings.limits, make_filter=opened.make_filter, ids=ids) as runs:
-            tasks = Tasks(ids=ids)
+        opened = _opened(settings, environment, shared, handed_back)
+        async with JobTable(opened.runner, settings.limits, make_filter=opened.make_filter, ids=shared.ids) as runs:
+            tasks = Tasks(ids=shared.ids)
             try:
                 catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
                 dispatcher = Dispatcher(
@@ -169,7 +183,7 @@ async def succeeding(
     handed_back = ExitStack()
     async with AsyncExitStack() as undo:
         undo.callback(handed_back.close)
-        opened = _opened(settings, environment, handed_back)
+        opened = _opened(settings, environment, before.shared, handed_back)
         undo.push_async_callback(opened.runner.close)
         runs = before.runs.started_by(opened.runner, make_filter=opened.make_filter)
         is_same_for_all = before.catalog.is_same_for_all
@@ -187,6 +201,7 @@ class _Opened:
     sandbox_pool: SandboxPool
     runner: Runner
     redactor: Redactor | None
+    shared: SharedResources
     handed_back: ExitStack
 
     @property
@@ -216,11 +231,14 @@ class _Opened:
             tasks=tasks,
             network=NetworkPolicy(confinement.network),
             closed=TierRestrictions.of(confinement, self.roots),
+            shared=self.shared,
             handed_back=self.handed_back,
         )
 
 
-def _opened(settings: Settings, environment: Mapping[str, str], handed_back: ExitStack) -> _Opened:
+def _opened(
+    settings: Settings, environment: Mapping[str, str], shared: SharedResources, handed_back: ExitStack
+) -> _Opened:
     default = DEFAULT_DENY if settings.default_deny else ()
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
     roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
@@ -236,6 +254,7 @@ def _opened(settings: Settings, environment: Mapping[str, str], handed_back: Exi
         sandbox_pool=sandbox_pool,
         runner=runner,
         redactor=redactor,
+        shared=shared,
         handed_back=handed_back,
     )
 
@@ -244,9 +263,7 @@ def _graph_of(
     opened: _Opened, settings: Settings, others: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
 ) -> tuple[LiveCatalog, Selection]:
     """The commands, and which of them there are here: proved to be such as can be offered."""
-    registry = registry_of(
-        opened.roots, opened.runner, runs, settings, confined_threads=opened.confined_threads, redactor=opened.redactor
-    )
+    registry = _own_registry(opened, settings, runs)
     merge_registries(registry, others, opened.handed_back)
     registry.require_known()
     selection = selection_of(settings)
@@ -263,20 +280,14 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
     return None
 
 
-def registry_of(
-    roots: Roots,
-    runner: Runner,
-    runs: JobTable,
-    settings: Settings,
-    *,
-    confined_threads: ConfinedThreadPool,
-    redactor: Redactor | None,
-) -> Registry:
+def _own_registry(opened: _Opened, settings: Settings, runs: JobTable) -> Registry:
     """Every tool set, in the order in which tools are listed."""
+    roots, runner, confined_threads = opened.roots, opened.runner, opened.confined_threads
+    redactor = opened.redactor
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
-    registry.add_set("filesystem", FilesystemTools(roots, settings.limits))
+    registry.add_set("filesystem", FilesystemTools(roots, settings.limits, large_reads=opened.shared.large_reads))
     registry.add_set("search", SearchTools(roots, runner, settings.limits, confined_threads=confined_threads))
     registry.add_set(
         "git", GitTools(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)

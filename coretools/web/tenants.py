@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Semaphore
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
 
-from coretools.app.assembly import Assembly, announce, assembled, prepare, require, succeeding
+from coretools.app.assembly import Assembly, SharedResources, announce, assembled, prepare, require, succeeding
 from coretools.errors import CoreError, Unreachable
 from coretools.operations.declare import Surface
 from coretools.operations.dispatch import CallObserver
@@ -26,6 +27,7 @@ from coretools.protocol.round_trip_questions import Interviews
 from coretools.protocol.server import Beside, build_shared
 from coretools.replica_ids import ReplicaScopedIds
 from coretools.roots.root_set import Root
+from coretools.tools.filesystem.tools import large_read_slots
 from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import pluralized
 from coretools.web.endpoint import Endpoint
@@ -57,6 +59,12 @@ class ServerContext:
     draining: Draining
     is_same_for_all: bool
     """Whether everybody who reaches the server has the same role."""
+    large_reads: Semaphore = field(default_factory=large_read_slots)
+
+    @property
+    def ids(self) -> ReplicaScopedIds:
+        """Names of runs and tasks, which say the replica."""
+        return ReplicaScopedIds(self.stores.replica, self.stores.is_alive)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -259,7 +267,7 @@ async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tena
         context.others,
         watching=partial(context.watching, role.name),
         is_same_for_all=context.is_same_for_all,
-        ids=ReplicaScopedIds(context.stores.replica, context.stores.is_alive),
+        shared=SharedResources(context.ids, context.large_reads),
     ) as assembly:
         interviews = Interviews(settings.asking, context.stores.used_states)
         server = _server(assembly, interviews, role.name, context)

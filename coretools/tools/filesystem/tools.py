@@ -44,8 +44,8 @@ START_BYTES = 16 * 1024
 
 LARGE_BYTES = 1024 * 1024
 LARGE_READS = 2
-"""Reads of larger files at once. Each holds several times the file, and the interpreter while it counts lines: with one
-in every worker thread, gigabytes are gone and nobody else is served for most of a minute."""
+"""Larger files read at the same time. Each read holds several times the size of the file, and the interpreter's lock
+while it counts lines: one in every worker thread would take gigabytes and block other calls for most of a minute."""
 
 _SHOWN_HIDDEN = 20
 """Names of hidden files that the answer to a deletion lists."""
@@ -60,14 +60,19 @@ LineCount = Annotated[int | None, Field(ge=1)]
 AnyPath = Annotated[str, Completes("paths")]
 
 
+def large_read_slots() -> threading.Semaphore:
+    """Slots for reading large files. A server has one such semaphore for all its roles, since it bounds the memory."""
+    return threading.BoundedSemaphore(LARGE_READS)
+
+
 class FilesystemTools:
     """Tools that read and change files beneath the roots."""
 
     def __init__(self, roots: Roots, limits: Limits, *, large_reads: threading.Semaphore | None = None) -> None:
-        """`large_reads` are the turns for reading large files, LARGE_READS of its own by default."""
+        """`large_reads` is that of the server; by default these tools have their own."""
         self._roots = roots
         self._limits = limits
-        self._large_reads = large_reads or threading.BoundedSemaphore(LARGE_READS)
+        self._large_reads = large_reads or large_read_slots()
 
     @same_policy_as("read_file")
     @resource("coretools://files/{+path}", version="file_version")
