@@ -43,11 +43,6 @@ roots = ["{root}:ro"]
 requests_per_second = 20
 burst = 5
 
-[roles.slow]
-roots = ["{root}:ro"]
-requests_per_second = 2
-burst = 5
-
 [roles.default]
 roots = ["{root}"]
 requests_per_second = 0
@@ -136,7 +131,7 @@ async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
 async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
     """validation-28: the SDK's client has calls refused, each by itself, and its session goes on."""
     outcomes: Counter[str] = Counter()
-    async with hour.client(hour.token("patient", "slow")) as http:
+    async with hour.client(hour.token("patient", "hurried")) as http:
         transport = streamable_http_client(hour.server.url, http_client=http)
         async with Client(transport, mode="legacy") as client:
 
