@@ -7,7 +7,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from coretools.protocol.stdio.transport import standard_streams_claimed, stdio_streams
+from coretools.protocol.stdio.transport import claim_standard_streams, stdio_streams
 
 LINE_BYTES = 16 * 1024 * 1024
 
@@ -41,7 +41,7 @@ async def serve() -> None:
     server: Server[Any] = Server(
         "bare", on_list_tools=list_tools, on_call_tool=call_tool, get_tool_input_schema=input_schema
     )
-    with standard_streams_claimed() as wire:
+    with claim_standard_streams() as wire:
         async with stdio_streams(wire, LINE_BYTES, lambda: None) as streams:
             await server.run(*streams, server.create_initialization_options())
 

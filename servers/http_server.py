@@ -24,7 +24,7 @@ from coretools.standard_fds import ensure_standard_error
 if TYPE_CHECKING:
     from coretools.web.service import ServerConfig
 
-MOST_UNLOOKED = 20_000
+GC_THRESHOLD = 20_000
 """New objects before the collector looks at the youngest of them; some megabytes."""
 
 _FLAGS = {"host": "server.host", "port": "server.port", "log_level": "log.level"}
@@ -55,14 +55,14 @@ def run(server_config: "ServerConfig") -> None:
     # Imported late: as below.
     import anyio
 
-    from coretools.protocol.process_exit import leave
+    from coretools.protocol.process_exit import exit_process
     from coretools.web.service import serve
 
     gc.collect()
     gc.freeze()
     # A call makes a thousand objects that reference counts free: to look for cycles every 700 costs a twentieth of it.
-    gc.set_threshold(MOST_UNLOOKED)
-    leave(anyio.run(serve, server_config))
+    gc.set_threshold(GC_THRESHOLD)
+    exit_process(anyio.run(serve, server_config))
 
 
 def check(server_config: "ServerConfig", faults: Sequence[str] = ()) -> None:

@@ -42,11 +42,11 @@ def run(settings: Settings) -> None:
     import anyio
 
     from coretools.app.stdio_service import serve_stdio
-    from coretools.protocol.process_exit import leave
+    from coretools.protocol.process_exit import exit_process
 
     gc.freeze()
     gc.enable()
-    leave(anyio.run(serve_stdio, settings, dict(os.environ)))
+    exit_process(anyio.run(serve_stdio, settings, dict(os.environ)))
 
 
 def _parser() -> argparse.ArgumentParser:

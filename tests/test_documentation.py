@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from coretools.app.assembly import assembled
-from coretools.cli.docs import NAME, config_page
+from coretools.app.assembly import open_assembly
+from coretools.cli.docs import CONFIG_PAGE, config_page
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.operations.call import Call
@@ -110,7 +110,7 @@ def registry() -> Registry:
 
 @pytest.fixture
 async def ours(tmp_path: Path) -> Documentation:
-    async with assembled(Settings(roots=(str(tmp_path),), profile="all"), dict(os.environ)) as assembly:
+    async with open_assembly(Settings(roots=(str(tmp_path),), profile="all"), dict(os.environ)) as assembly:
         return documentation_of(assembly.catalog.registry)
 
 
@@ -225,7 +225,7 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
     """cli-10: what is in docs/reference is what the declarations say."""
-    made = {**pages(ours), NAME: config_page()}
+    made = {**pages(ours), CONFIG_PAGE: config_page()}
     there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
     assert stale == [], MEND

@@ -25,7 +25,7 @@ from coretools.process.environment import child_environment, login_variables
 from coretools.process.fork_server.pool import ConfinementStatus, SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
-from coretools.protocol.tasks.store import Tasks
+from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from mcp.server.extension import Extension
 
     from coretools.protocol.resources import RunResources
-    from coretools.protocol.round_trip_questions import Interviews
-    from coretools.protocol.server import Identity
+    from coretools.protocol.round_trip_questions import QuestionFactory
+    from coretools.protocol.server import ServerInfo
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +73,11 @@ class Assembly:
     catalog: LiveCatalog
     dispatcher: Dispatcher
     confined_threads: ConfinedThreadPool
-    tasks: Tasks
+    tasks: TaskStore
     network: NetworkPolicy
     closed: TierRestrictions
     shared: SharedResources
-    handed_back: ExitStack
+    exit_stack: ExitStack
     """Closes what this assembly alone holds open."""
 
     @property
@@ -88,15 +88,15 @@ class Assembly:
     async def retire(self) -> None:
         """Close what it alone holds open, once another has taken its place and its last call is over."""
         await self.runner.close()
-        self.handed_back.close()
+        self.exit_stack.close()
 
-    def extensions(self, interviews: "Interviews") -> "tuple[Extension, ...]":
+    def extensions(self, questions: "QuestionFactory") -> "tuple[Extension, ...]":
         """What is served beside the protocol's own methods: tasks and views. `interviews` are those of the server."""
-        from coretools.protocol.apps import OWN_VIEWS, Views
+        from coretools.protocol.apps import BUILT_IN_VIEWS, Views
         from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
 
-        tasks = TaskExtension(self.catalog, self.dispatcher, self.tasks, limits=self.limits, interviews=interviews)
-        return tasks, Views(OWN_VIEWS)
+        tasks = TaskExtension(self.catalog, self.dispatcher, self.tasks, limits=self.limits, questions=questions)
+        return tasks, Views(BUILT_IN_VIEWS)
 
     @cached_property
     def resources(self) -> "RunResources | None":
@@ -108,18 +108,18 @@ class Assembly:
         return RunResources(self.runs, self.limits)
 
     @property
-    def identity(self) -> "Identity":
+    def identity(self) -> "ServerInfo":
         """How the server introduces itself."""
-        from coretools.protocol.server import Identity  # imported late: needs the SDK
+        from coretools.protocol.server import ServerInfo  # imported late: needs the SDK
 
-        return Identity(instructions=self.instructions)
+        return ServerInfo(instructions=self.instructions)
 
     @property
     def instructions(self) -> str:
         """What the model is told of this server when it connects."""
-        first, *others = self.roots
+        first, *registries = self.roots
         lines = [f"Files, search, git, builds, tests and commands beneath {first.path} ({_rights(first.writable)})."]
-        lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in others]
+        lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in registries]
         lines.append(
             "Relative paths start there; a path left out is that directory. Nothing outside is reached. Prefer "
             "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
@@ -134,12 +134,12 @@ def _rights(writable: bool) -> str:
 
 
 @asynccontextmanager
-async def assembled(
+async def open_assembly(
     settings: Settings,
     environment: Mapping[str, str],
-    others: Sequence[Registry] = (),
+    registries: Sequence[Registry] = (),
     *,
-    watching: Callable[[LiveCatalog], CallObserver] | None = None,
+    make_watcher: Callable[[LiveCatalog], CallObserver] | None = None,
     is_same_for_all: bool = True,
     shared: SharedResources | None = None,
 ) -> AsyncIterator[Assembly]:
@@ -155,23 +155,27 @@ async def assembled(
     if settings.umask is not None:
         os.umask(settings.umask)  # of the whole process, and before any child
     shared = shared or SharedResources()
-    with ExitStack() as handed_back:
-        opened = _opened(settings, environment, shared, handed_back)
-        async with JobTable(opened.runner, settings.limits, make_filter=opened.make_filter, ids=shared.ids) as runs:
-            tasks = Tasks(ids=shared.ids)
+    with ExitStack() as exit_stack:
+        resources = _open_resources(settings, environment, shared, exit_stack)
+        async with JobTable(
+            resources.runner, settings.limits, make_filter=resources.make_filter, ids=shared.ids
+        ) as runs:
+            tasks = TaskStore(ids=shared.ids)
             try:
-                catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
-                dispatcher = Dispatcher(
-                    threads=settings.limits.threads, observer=watching(catalog) if watching else None
+                catalog, selection = _build_catalog(
+                    resources, settings, registries, runs, is_same_for_all=is_same_for_all
                 )
-                yield opened.assembly(settings, runs, selection, catalog, dispatcher, tasks)
+                dispatcher = Dispatcher(
+                    threads=settings.limits.threads, observer=make_watcher(catalog) if make_watcher else None
+                )
+                yield resources.assembly(settings, runs, selection, catalog, dispatcher, tasks)
             finally:
                 await tasks.close()
-                await opened.runner.close()
+                await resources.runner.close()
 
 
-async def succeeding(
-    before: Assembly, settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()
+async def open_successor(
+    before: Assembly, settings: Settings, environment: Mapping[str, str], registries: Sequence[Registry] = ()
 ) -> Assembly:
     """What takes the place of an assembly with other settings: it has the same runs, tasks and dispatcher.
 
@@ -180,20 +184,20 @@ async def succeeding(
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
-    handed_back = ExitStack()
+    exit_stack = ExitStack()
     async with AsyncExitStack() as undo:
-        undo.callback(handed_back.close)
-        opened = _opened(settings, environment, before.shared, handed_back)
-        undo.push_async_callback(opened.runner.close)
-        runs = before.runs.started_by(opened.runner, make_filter=opened.make_filter)
+        undo.callback(exit_stack.close)
+        resources = _open_resources(settings, environment, before.shared, exit_stack)
+        undo.push_async_callback(resources.runner.close)
+        runs = before.runs.started_by(resources.runner, make_filter=resources.make_filter)
         is_same_for_all = before.catalog.is_same_for_all
-        catalog, selection = _graph_of(opened, settings, others, runs, is_same_for_all=is_same_for_all)
+        catalog, selection = _build_catalog(resources, settings, registries, runs, is_same_for_all=is_same_for_all)
         undo.pop_all()
-    return opened.assembly(settings, runs, selection, catalog, before.dispatcher, before.tasks)
+    return resources.assembly(settings, runs, selection, catalog, before.dispatcher, before.tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Opened:
+class _Resources:
     """What an assembly holds open for itself alone."""
 
     roots: Roots
@@ -202,7 +206,7 @@ class _Opened:
     runner: Runner
     redactor: Redactor | None
     shared: SharedResources
-    handed_back: ExitStack
+    exit_stack: ExitStack
 
     @property
     def make_filter(self) -> Callable[[], StreamRedactor] | None:
@@ -215,7 +219,7 @@ class _Opened:
         selection: Selection,
         catalog: LiveCatalog,
         dispatcher: Dispatcher,
-        tasks: Tasks,
+        tasks: TaskStore,
     ) -> Assembly:
         confinement = settings.policy.confinement
         return Assembly(
@@ -232,39 +236,39 @@ class _Opened:
             network=NetworkPolicy(confinement.network),
             closed=TierRestrictions.of(confinement, self.roots),
             shared=self.shared,
-            handed_back=self.handed_back,
+            exit_stack=self.exit_stack,
         )
 
 
-def _opened(
-    settings: Settings, environment: Mapping[str, str], shared: SharedResources, handed_back: ExitStack
-) -> _Opened:
+def _open_resources(
+    settings: Settings, environment: Mapping[str, str], shared: SharedResources, exit_stack: ExitStack
+) -> _Resources:
     default = DEFAULT_DENY if settings.default_deny else ()
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
-    roots = handed_back.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
-    confined_threads = handed_back.enter_context(closing(ConfinedThreadPool()))
-    inherited = _inherited(settings, environment)
+    roots = exit_stack.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
+    confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
+    inherited = _child_environment(settings, environment)
     sandbox_pool = SandboxPool(roots, settings.policy.confinement, inherited)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     runner = Runner(settings.limits, inherited, sandbox_pool=sandbox_pool, programs=programs)
     redactor = output_redactor(settings, environment)
-    return _Opened(
+    return _Resources(
         roots=roots,
         confined_threads=confined_threads,
         sandbox_pool=sandbox_pool,
         runner=runner,
         redactor=redactor,
         shared=shared,
-        handed_back=handed_back,
+        exit_stack=exit_stack,
     )
 
 
-def _graph_of(
-    opened: _Opened, settings: Settings, others: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
+def _build_catalog(
+    resources: _Resources, settings: Settings, registries: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
 ) -> tuple[LiveCatalog, Selection]:
     """The commands, and which of them there are here: proved to be such as can be offered."""
-    registry = _own_registry(opened, settings, runs)
-    merge_registries(registry, others, opened.handed_back)
+    registry = _own_registry(resources, settings, runs)
+    merge_registries(registry, registries, resources.exit_stack)
     registry.require_known()
     selection = selection_of(settings)
     require_known(registry, selection)
@@ -280,14 +284,14 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
     return None
 
 
-def _own_registry(opened: _Opened, settings: Settings, runs: JobTable) -> Registry:
+def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> Registry:
     """Every tool set, in the order in which tools are listed."""
-    roots, runner, confined_threads = opened.roots, opened.runner, opened.confined_threads
-    redactor = opened.redactor
+    roots, runner, confined_threads = resources.roots, resources.runner, resources.confined_threads
+    redactor = resources.redactor
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
-    registry.add_set("filesystem", FilesystemTools(roots, settings.limits, large_reads=opened.shared.large_reads))
+    registry.add_set("filesystem", FilesystemTools(roots, settings.limits, large_reads=resources.shared.large_reads))
     registry.add_set("search", SearchTools(roots, runner, settings.limits, confined_threads=confined_threads))
     registry.add_set(
         "git", GitTools(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)
@@ -309,7 +313,7 @@ def _own_registry(opened: _Opened, settings: Settings, runs: JobTable) -> Regist
     return registry
 
 
-def _inherited(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+def _child_environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
     """What every child gets of the server's environment, and who commits."""
     passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
@@ -332,7 +336,7 @@ def _spec(text: str, *, read_only: bool) -> RootSpec:
 # What a server says of itself when it starts, and has ready before the first command.
 
 
-def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
+def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
     """Say what is served, and which protections are missing. `name` is the role, where there are several."""
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
     protections = {**assembly.runner.protections, "git-confinement": assembly.confined_threads.is_possible}
@@ -348,13 +352,13 @@ def announce(assembly: Assembly, settings: Settings, name: str = "") -> None:
     )
 
 
-async def require(assembly: Assembly) -> None:
+async def require_tier(assembly: Assembly) -> None:
     """Refuse to serve where commands can't be held as the operator requires.
 
     Raises:
         Unconfined: they can't.
     """
-    await _found(assembly)
+    await _confinement_status(assembly)
     assembly.sandbox_pool.require()
 
 
@@ -363,7 +367,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
 
     `name` is the role, where there are several.
     """
-    holding = await _found(assembly)
+    holding = await _confinement_status(assembly)
     if holding is None:
         return
     role = f"{name}: " if name else ""
@@ -377,7 +381,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
         logger.warning("%sno command is run in tier %s (--allow-unconfined, --require-tier)", role, holding.tier)
 
 
-async def _found(assembly: Assembly) -> ConfinementStatus | None:
+async def _confinement_status(assembly: Assembly) -> ConfinementStatus | None:
     """How commands are held, where some are offered."""
     if assembly.catalog.for_principal(LOCAL).find("run_command") is None:
         return None

@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from coretools.app.assembly import announce, assembled, prepare, require
+from coretools.app.assembly import log_start, open_assembly, prepare, require_tier
 from coretools.config.settings import Settings
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Ending
-from coretools.protocol.round_trip_questions import Interviews
-from coretools.protocol.server import Beside, build_shared
-from coretools.protocol.stdio.transport import run_on_wire, standard_streams_claimed
+from coretools.protocol.process_exit import ProcessExit
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerOptions, build_server
+from coretools.protocol.stdio.transport import claim_standard_streams, run_on_stdio
 
 
-async def serve_stdio(settings: Settings, environment: Mapping[str, str], others: Sequence[Registry] = ()) -> int:
+async def serve_stdio(settings: Settings, environment: Mapping[str, str], registries: Sequence[Registry] = ()) -> int:
     """Serve on fd 0 and fd 1 until the client closes its end or a signal comes; every child is gone then.
 
     `others` are registries of other people, served beside our tools.
@@ -24,15 +24,19 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], others
         BadSetting: a root or another setting can't be used.
         Unconfined: commands can't be held as the operator requires.
     """
-    ending = Ending()
-    with standard_streams_claimed() as wire:
-        async with assembled(settings, environment, others) as assembly:
-            interviews = Interviews(settings.asking)
-            beside = Beside(runs=assembly.resources, extensions=assembly.extensions(interviews), interviews=interviews)
-            server = build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
-            announce(assembly, settings)
+    process_exit = ProcessExit()
+    with claim_standard_streams() as wire:
+        async with open_assembly(settings, environment, registries) as assembly:
+            questions = QuestionFactory(settings.asking)
+            beside = ServerOptions(
+                runs=assembly.resources, extensions=assembly.extensions(questions), questions=questions
+            )
+            server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
+            log_start(assembly, settings)
             if settings.policy.confinement.require is not None:
-                await require(assembly)
+                await require_tier(assembly)
             work = (partial(prepare, assembly),)
-            await run_on_wire(server, wire, line_bytes=settings.limits.line_bytes, ending=ending, beside=work)
-    return ending.exit_code
+            await run_on_stdio(
+                server, wire, line_bytes=settings.limits.line_bytes, process_exit=process_exit, background=work
+            )
+    return process_exit.exit_code

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coretools.cli.routes import plain
+from coretools.cli.routes import normalize
 from coretools.errors import InvalidArguments
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.documentation import CommandPage, ParameterPage, usage
@@ -27,13 +27,13 @@ NAMED = re.compile(r"[^\W\d][\w-]*[:@]?=", re.ASCII)
 
 NUMBER = re.compile(r"-[0-9.][0-9.eE+-]*")
 
-_SAID = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
+_TYPE_NAMES = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
 _SCALARS = ("string", "integer", "number", "boolean")
 
 
-def typed_arguments(
+def parse_arguments(
     page: CommandPage,
-    in_route: Mapping[str, str],
+    route_values: Mapping[str, str],
     words: Sequence[str],
     *,
     stdin: Callable[[], str] | None,
@@ -46,23 +46,23 @@ def typed_arguments(
     Raises:
         InvalidArguments: names the word at fault, and what would do.
     """
-    reader = _Reader(page, stdin, has_names=has_names)
-    for name, text in in_route.items():
-        reader.add(reader.parameter(name), text, said=name)
+    reader = _ArgumentParser(page, stdin, has_names=has_names)
+    for name, text in route_values.items():
+        reader.add(reader.parameter(name), text, label=name)
     reader.read(words)
     reader.finish()
     return reader.arguments
 
 
-class _Reader:
+class _ArgumentParser:
     """One pass over the words."""
 
     def __init__(self, page: CommandPage, stdin: Callable[[], str] | None, *, has_names: bool) -> None:
         self._page = page
         self._has_names = has_names
         self._stdin = stdin
-        self._parameters = {plain(parameter.name): parameter for parameter in page.parameters}
-        self._loose: list[str] = []
+        self._parameters = {normalize(parameter.name): parameter for parameter in page.parameters}
+        self._positional: list[str] = []
         self.arguments: dict[str, Any] = {}
 
     def read(self, words: Sequence[str]) -> None:
@@ -72,36 +72,38 @@ class _Reader:
             word = words[at]
             at += 1
             if word == "--":
-                self._loose += words[at:]
+                self._positional += words[at:]
                 return
             if word.startswith("--"):
-                at += self._option(word, words[at] if at < len(words) else None)
+                at += self._parse_option(word, words[at] if at < len(words) else None)
             elif word.startswith("-") and word != "-" and not NUMBER.fullmatch(word):
-                raise self._fault(f"{word}: options are written --name; a value that begins with - stands behind --")
+                raise self._error(f"{word}: options are written --name; a value that begins with - stands behind --")
             elif self._has_names and NAMED.match(word):
-                self._option(f"--{word}", None)
+                self._parse_option(f"--{word}", None)
             else:
-                self._loose.append(word)
+                self._positional.append(word)
 
     def finish(self) -> None:
         """Give the other words to what must be there, in order."""
-        slots = [one for one in self._page.parameters if one.is_required and one.name not in self.arguments]
-        words = self._loose
-        for at, parameter in enumerate(slots):
-            left = len(slots) - at - 1
+        missing_parameters = [
+            one for one in self._page.parameters if one.is_required and one.name not in self.arguments
+        ]
+        words = self._positional
+        for at, parameter in enumerate(missing_parameters):
+            left = len(missing_parameters) - at - 1
             count = max(len(words) - left, 1) if is_list(parameter) else 1
             for word in words[:count]:
-                self.add(parameter, word, said=parameter.name.upper())
+                self.add(parameter, word, label=parameter.name.upper())
             words = words[count:]
-        missing = [one.name.upper() for one in slots if one.name not in self.arguments]
+        missing = [one.name.upper() for one in missing_parameters if one.name not in self.arguments]
         if missing:
-            raise self._fault(f"{' and '.join(missing)} must be given; usage: {usage(self._page)}")
+            raise self._error(f"{' and '.join(missing)} must be given; usage: {usage(self._page)}")
         if words:
-            raise self._fault(f"{words[0][:80]!r} is one word too many; usage: {usage(self._page)}")
+            raise self._error(f"{words[0][:80]!r} is one word too many; usage: {usage(self._page)}")
 
-    def add(self, parameter: ParameterPage, text: str, *, said: str) -> None:
+    def add(self, parameter: ParameterPage, text: str, *, label: str) -> None:
         """One value of a parameter, from text."""
-        self._put(parameter, self._value(parameter.schema, text, said))
+        self._set(parameter, self._parse_value(parameter.schema, text, label))
 
     def parameter(self, name: str) -> ParameterPage:
         """The parameter of this name.
@@ -109,92 +111,92 @@ class _Reader:
         Raises:
             InvalidArguments: there is none.
         """
-        found = self._parameters.get(plain(name))
+        found = self._parameters.get(normalize(name))
         if found is not None:
             return found
         if name == ANSWERS and self._page.asks:
-            raise self._fault("answers are given by --answer KEY=VALUE, or --answer KEY:=JSON")
-        close = difflib.get_close_matches(plain(name), self._parameters, n=1)
+            raise self._error("answers are given by --answer KEY=VALUE, or --answer KEY:=JSON")
+        close = difflib.get_close_matches(normalize(name), self._parameters, n=1)
         meant = f"; did you mean {option_of(self._parameters[close[0]])}?" if close else ""
         options = ", ".join(map(option_of, self._page.parameters)) or "none"
-        raise self._fault(f"--{name}: no such option{meant} (there are {options})")
+        raise self._error(f"--{name}: no such option{meant} (there are {options})")
 
-    def _option(self, word: str, following: str | None) -> int:
+    def _parse_option(self, word: str, following: str | None) -> int:
         """Take an option; how many words more it took."""
         given, equals, text = word[2:].partition("=")
-        way = given[-1:] if given.endswith(("@", ":")) else ""
-        name = given[: len(given) - len(way)]
-        flag = None if equals or way else self._flag(name)
+        suffix = given[-1:] if given.endswith(("@", ":")) else ""
+        name = given[: len(given) - len(suffix)]
+        flag = None if equals or suffix else self._find_flag(name)
         if flag is not None:
-            self._put(*flag)
+            self._set(*flag)
             return 0
         parameter = self.parameter(name)
         if not equals:
             if following is None:
-                raise self._fault(f"{word}: a value must follow")
+                raise self._error(f"{word}: a value must follow")
             text = following
-        if way == ":":
-            self._put(parameter, _json(text, f"{self._page.words}: {word}"))
-        elif way == "@":
-            self.add(parameter, _content_of(f"{self._page.words}: {word}", text, self._stdin), said=f"--{name}")
+        if suffix == ":":
+            self._set(parameter, _json(text, f"{self._page.words}: {word}"))
+        elif suffix == "@":
+            self.add(parameter, _read_source(f"{self._page.words}: {word}", text, self._stdin), label=f"--{name}")
         else:
-            self.add(parameter, text, said=f"--{name}")
+            self.add(parameter, text, label=f"--{name}")
         return 0 if equals else 1
 
-    def _flag(self, name: str) -> tuple[ParameterPage, bool] | None:
-        parameter = self._parameters.get(plain(name))
+    def _find_flag(self, name: str) -> tuple[ParameterPage, bool] | None:
+        parameter = self._parameters.get(normalize(name))
         if parameter is not None:
             return (parameter, True) if is_flag(parameter) else None
-        parameter = self._parameters.get(plain(name).removeprefix("no_"))
+        parameter = self._parameters.get(normalize(name).removeprefix("no_"))
         return (parameter, False) if parameter is not None and is_flag(parameter) else None
 
-    def _put(self, parameter: ParameterPage, value: Any) -> None:
+    def _set(self, parameter: ParameterPage, value: Any) -> None:
         name = parameter.name
         if name not in self.arguments:
             self.arguments[name] = value
         elif is_list(parameter) and isinstance(value, list):
             self.arguments[name] = [*self.arguments[name], *value]
         else:
-            raise self._fault(f"{option_of(parameter)}: given twice, and it takes one value")
+            raise self._error(f"{option_of(parameter)}: given twice, and it takes one value")
 
-    def _value(self, schema: Mapping[str, Any], text: str, said: str) -> Any:
-        arms = _arms(schema)
-        if arms:
-            return self._of_arms(arms, text, said)
+    def _parse_value(self, schema: Mapping[str, Any], text: str, label: str) -> Any:
+        alternatives = _alternatives(schema)
+        if alternatives:
+            return self._parse_alternatives(alternatives, text, label)
         kind = schema.get("type")
         if kind == "array":
             items = schema.get("items", {})
             if items.get("type") in _SCALARS or "enum" in items:
-                return [self._value(items, text, said)]
-            found = self._json_or_file(text, said)
+                return [self._parse_value(items, text, label)]
+            found = self._json_or_file(text, label)
             return found if isinstance(found, list) else [found]
         if kind == "string" or "enum" in schema:
-            return _chosen(schema, text)
+            return _choice(schema, text)
         if kind == "object":
-            return self._json_or_file(text, said)
-        if kind in _SAID:
-            return _scalar(text, str(kind), f"{self._page.words}: {said}")
+            return self._json_or_file(text, label)
+        if kind in _TYPE_NAMES:
+            return _scalar(text, str(kind), f"{self._page.words}: {label}")
         return _json_or_text(text)
 
-    def _of_arms(self, arms: Sequence[Mapping[str, Any]], text: str, said: str) -> Any:
+    def _parse_alternatives(self, alternatives: Sequence[Mapping[str, Any]], text: str, label: str) -> Any:
         """The first arm that the text fits; text itself last."""
-        for arm in arms:
+        for arm in alternatives:
             if arm.get("type") in ("integer", "number", "boolean", "null"):
                 try:
-                    return _scalar(text, arm["type"], said)
+                    return _scalar(text, arm["type"], label)
                 except InvalidArguments:
                     continue
-        if any(arm.get("type") == "string" for arm in arms):
+        if any(arm.get("type") == "string" for arm in alternatives):
             return text
-        structured = [arm for arm in arms if arm.get("type") in ("array", "object")]
-        return self._value(structured[0], text, said) if structured else _json_or_text(text)
+        structured = [arm for arm in alternatives if arm.get("type") in ("array", "object")]
+        return self._parse_value(structured[0], text, label) if structured else _json_or_text(text)
 
-    def _json_or_file(self, text: str, said: str) -> Any:
+    def _json_or_file(self, text: str, label: str) -> Any:
         if text.startswith("@"):
-            text = _content_of(f"{self._page.words}: {said}", text[1:], self._stdin)
-        return _json(text, f"{self._page.words}: {said}")
+            text = _read_source(f"{self._page.words}: {label}", text[1:], self._stdin)
+        return _json(text, f"{self._page.words}: {label}")
 
-    def _fault(self, text: str) -> InvalidArguments:
+    def _error(self, text: str) -> InvalidArguments:
         return InvalidArguments(f"{self._page.words}: {text}")
 
 
@@ -213,20 +215,20 @@ def is_list(parameter: ParameterPage) -> bool:
     return parameter.schema.get("type") == "array"
 
 
-def _arms(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     kind = schema.get("type")
     if isinstance(kind, list):
         return [{**schema, "type": one} for one in kind]
-    arms: Sequence[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or ()
-    return arms
+    alternatives: Sequence[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or ()
+    return alternatives
 
 
-def _chosen(schema: Mapping[str, Any], text: str) -> Any:
+def _choice(schema: Mapping[str, Any], text: str) -> Any:
     """Text, or the choice that reads like it."""
     return next((one for one in schema.get("enum", ()) if str(one) == text), text)
 
 
-def _scalar(text: str, kind: str, said: str) -> Any:
+def _scalar(text: str, kind: str, label: str) -> Any:
     types: dict[str, tuple[type, ...]] = {
         "integer": (int,),
         "number": (int, float),
@@ -238,7 +240,7 @@ def _scalar(text: str, kind: str, said: str) -> Any:
     except (ValueError, RecursionError):
         value = text
     if not isinstance(value, types[kind]) or (isinstance(value, bool) and kind != "boolean"):
-        raise InvalidArguments(f"{said}: must be {_SAID[kind]}, got {text[:40]!r}")
+        raise InvalidArguments(f"{label}: must be {_TYPE_NAMES[kind]}, got {text[:40]!r}")
     return value
 
 
@@ -249,22 +251,22 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
-def _json(text: str, said: str) -> Any:
+def _json(text: str, label: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidArguments(f"{said[:100]}: must be JSON, or @FILE that holds it: {error}") from None
+        raise InvalidArguments(f"{label[:100]}: must be JSON, or @FILE that holds it: {error}") from None
 
 
-def _content_of(said: str, source: str, stdin: Callable[[], str] | None) -> str:
+def _read_source(label: str, source: str, stdin: Callable[[], str] | None) -> str:
     """The text of a file, or of standard input for `-`.
 
     Raises:
         InvalidArguments: it can't be read, or standard input is not to be read here.
     """
     if source == "-" and stdin is None:
-        raise InvalidArguments(f"{said[:100]}: standard input holds the commands here; name a file")
+        raise InvalidArguments(f"{label[:100]}: standard input holds the commands here; name a file")
     try:
         return stdin() if source == "-" and stdin else Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArguments(f"{said[:100]}: {error}") from None
+        raise InvalidArguments(f"{label[:100]}: {error}") from None

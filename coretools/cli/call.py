@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coretools.cli.terminal import Screen, complain, escaped, read_line
+from coretools.cli.terminal import TerminalCapabilities, escape_controls, print_error, read_line
 from coretools.config.author import Author
 from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # A bar on standard error that says how far a command is; drawn by rich, which is loaded with the first step.
 
 
-class Bar:
+class ProgressBar:
     """One command's progress. Draws nothing unless it `is_shown`."""
 
     def __init__(self, *, is_shown: bool) -> None:
@@ -35,11 +35,11 @@ class Bar:
             self._progress.add_task("", total=total)
             self._progress.start()
         task = self._progress.task_ids[0]
-        said = self._progress.tasks[0].description if message is None else escaped(message)
-        self._progress.update(task, completed=done, total=total, description=said)
+        description = self._progress.tasks[0].description if message is None else escape_controls(message)
+        self._progress.update(task, completed=done, total=total, description=description)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Leave the terminal to something else for a while."""
         progress = self._progress
         if progress is not None:
@@ -68,20 +68,20 @@ def _progress() -> "Progress":
 
 T = TypeVar("T")
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 """Answers that are no answer before a question is given up."""
 
 
 class CliCall:
     """One command typed in a shell or in the REPL."""
 
-    def __init__(self, screen: Screen, ask: AskMode = "elicitation", roots: Sequence[str] = ()) -> None:
+    def __init__(self, terminal: TerminalCapabilities, ask: AskMode = "elicitation", roots: Sequence[str] = ()) -> None:
         """`ask` says how far questions go; `roots` are the directories worked on, as file URIs."""
-        self._screen = screen
+        self._terminal = terminal
         self._roots = list(roots)
         self._resolution = AnswerResolution(ask, trusts_answers=True)
-        self._bar = Bar(is_shown=screen.shows_progress)
-        self._furthest = -1.0
+        self._bar = ProgressBar(is_shown=terminal.can_show_progress)
+        self._highest = -1.0
 
     @property
     def principal(self) -> str:
@@ -109,35 +109,35 @@ class CliCall:
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Draw the bar, if standard error is a terminal. It never goes back."""
-        self._furthest = max(done, self._furthest)
-        self._bar.step(self._furthest, total, message)
+        self._highest = max(done, self._highest)
+        self._bar.step(self._highest, total, message)
 
     async def log(self, level: Level, text: str) -> None:
         """Say it on standard error; what is less than a warning only to a person who looks."""
-        if level in ("warning", "error") or self._screen.shows_progress:
-            with self._bar.aside():
-                complain(escaped(f"{level}: {text}"))
+        if level in ("warning", "error") or self._terminal.can_show_progress:
+            with self._bar.paused():
+                print_error(escape_controls(f"{level}: {text}"))
 
     def offers(self, capability: Capability) -> bool:
         """A person is asked at a terminal; there is no model behind one."""
-        return capability == "roots" or (capability == "elicitation" and self._screen.can_ask)
+        return capability == "roots" or (capability == "elicitation" and self._terminal.can_ask)
 
     async def close_stream(self) -> None:
         """There is none."""
 
     async def ask(self, question: Question[T]) -> T:
         """What was given beforehand, what the person says, or the default."""
-        able = (AskChannel.TERMINAL, AskChannel.ROOTS) if self._screen.can_ask else (AskChannel.ROOTS,)
+        able = (AskChannel.TERMINAL, AskChannel.ROOTS) if self._terminal.can_ask else (AskChannel.ROOTS,)
         try:
             found = self._resolution.resolve(question, able)
         except AnswerNeeded as error:
-            raise _needed(question) from error
+            raise _answer_needed(question) from error
         if isinstance(found, ResolvedAnswer):
             return found.answer
         if found is AskChannel.ROOTS:
             return question.accept(self._roots)
-        with self._bar.aside():
-            return await _asked(question)
+        with self._bar.paused():
+            return await _ask_at_terminal(question)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """One after the other."""
@@ -148,33 +148,33 @@ class CliCall:
         self._bar.close()
 
 
-async def _asked(question: Question[T]) -> T:
+async def _ask_at_terminal(question: Question[T]) -> T:
     """Ask at the terminal until there is an answer, a few times.
 
     Raises:
         Declined: the input ended. InvalidArguments: what was typed is no answer.
     """
-    for tries_left in reversed(range(TRIES)):
+    for tries_left in reversed(range(MAX_ATTEMPTS)):
         try:
-            raw = await _raw(question)
+            raw = await _read_answer(question)
             if raw == "" and not isinstance(question.default, Missing):
                 return question.default
             return question.accept(raw)
         except InvalidArguments as error:
             if not tries_left:
                 raise
-            sys.stderr.write(f"{escaped(str(error))}\n")
+            sys.stderr.write(f"{escape_controls(str(error))}\n")
     raise AssertionError("the last try returns or raises")
 
 
-async def _raw(question: Question[Any]) -> Any:
+async def _read_answer(question: Question[Any]) -> Any:
     if isinstance(question, AskForm):
-        return await _form(question)
-    typed = await _line(question, prompt_of(question), echo=not isinstance(question, AskSecret))
-    return _meant(question, typed) if typed else typed
+        return await _read_form(question)
+    typed = await _read_line(question, prompt_of(question), echo=not isinstance(question, AskSecret))
+    return _choice_names(question, typed) if typed else typed
 
 
-async def _line(question: Question[Any], prompt: str, *, echo: bool = True) -> str:
+async def _read_line(question: Question[Any], prompt: str, *, echo: bool = True) -> str:
     typed = await read_line(prompt, echo=echo)
     if typed is None:
         sys.stderr.write("\n")
@@ -182,14 +182,14 @@ async def _line(question: Question[Any], prompt: str, *, echo: bool = True) -> s
     return typed
 
 
-async def _form(question: Question[Any]) -> dict[str, Any]:
+async def _read_form(question: Question[Any]) -> dict[str, Any]:
     """The values of a form, one line each; an empty line leaves out what need not be given."""
     schema = question.schema()
-    sys.stderr.write(f"{escaped(question.message)}\n")
+    sys.stderr.write(f"{escape_controls(question.message)}\n")
     values: dict[str, Any] = {}
     for name, shape in schema.get("properties", {}).items():
-        said = f" ({', '.join(map(str, shape['enum']))})" if "enum" in shape else ""
-        text = await _line(question, f"  {shape.get('description') or name}{said}: ")
+        description = f" ({', '.join(map(str, shape['enum']))})" if "enum" in shape else ""
+        text = await _read_line(question, f"  {shape.get('description') or name}{description}: ")
         if text or name in schema.get("required", ()):
             values[name] = text
     return values
@@ -212,22 +212,22 @@ def _default_text(default: Any) -> str:
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def _meant(question: Question[Any], typed: str) -> Any:
+def _choice_names(question: Question[Any], typed: str) -> Any:
     """Numbers turned into the choices they stand at; everything else as it was typed."""
     if isinstance(question, AskChoice):
-        return _numbered(typed.strip(), question.choices)
+        return _choice_name(typed.strip(), question.choices)
     if isinstance(question, AskChoices):
         parts = [part.strip() for part in typed.split(",")]
-        return [_numbered(part, question.choices) for part in parts if part]
+        return [_choice_name(part, question.choices) for part in parts if part]
     return typed
 
 
-def _numbered(text: str, choices: Sequence[str]) -> str:
+def _choice_name(text: str, choices: Sequence[str]) -> str:
     is_number = text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= len(choices)
     return choices[int(text) - 1] if is_number and text not in choices else text
 
 
-def _needed(question: Question[Any]) -> AnswerNeeded:
+def _answer_needed(question: Question[Any]) -> AnswerNeeded:
     choices = f" (one of {', '.join(question.choices)})" if isinstance(question, AskChoice) else ""
     value = "yes" if isinstance(question, AskConfirmation) else "VALUE"
     return AnswerNeeded(

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coretools.cli.arguments import is_flag, is_list, option_of
-from coretools.cli.command_line import Bench
+from coretools.cli.command_runner import CommandContext
 from coretools.cli.completion_scripts import SHELLS
-from coretools.cli.own_options import LINE_OPTIONS
-from coretools.cli.routes import Found, Routes, leading, plain
+from coretools.cli.global_options import LINE_OPTIONS
+from coretools.cli.routes import RouteMatch, Routes, leading_words, normalize
 from coretools.operations.completion import with_prefix
 from coretools.operations.documentation import CommandPage, ParameterPage, document_command
 from coretools.operations.registry import Command
@@ -25,42 +25,44 @@ class Candidate:
     """A word, and what is said of it."""
 
     text: str
-    said: str = ""
+    description: str = ""
 
 
-async def candidates(bench: Bench, before: Sequence[str], current: str) -> list[Candidate]:
+async def candidates(context: CommandContext, before: Sequence[str], current: str) -> list[Candidate]:
     """What `current`, which stands behind the words of `before`, could become."""
-    routes = Routes(bench.catalog.registry, bench.selection)
-    words = leading(before)
+    routes = Routes(context.catalog.registry, context.selection)
+    words = leading_words(before)
     found = routes.at(words)
     following = []
     if len(words) == len(before) and not current.startswith("-"):
         within = found.command.route if found is not None and found.count == len(words) else ()
-        following = await _words(bench, routes.below(words, within=within), words, current)
+        following = await _word_candidates(context, routes.below(words, within=within), words, current)
     if found is None:
         return following
-    return [*following, *await _of_command(bench, found, before[found.count :], current)]
+    return [*following, *await _command_candidates(context, found, before[found.count :], current)]
 
 
-def of_built_in(before: Sequence[str], current: str) -> list[Candidate]:
+def built_in_candidates(before: Sequence[str], current: str) -> list[Candidate]:
     """The same for coretools' own commands, as far as there is little to choose from."""
     return [Candidate(word) for word in with_prefix(current, _BUILT_IN.get(tuple(before), ()))]
 
 
 @dataclass(slots=True)
-class _Typed:
+class _TypedWords:
     """What is there already."""
 
     given: dict[str, str] = field(default_factory=dict)
-    loose: list[str] = field(default_factory=list)
-    waiting: ParameterPage | None = None
+    positional: list[str] = field(default_factory=list)
+    awaiting_value: ParameterPage | None = None
     """The option whose value comes next."""
     only_values: bool = False
 
 
-async def _words(bench: Bench, below: Sequence[Command], words: Sequence[str], current: str) -> list[Candidate]:
+async def _word_candidates(
+    context: CommandContext, below: Sequence[Command], words: Sequence[str], current: str
+) -> list[Candidate]:
     """The next word of a route."""
-    routes = Routes(bench.catalog.registry, bench.selection)
+    routes = Routes(context.catalog.registry, context.selection)
     found: dict[str, str] = {}
     for command in below:
         expected = command.route[len(words)]
@@ -68,39 +70,41 @@ async def _words(bench: Bench, below: Sequence[Command], words: Sequence[str], c
         if variable:
             page = document_command(command)
             parameter = next(one for one in page.parameters if one.name == variable[1])
-            values = await _values(bench, command, parameter, current, {})
+            values = await _values(context, command, parameter, current, {})
             found |= dict.fromkeys(values, f"{parameter.name} of {command.name}")
-        elif plain(expected).startswith(plain(current)):
+        elif normalize(expected).startswith(normalize(current)):
             is_last = len(command.route) == len(words) + 1
-            context = routes.context((*words, expected))
-            found.setdefault(expected, command.summary if is_last else context.summary if context else "")
-    return [Candidate(text, said) for text, said in found.items()]
+            route_context = routes.context((*words, expected))
+            found.setdefault(expected, command.summary if is_last else route_context.summary if route_context else "")
+    return [Candidate(text, description) for text, description in found.items()]
 
 
-async def _of_command(bench: Bench, found: Found, words: Sequence[str], current: str) -> list[Candidate]:
+async def _command_candidates(
+    context: CommandContext, found: RouteMatch, words: Sequence[str], current: str
+) -> list[Candidate]:
     page = document_command(found.command)
-    typed = _typed(page, words)
-    typed.given |= found.in_route
-    parameter, before, text = typed.waiting, "", current
+    typed = _parse_typed(page, words)
+    typed.given |= found.route_values
+    parameter, before, text = typed.awaiting_value, "", current
     if parameter is None and current.startswith("-") and not typed.only_values:
         option, equals, text = current.partition("=")
         parameter, before = _parameter(page, option), f"{option}="
         if not equals or parameter is None:
             return _options(page, typed, current)
-    parameter = parameter or _slot(page, typed)
+    parameter = parameter or _next_positional(page, typed)
     if parameter is None:
         return [] if current else _options(page, typed, "--")
-    return [Candidate(before + value) for value in await _values(bench, found.command, parameter, text, typed.given)]
+    return [Candidate(before + value) for value in await _values(context, found.command, parameter, text, typed.given)]
 
 
 async def _values(
-    bench: Bench, command: Command, parameter: ParameterPage, text: str, given: Mapping[str, str]
+    context: CommandContext, command: Command, parameter: ParameterPage, text: str, given: Mapping[str, str]
 ) -> list[str]:
-    others = {name: value for name, value in given.items() if name != parameter.name}
-    return await bench.dispatcher.complete(command, parameter.name, text, others)
+    registries = {name: value for name, value in given.items() if name != parameter.name}
+    return await context.dispatcher.complete(command, parameter.name, text, registries)
 
 
-def _options(page: CommandPage, typed: _Typed, current: str) -> list[Candidate]:
+def _options(page: CommandPage, typed: _TypedWords, current: str) -> list[Candidate]:
     found = []
     for parameter in page.parameters:
         if parameter.name in typed.given and not is_list(parameter):
@@ -108,48 +112,52 @@ def _options(page: CommandPage, typed: _Typed, current: str) -> list[Candidate]:
         option = option_of(parameter)
         is_off = is_flag(parameter) and parameter.default is True
         found.append(Candidate(f"--no-{option[2:]}" if is_off else option, parameter.description))
-    said = {"--json": "print the result as JSON", "--help": "say how it is typed", "--answer": "answer beforehand"}
-    found += [Candidate(option, said[option]) for option in sorted(LINE_OPTIONS.keys() & said.keys())]
-    known = {plain(one.text): one for one in found}
-    return [known[name] for name in with_prefix(plain(current), known)]
+    description = {
+        "--json": "print the result as JSON",
+        "--help": "say how it is typed",
+        "--answer": "answer beforehand",
+    }
+    found += [Candidate(option, description[option]) for option in sorted(LINE_OPTIONS.keys() & description.keys())]
+    known = {normalize(one.text): one for one in found}
+    return [known[name] for name in with_prefix(normalize(current), known)]
 
 
-def _typed(page: CommandPage, words: Sequence[str]) -> _Typed:
-    typed = _Typed()
+def _parse_typed(page: CommandPage, words: Sequence[str]) -> _TypedWords:
+    typed = _TypedWords()
     for word in words:
-        if typed.waiting is not None:
-            typed.given[typed.waiting.name] = word
-            typed.waiting = None
+        if typed.awaiting_value is not None:
+            typed.given[typed.awaiting_value.name] = word
+            typed.awaiting_value = None
         elif typed.only_values or not word.startswith("--"):
-            typed.loose.append(word)
+            typed.positional.append(word)
         elif word == "--":
             typed.only_values = True
         else:
             option, equals, text = word.partition("=")
             parameter = _parameter(page, option)
             if parameter is not None and not is_flag(parameter) and not equals:
-                typed.waiting = parameter
+                typed.awaiting_value = parameter
             elif parameter is not None:
                 typed.given[parameter.name] = text
-    _place(page, typed)
+    _assign_positionals(page, typed)
     return typed
 
 
-def _place(page: CommandPage, typed: _Typed) -> None:
+def _assign_positionals(page: CommandPage, typed: _TypedWords) -> None:
     """Give loose words to what must be there; a list keeps the rest."""
-    for word in typed.loose:
-        slot = _slot(page, typed)
-        if slot is None or is_list(slot):
+    for word in typed.positional:
+        expected = _next_positional(page, typed)
+        if expected is None or is_list(expected):
             return
-        typed.given[slot.name] = word
+        typed.given[expected.name] = word
 
 
-def _slot(page: CommandPage, typed: _Typed) -> ParameterPage | None:
+def _next_positional(page: CommandPage, typed: _TypedWords) -> ParameterPage | None:
     """The parameter that the next loose word is for."""
     return next((one for one in page.parameters if one.is_required and one.name not in typed.given), None)
 
 
 def _parameter(page: CommandPage, option: str) -> ParameterPage | None:
-    name = plain(option[2:])
-    names = {plain(one.name): one for one in page.parameters}
+    name = normalize(option[2:])
+    names = {normalize(one.name): one for one in page.parameters}
     return names.get(name) or names.get(name.removeprefix("no_"))

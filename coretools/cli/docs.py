@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from coretools.app.assembly import assembled
-from coretools.cli.terminal import put
+from coretools.app.assembly import open_assembly
+from coretools.cli.terminal import print_text
 from coretools.config.settings import Settings
 from coretools.errors import InputOutput
 from coretools.operations.catalog import commands_for_people
@@ -31,7 +31,7 @@ from coretools.web.common.config import VARIABLES, Config
 # The reference page of the HTTP server's configuration, made of its declaration. Pure.
 
 
-NAME = "http-configuration.md"
+CONFIG_PAGE = "http-configuration.md"
 
 _INTRODUCTION = (
     "Keys of the TOML file of `coretools-http --config FILE`. Each is a variable too:\n"
@@ -92,7 +92,7 @@ def _default(field: FieldInfo) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DocsOptions:
     """What is to be written: pages, a table, or neither, which prints."""
 
     directory: str | None
@@ -100,26 +100,26 @@ class Wanted:
     as_json: bool
 
 
-async def docs(settings: Settings, others: Sequence[Registry], wanted: Wanted) -> int:
+async def docs(settings: Settings, registries: Sequence[Registry], options: DocsOptions) -> int:
     """Write the pages to a directory and the table into a page, or print what there is.
 
     Raises:
         BadSetting: the page has no place for the table. InputOutput: a file can't be read or written.
     """
-    async with assembled(settings, dict(os.environ), others) as assembly:
+    async with open_assembly(settings, dict(os.environ), registries) as assembly:
         registry = assembly.catalog.registry
         found = documentation_of(commands_for_people(registry, assembly.selection), registry.contexts)
         # Built while the tool sets are open: a signature may name what they hold.
-        text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if wanted.as_json else tool_table(found)
-        written = {**pages(found), NAME: config_page()} if wanted.directory else {}
+        text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if options.as_json else tool_table(found)
+        written = {**pages(found), CONFIG_PAGE: config_page()} if options.directory else {}
     try:
-        if wanted.directory:
-            _write(Path(wanted.directory), written)
-        if wanted.page:
-            _put_table(Path(wanted.page), found)
+        if options.directory:
+            _write(Path(options.directory), written)
+        if options.page:
+            _put_table(Path(options.page), found)
     except OSError as error:
         raise InputOutput(f"{error.filename}: {error.strerror}") from None
-    return 0 if wanted.directory or wanted.page else put(text)
+    return 0 if options.directory or options.page else print_text(text)
 
 
 def _write(directory: Path, written: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ import anyio
 from mcp import Client, MCPError, StdioServerParameters
 
 from coretools import __version__
-from coretools.cli.render import result_text
+from coretools.cli.list_tools import result_text
 from coretools.config.settings import Limits, Settings
 
 ANSWER_SECONDS = 30.0
@@ -24,33 +24,33 @@ class Finding:
     """One line of the report. `required` ones decide the exit code."""
 
     name: str
-    good: bool
-    said: str
-    required: bool = True
+    is_ok: bool
+    detail: str
+    is_required: bool = True
 
 
 async def doctor(settings: Settings) -> int:
     """Print what was found; 0 when everything required is there, else 69 (EX_UNAVAILABLE)."""
     findings = [
         Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
-        Finding("coretools", good=True, said=f"{__version__}, mcp {version('mcp')}"),
+        Finding("coretools", is_ok=True, detail=f"{__version__}, mcp {version('mcp')}"),
         Finding("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH; the git tools need it"),
         Finding(
             "ripgrep",
             shutil.which("rg") is not None,
             shutil.which("rg") or "not on PATH; search_text uses its own slower engine",
-            required=False,
+            is_required=False,
         ),
     ]
     served, report = await _try_server(settings)
     for finding in (*findings, served):
-        mark = "ok     " if finding.good else "MISSING" if finding.required else "absent "
-        print(f"{mark} {finding.name}: {finding.said}")
+        mark = "ok     " if finding.is_ok else "MISSING" if finding.is_required else "absent "
+        print(f"{mark} {finding.name}: {finding.detail}")
     print(report)
-    return 0 if all(finding.good or not finding.required for finding in (*findings, served)) else 69
+    return 0 if all(finding.is_ok or not finding.is_required for finding in (*findings, served)) else 69
 
 
-def _words(settings: Settings) -> list[str]:
+def _flags(settings: Settings) -> list[str]:
     """The flags that make a server what this command line asks for."""
     usual = asdict(Limits())
     limits = {name: value for name, value in asdict(settings.limits).items() if value != usual[name]}
@@ -69,17 +69,17 @@ def _words(settings: Settings) -> list[str]:
         ("--limit", [f"{name}={value}" for name, value in limits.items()]),
     ):
         words += [f"{flag}={value}" for value in values]  # in one: a value may begin with a dash
-    return words + _policy_words(settings)
+    return words + _policy_flags(settings)
 
 
-def _policy_words(settings: Settings) -> list[str]:
+def _policy_flags(settings: Settings) -> list[str]:
     """The flags that make it hold commands as this command line asks for."""
-    held = settings.policy.confinement
-    words = ["--network", held.network]
+    confinement = settings.policy.confinement
+    words = ["--network", confinement.network]
     words += ["--policy", settings.policy.source] if settings.policy.source else []
-    words += ["--require-tier", held.require] if held.require else []
-    words += ["--own-container"] if held.own_container else []
-    return words + (["--allow-unconfined"] if held.allow_unconfined else [])
+    words += ["--require-tier", confinement.require] if confinement.require else []
+    words += ["--own-container"] if confinement.own_container else []
+    return words + (["--allow-unconfined"] if confinement.allow_unconfined else [])
 
 
 async def _try_server(settings: Settings) -> tuple[Finding, str]:
@@ -87,7 +87,7 @@ async def _try_server(settings: Settings) -> tuple[Finding, str]:
     parameters = StdioServerParameters(
         command=sys.executable,
         # -P: the directory that it is started in is a project's, whose modules must not be taken for ours.
-        args=["-P", "-m", "servers.workstation", "--log-level", "error", *_words(settings), *settings.roots],
+        args=["-P", "-m", "servers.workstation", "--log-level", "error", *_flags(settings), *settings.roots],
         env=dict(os.environ),
     )
     failure: BaseException | None = None
@@ -101,6 +101,6 @@ async def _try_server(settings: Settings) -> tuple[Finding, str]:
     except* (OSError, TimeoutError, MCPError) as errors:
         failure = errors.exceptions[0]
     if failure is not None:
-        return Finding("server", good=False, said=f"did not answer over stdio: {failure}"), ""
-    said = f"{len(tools)} tools over stdio, {seconds:.2f} s after its start"
-    return Finding("server", good=not diagnostics.is_error, said=said), result_text(diagnostics)
+        return Finding("server", is_ok=False, detail=f"did not answer over stdio: {failure}"), ""
+    detail = f"{len(tools)} tools over stdio, {seconds:.2f} s after its start"
+    return Finding("server", is_ok=not diagnostics.is_error, detail=detail), result_text(diagnostics)

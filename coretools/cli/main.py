@@ -24,9 +24,16 @@ import sys
 from collections.abc import Sequence
 
 from coretools.cli.completion_scripts import SHELLS, script
-from coretools.cli.own_options import Parser, add_own, add_with, divided, option_names, own_parser
+from coretools.cli.global_options import (
+    OptionParser,
+    add_global_options,
+    add_registry_option,
+    global_parser,
+    option_names,
+    split_options,
+)
 from coretools.cli.serve import add_serve, serve
-from coretools.cli.terminal import complain
+from coretools.cli.terminal import print_error
 from coretools.config.flags import add_policy_options, policy_from, settings_from, working_directory
 from coretools.config.logs import configure_logging
 from coretools.config.settings import Settings
@@ -37,7 +44,7 @@ COMPLETE = "__complete"
 """What the scripts of `coretools completion` call; in no help."""
 
 BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
-"""First words that are coretools' own. A command of the catalog with such a route is reached in the REPL."""
+"""First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -46,35 +53,35 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         exit_code = _main(words)
     except CoreError as error:
-        complain(str(error))
+        print_error(str(error))
         exit_code = error.exit_code
     sys.exit(exit_code)
 
 
 def _main(words: list[str]) -> int:
-    own, rest = divided(words, option_names(own_parser()), behind=())
+    own, rest = split_options(words, option_names(global_parser()), behind=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:
         _parser().error("a command is missing")
-    own_parser().parse_args(own)  # --version and a bad flag end it here
-    # Imported late: the catalog takes half a second.
+    global_parser().parse_args(own)  # --version and a bad flag end it here
+    # Imported late: the graph takes half a second.
     import anyio
 
-    from coretools.cli.typed_line import run_typed
+    from coretools.cli.command_line import run_command_line
 
-    return anyio.run(run_typed, own, rest, overview_of_built_in() if not rest else "")
+    return anyio.run(run_command_line, own, rest, overview_of_built_in() if not rest else "")
 
 
 def _names_tool(rest: list[str]) -> bool:
     """Whether this is `coretools call TOOL`, and not the help of `call` or a line without a tool."""
-    return rest[0] == "call" and bool(divided(rest[1:], option_names(own_parser()), behind=())[1])
+    return rest[0] == "call" and bool(split_options(rest[1:], option_names(global_parser()), behind=())[1])
 
 
 def overview_of_built_in() -> str:
-    """What `coretools --help` says before the commands of the catalog."""
+    """What `coretools --help` says before the commands of the graph."""
     summary, lines, _ = (__doc__ or "").split("\n\n")
     return f"{summary}\n\n{lines}"
 
@@ -86,7 +93,7 @@ def exit_codes() -> str:
 
 def _built_in(words: list[str]) -> int:
     # Cut by hand: which `--` argparse takes away differs between versions of Python.
-    before, argv = _cut(words)
+    before, argv = _split_argv(words)
     options = _parser().parse_args(before)
     if options.command == "policy":
         return _policy(options, argv)
@@ -113,14 +120,14 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
         return anyio.run(repl, settings, [load(text) for text in options.registries])
     if options.command == "docs":
-        from coretools.cli.docs import Wanted, docs
+        from coretools.cli.docs import DocsOptions, docs
 
-        wanted = Wanted(directory=options.write, page=options.page, as_json=options.json)
-        return anyio.run(docs, settings, [load(text) for text in options.registries], wanted)
-    from coretools.cli import commands
+        docs_options = DocsOptions(directory=options.write, page=options.page, as_json=options.json)
+        return anyio.run(docs, settings, [load(text) for text in options.registries], docs_options)
+    from coretools.cli import list_tools
 
     if options.command == "tools":
-        return anyio.run(commands.tools, settings, options.tool, options.json)
+        return anyio.run(list_tools.tools, settings, options.tool, options.json)
     from coretools.cli.doctor import doctor
 
     return anyio.run(doctor, settings)
@@ -129,12 +136,12 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 def _complete(words: list[str]) -> int:
     import anyio  # imported late: only this needs it here
 
-    from coretools.cli.typed_line import complete_typed
+    from coretools.cli.command_line import complete_command_line
 
-    return anyio.run(complete_typed, words, BUILT_IN)
+    return anyio.run(complete_command_line, words, BUILT_IN)
 
 
-def _cut(words: list[str]) -> tuple[list[str], list[str]]:
+def _split_argv(words: list[str]) -> tuple[list[str], list[str]]:
     """What stands before the first `--` of `policy explain`, and what stands behind it."""
     at = words.index("--") if words[:1] == ["policy"] and "--" in words else len(words)
     return words[:at], words[at + 1 :]
@@ -151,31 +158,31 @@ def _policy(options: argparse.Namespace, argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     summary = (__doc__ or "").partition("\n\n")[0]
-    parser = Parser(prog="coretools", description=summary, epilog=exit_codes())
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    call = commands.add_parser("call", help="call a tool by its name and print its result")  # for its help alone
+    parser = OptionParser(prog="coretools", description=summary, epilog=exit_codes())
+    list_tools = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    call = list_tools.add_parser("call", help="call a tool by its name and print its result")  # for its help alone
     call.add_argument("tool", metavar="TOOL")
     call.add_argument("argument", nargs="*", metavar="name=value", help="also name:=JSON, name@=FILE, name@=- (stdin)")
     call.add_argument("--json", action="store_true", help="print the result as JSON")
     call.add_argument("--answer", action="append", metavar="KEY=VALUE", help="answer a question beforehand")
-    tools = commands.add_parser("tools", help="list the tools, or show one")
+    tools = list_tools.add_parser("tools", help="list the tools, or show one")
     tools.add_argument("tool", nargs="?", metavar="TOOL")
     tools.add_argument("--json", action="store_true", help="print the tools as clients get them")
-    doctor = commands.add_parser("doctor", help="check this machine, and a real server on it")
-    repl = commands.add_parser("repl", help="commands line by line, with history and completion")
-    add_serve(commands)
-    docs = commands.add_parser("docs", help="what there is to know of every command")
+    doctor = list_tools.add_parser("doctor", help="check this machine, and a real server on it")
+    repl = list_tools.add_parser("repl", help="commands line by line, with history and completion")
+    add_serve(list_tools)
+    docs = list_tools.add_parser("docs", help="what there is to know of every command")
     docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages there")
     docs.add_argument("--page", metavar="FILE", help="put the table of tools in its place in this page")
     docs.add_argument("--json", action="store_true", help="print all of it as JSON")
-    completion = commands.add_parser("completion", help="print a script that completes commands in a shell")
+    completion = list_tools.add_parser("completion", help="print a script that completes commands in a shell")
     completion.add_argument("shell", choices=SHELLS)
-    _add_policy(commands.add_parser("policy", help="what the operator's file says of a command"))
-    _add_token(commands.add_parser("token", help="bearer tokens of an HTTP server: create, list, revoke"))
+    _add_policy(list_tools.add_parser("policy", help="what the operator's file says of a command"))
+    _add_token(list_tools.add_parser("token", help="bearer tokens of an HTTP server: create, list, revoke"))
     for command in (repl, docs):
-        add_with(command)
+        add_registry_option(command)
     for command in (call, tools, doctor, repl, docs):
-        add_own(command)
+        add_global_options(command)
     return parser
 
 

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 from coretools.cli.arguments import is_flag, is_list, option_of
-from coretools.cli.routes import Routes, shown
+from coretools.cli.routes import Routes, route_word
 from coretools.operations.documentation import CommandPage, ParameterPage, describe_parameter, usage
 
 WIDTH = 100
@@ -16,25 +16,25 @@ _EFFECTS = {"read": "only reads", "add": "adds", "change": "changes"}
 def overview(routes: Routes, words: Sequence[str], width: int) -> str:
     """What stands below some words, a line each: contexts first, then commands."""
     below = routes.below(words)
-    deep: dict[str, list[str]] = {}
-    flat: list[tuple[str, str]] = []
+    nested: dict[str, list[str]] = {}
+    direct: list[tuple[str, str]] = []
     for command in below:
         if len(command.route) > len(words) + 1:
-            deep.setdefault(shown(command.route[len(words)]), []).append(
-                " ".join(map(shown, command.route[len(words) + 1 :]))
+            nested.setdefault(route_word(command.route[len(words)]), []).append(
+                " ".join(map(route_word, command.route[len(words) + 1 :]))
             )
         else:
-            flat.append((shown(command.route[len(words)]), command.summary))
-    rows = [(word, _said(routes, (*words, word)) or ", ".join(inner)) for word, inner in deep.items()]
-    return table([*rows, *flat], width)
+            direct.append((route_word(command.route[len(words)]), command.summary))
+    rows = [(word, _context_summary(routes, (*words, word)) or ", ".join(inner)) for word, inner in nested.items()]
+    return table([*rows, *direct], width)
 
 
 def context_page(routes: Routes, words: Sequence[str], width: int, *, program: str = "coretools") -> str:
     """A context: what is said of it, and its commands by their summaries."""
     context = routes.context(words)
     line = " ".join((program, *words)) if program else " ".join(words)
-    said = [context.summary or " ".join(words), context.details] if context else [" ".join(words)]
-    parts = [f"usage: {line} COMMAND [options]", *(text for text in said if text), overview(routes, words, width)]
+    texts = [context.summary or " ".join(words), context.details] if context else [" ".join(words)]
+    parts = [f"usage: {line} COMMAND [options]", *(text for text in texts if text), overview(routes, words, width)]
     return "\n\n".join((*parts, f"`{line} COMMAND --help` shows one of them."))
 
 
@@ -47,7 +47,7 @@ def command_page(page: CommandPage, *, program: str = "coretools") -> str:
     parts += [textwrap.fill(text, WIDTH) for text in page.details.split("\n\n") if text]
     parts.append(f"It {', '.join(notes)}.")
     for title, is_required in (("must be given, in order:", True), ("options:", False)):
-        rows = [(_label(one), _about(one)) for one in page.parameters if one.is_required is is_required]
+        rows = [(_label(one), _describe(one)) for one in page.parameters if one.is_required is is_required]
         parts += [f"{title}\n{table(rows, WIDTH)}"] if rows else []
     if page.asks:
         parts.append("asks (--answer KEY=VALUE or KEY:=JSON answers beforehand): " + ", ".join(page.asks))
@@ -63,11 +63,11 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> str:
     lines = []
     for left, right in rows:
         line = f"  {left:<{longest}}  {' '.join(right.split())}".rstrip()
-        lines.append(cut(line, width))
+        lines.append(truncate(line, width))
     return "\n".join(lines)
 
 
-def cut(line: str, width: int) -> str:
+def truncate(line: str, width: int) -> str:
     """A line that has room, or the words of it that have, and dots."""
     if len(line) <= width:
         return line
@@ -77,7 +77,7 @@ def cut(line: str, width: int) -> str:
     return (words if len(words) > width // 2 else room).rstrip() + " ..."
 
 
-def _said(routes: Routes, words: Sequence[str]) -> str:
+def _context_summary(routes: Routes, words: Sequence[str]) -> str:
     context = routes.context(words)
     return context.summary if context else ""
 
@@ -91,11 +91,11 @@ def _label(parameter: ParameterPage) -> str:
     return f"{option} {parameter.type.removeprefix('list of ').upper()}" + (" ..." if is_list(parameter) else "")
 
 
-def _about(parameter: ParameterPage) -> str:
-    said = describe_parameter(parameter)
+def _describe(parameter: ParameterPage) -> str:
+    texts = describe_parameter(parameter)
     kind = parameter.type if parameter.is_required and parameter.type != "string" else ""
     has_default = not parameter.is_required and parameter.default not in (None, False, "", [])
     default = f"[{json.dumps(parameter.default, ensure_ascii=False)}]" if has_default else ""
-    inside = "{" + ", ".join(field.name for field in parameter.fields) + "}" if parameter.fields else ""
-    about = "; ".join(part for part in (kind, inside, said) if part)
+    field_names = "{" + ", ".join(field.name for field in parameter.fields) + "}" if parameter.fields else ""
+    about = "; ".join(part for part in (kind, field_names, texts) if part)
     return f"{about} {default}".strip()

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
-from coretools.app.assembly import assembled
-from coretools.cli.command_line import Bench, Desk, Line
+from coretools.app.assembly import open_assembly
+from coretools.cli.command_runner import CommandContext, CommandLine, CommandRunner
 from coretools.cli.completion import candidates
+from coretools.cli.global_options import LINE_OPTIONS, line_parser, split_options
 from coretools.cli.manual import WIDTH, overview
-from coretools.cli.own_options import LINE_OPTIONS, divided, line_parser
-from coretools.cli.terminal import Screen, complain, escaped, put
+from coretools.cli.terminal import TerminalCapabilities, escape_controls, print_error, print_text
 from coretools.config.settings import Settings
 from coretools.errors import CommandSyntax, CoreError
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Ending, until_signalled
+from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
 from coretools.shell_words import BLANKS, join, split
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 # By the parser of the process runner (`coretools.shell_words`), with nothing of a shell but its quotes.
 
 
-MARK = "\ue000"
+CURSOR_MARK = "\ue000"
 """Stands for the cursor; of the private use area, so nobody types it."""
 
 
-def goes_on(text: str) -> bool:
+def needs_more(text: str) -> bool:
     """Whether a line needs another: a quote is open, or it ends in a backslash that escapes nothing."""
-    if _is_whole(text):
+    if _is_complete(text):
         return False
-    return any(_is_whole(text + end) for end in ("'", '"', "x", 'x"'))
+    return any(_is_complete(text + end) for end in ("'", '"', "x", 'x"'))
 
 
 def words_of(text: str) -> list[str]:
@@ -57,7 +57,7 @@ def words_of(text: str) -> list[str]:
     return split(text) if text.strip() else []
 
 
-def at_cursor(text: str) -> tuple[list[str], str, int]:
+def split_at_cursor(text: str) -> tuple[list[str], str, int]:
     """The words before the one that ends here, that one, and where in the text it begins.
 
     Raises:
@@ -72,7 +72,7 @@ def at_cursor(text: str) -> tuple[list[str], str, int]:
     return words[:-1], words[-1], start
 
 
-def as_typed(word: str) -> str:
+def quoted(word: str) -> str:
     """A word with the quotes that it needs, not being the first."""
     return join(("x", word)).removeprefix("x ")
 
@@ -81,15 +81,15 @@ def _open_words(text: str) -> list[str]:
     """The words of half a line, the last as far as it is there."""
     for end in ("", "'", '"'):
         try:
-            words = split(f"{text}{MARK}{end}")
+            words = split(f"{text}{CURSOR_MARK}{end}")
         except CommandSyntax as error:
             fault = error
             continue
-        return [*words[:-1], words[-1].removesuffix(MARK)]
+        return [*words[:-1], words[-1].removesuffix(CURSOR_MARK)]
     raise fault
 
 
-def _is_whole(text: str) -> bool:
+def _is_complete(text: str) -> bool:
     try:
         words_of(text)
     except CommandSyntax:
@@ -101,13 +101,13 @@ def _is_whole(text: str) -> bool:
 
 
 PROMPT = "coretools> "
-WORDS = ("help", "exit")
+BUILT_IN_WORDS = ("help", "exit")
 """What the REPL knows beside the commands."""
 
-_BLOCK = 64 * 1024
+_READ_BYTES = 64 * 1024
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """Gives one line after the other, with all that goes on of it."""
 
     async def next(self) -> str | None:
@@ -126,7 +126,7 @@ class PipedLines:
     async def next(self) -> str | None:
         """The next line; None at the end."""
         text = await self._one()
-        while text is not None and goes_on(text):
+        while text is not None and needs_more(text):
             more = await self._one()
             if more is None:
                 break
@@ -136,7 +136,7 @@ class PipedLines:
     async def _one(self) -> str | None:
         while b"\n" not in self._data and not self._is_at_end:
             await self._readable()
-            taken = os.read(self._stream, _BLOCK)
+            taken = os.read(self._stream, _READ_BYTES)
             self._data += taken
             self._is_at_end = not taken
         if not self._data:
@@ -153,8 +153,8 @@ class PipedLines:
 class PromptedLines:
     """Lines typed by a person: with history, completion and several lines in one."""
 
-    def __init__(self, desk: Desk, environment: Mapping[str, str]) -> None:
-        self._session = _session(desk, _history_file(environment))
+    def __init__(self, runner: CommandRunner, environment: Mapping[str, str]) -> None:
+        self._session = _session(runner, _history_file(environment))
 
     async def next(self) -> str | None:
         """The next line; None at the end. What Ctrl-C gave up is an empty one."""
@@ -167,7 +167,7 @@ class PromptedLines:
             return None
 
 
-def _session(desk: Desk, history_file: Path | None) -> "PromptSession[str]":
+def _session(runner: CommandRunner, history_file: Path | None) -> "PromptSession[str]":
     from prompt_toolkit import PromptSession
     from prompt_toolkit.application import get_app
     from prompt_toolkit.filters import Condition
@@ -183,9 +183,9 @@ def _session(desk: Desk, history_file: Path | None) -> "PromptSession[str]":
 
     return PromptSession(
         history=Remembered(history_file) if history_file else InMemoryHistory(),
-        completer=_completer(desk),
+        completer=_completer(runner),
         complete_while_typing=False,
-        multiline=Condition(lambda: goes_on(get_app().current_buffer.text)),
+        multiline=Condition(lambda: needs_more(get_app().current_buffer.text)),
         prompt_continuation="... ",
         enable_open_in_editor=False,
         # Standard output is for results.
@@ -193,7 +193,7 @@ def _session(desk: Desk, history_file: Path | None) -> "PromptSession[str]":
     )
 
 
-def _completer(desk: Desk) -> "Completer":
+def _completer(runner: CommandRunner) -> "Completer":
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
@@ -215,18 +215,21 @@ def _completer(desk: Desk) -> "Completer":
         ) -> AsyncGenerator[Completion, None]:
             text = document.text_before_cursor
             try:
-                before, current, start = at_cursor(text)
+                before, current, start = split_at_cursor(text)
             except CommandSyntax:
                 return
             if before[:1] == ["help"]:
                 before = before[1:]
             elif not before:
-                for word in WORDS:
+                for word in BUILT_IN_WORDS:
                     if word.startswith(current):
                         yield Completion(word, start_position=start - len(text))
-            for one in await candidates(desk.bench, before, current):
+            for one in await candidates(runner.context, before, current):
                 yield Completion(
-                    as_typed(one.text), start - len(text), display=escaped(one.text), display_meta=escaped(one.said)
+                    quoted(one.text),
+                    start - len(text),
+                    display=escape_controls(one.text),
+                    display_meta=escape_controls(one.description),
                 )
 
     return Graph()
@@ -248,7 +251,7 @@ def _history_file(environment: Mapping[str, str]) -> Path | None:
         finally:
             os.close(handle)
     except OSError as error:
-        complain(f"the history is not kept: {path}: {error.strerror}")
+        print_error(f"the history is not kept: {path}: {error.strerror}")
         return None
     return path
 
@@ -256,29 +259,29 @@ def _history_file(environment: Mapping[str, str]) -> Path | None:
 INTERRUPTED = 128 + signal.SIGINT
 
 
-async def repl(settings: Settings, others: Sequence[Registry]) -> int:
+async def repl(settings: Settings, registries: Sequence[Registry]) -> int:
     """Run lines until the input ends; `others` are other people's commands beside ours.
 
     Raises:
         BadSetting: a root or another setting can't be used.
     """
-    ending = Ending()
+    process_exit = ProcessExit()
     exit_code = 0
-    async with assembled(settings, dict(os.environ), others) as assembly, until_signalled(ending):
-        screen = Screen.of(os.environ)
-        desk = Desk(Bench.of(assembly, settings), screen, program="")
-        if screen.can_ask:
-            await _Loop(desk, PromptedLines(desk, os.environ)).run_interrupted()
+    async with open_assembly(settings, dict(os.environ), registries) as assembly, cancel_on_signal(process_exit):
+        terminal = TerminalCapabilities.of(os.environ)
+        runner = CommandRunner(CommandContext.of(assembly, settings), terminal, program="")
+        if terminal.can_ask:
+            await _ReadLoop(runner, PromptedLines(runner, os.environ)).run_interrupted()
         else:
-            exit_code = await _Loop(desk, PipedLines()).run()
-    return ending.exit_code or exit_code
+            exit_code = await _ReadLoop(runner, PipedLines()).run()
+    return process_exit.exit_code or exit_code
 
 
-class _Loop:
+class _ReadLoop:
     """The lines of one input."""
 
-    def __init__(self, desk: Desk, lines: Lines) -> None:
-        self._desk = desk
+    def __init__(self, runner: CommandRunner, lines: LineSource) -> None:
+        self._runner = runner
         self._lines = lines
         self._running: anyio.CancelScope | None = None
 
@@ -296,7 +299,7 @@ class _Loop:
             try:
                 words = words_of(text)
             except CoreError as error:
-                complain(str(error))
+                print_error(str(error))
                 failed = error.exit_code
                 continue
             if words[:1] == ["exit"]:
@@ -310,18 +313,18 @@ class _Loop:
             try:
                 return await self._run(words)
             except CoreError as error:
-                complain(str(error))
+                print_error(str(error))
                 return error.exit_code
-        complain("interrupted")
+        print_error("interrupted")
         return INTERRUPTED
 
     async def _run(self, words: Sequence[str]) -> int:
         if words[0] == "help":
-            return put(self._desk.help(words[1:]) if words[1:] else self._help())
-        return await self._desk.run(line_of(self._desk, words))
+            return print_text(self._runner.help(words[1:]) if words[1:] else self._help())
+        return await self._runner.run(parse_line(self._runner, words))
 
     def _help(self) -> str:
-        commands = overview(self._desk.routes, (), WIDTH)
+        commands = overview(self._runner.routes, (), WIDTH)
         return f"{commands}\n\n`help COMMAND` says how one is typed; `exit` or Ctrl-D ends; Ctrl-C ends what runs."
 
     async def _watch(self, *, task_status: TaskStatus[None]) -> None:
@@ -332,12 +335,12 @@ class _Loop:
                     self._running.cancel()
 
 
-def line_of(desk: Desk, words: Sequence[str]) -> Line:
+def parse_line(runner: CommandRunner, words: Sequence[str]) -> CommandLine:
     """A line with the options that say how it is run.
 
     Raises:
         InvalidArguments: `--answer` without a value.
     """
-    own, rest = divided(words, LINE_OPTIONS, behind=LINE_OPTIONS.keys() - desk.option_names(words))
+    own, rest = split_options(words, LINE_OPTIONS, behind=LINE_OPTIONS.keys() - runner.option_names(words))
     options = line_parser().parse_args(own)
-    return Line(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)
+    return CommandLine(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)

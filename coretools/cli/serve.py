@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from coretools.cli.own_options import Parser, add_own
+from coretools.cli.global_options import OptionParser, add_global_options
 from coretools.config.flags import settings_from
 from coretools.config.logs import configure_logging
 from coretools.config.settings import Settings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "coretools"
 
-_OWN_ONLY = (
+_OWN_TOOLS_ONLY = (
     "root",
     "deny",
     "no_default_deny",
@@ -39,7 +39,7 @@ _OWN_ONLY = (
 """Options that say what our own tools may do."""
 
 
-def add_serve(commands: "argparse._SubParsersAction[Parser]") -> None:
+def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
     """Add the subcommand."""
     serve = commands.add_parser(
         "serve",
@@ -57,7 +57,7 @@ def add_serve(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
     serve.add_argument("--name", default=NAME, help=f"how a server without --own introduces itself [{NAME}]")
-    add_own(serve)
+    add_global_options(serve)
     serve.set_defaults(default_log_level="info")
 
 
@@ -72,34 +72,34 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
     if options.own:
         options.default_profile = "dev"
     else:
-        _require_no_own(options)
+        _require_no_own_options(options)
     settings = settings_from(options, options.root or (), environment, directory if options.own else None)
     configure_logging(settings.log_level, environment)
     # Also what a thread that a module started prints before the wire is moved away.
     with contextlib.redirect_stdout(sys.stderr):
         found = [load(text) for text in options.registries]
         if options.own:
-            return _beside_own(settings, found, environment)
-        return _alone(settings, found, options.name)
+            return _serve_with_own_tools(settings, found, environment)
+        return _serve_alone(settings, found, options.name)
 
 
-def _beside_own(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
+def _serve_with_own_tools(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
     # Imported late: the SDK takes half a second, which a bad flag should not cost.
     import anyio
 
     from coretools.app.stdio_service import serve_stdio
-    from coretools.protocol.process_exit import leave
+    from coretools.protocol.process_exit import exit_process
 
-    leave(anyio.run(serve_stdio, settings, dict(environment), found))
+    exit_process(anyio.run(serve_stdio, settings, dict(environment), found))
 
 
-def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
+def _serve_alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     # Imported late: as above.
     from coretools.hosting.serve import ServeOptions, serve_stdio
     from coretools.operations.catalog import selection_of, surfaces_of
     from coretools.operations.registry import Registry
     from coretools.operations.registry_merge import merge_registries
-    from coretools.protocol.process_exit import leave
+    from coretools.protocol.process_exit import exit_process
 
     options = ServeOptions(
         name=name,
@@ -115,12 +115,12 @@ def _alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     # The operator's file may name tools of ours too, which are not here.
     merged = merge_registries(Registry(separator=separator, policy=settings.policy.tools), found)
     # Left from here, while a thread of a module still prints to standard error: the wire is on fd 1 again.
-    leave(serve_stdio(merged, options=options))
+    exit_process(serve_stdio(merged, options=options))
 
 
-def _require_no_own(options: argparse.Namespace) -> None:
+def _require_no_own_options(options: argparse.Namespace) -> None:
     if not options.registries:
         raise BadSetting("nothing to serve: name a registry (--with MODULE:NAME), or --own for coretools' own tools")
-    given = [f"--{name.replace('_', '-')}" for name in _OWN_ONLY if getattr(options, name) is not None]
+    given = [f"--{name.replace('_', '-')}" for name in _OWN_TOOLS_ONLY if getattr(options, name) is not None]
     if given:
         raise BadSetting(f"{', '.join(given)}: for coretools' own tools only; add --own")

@@ -21,29 +21,29 @@ LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
+class TerminalCapabilities:
     """Which of the standard streams are a terminal, and what may be done with that."""
 
-    shows_results: bool
+    is_stdout_terminal: bool
     """Standard output is a terminal: what would drive it is escaped."""
     has_colours: bool
     can_ask: bool
-    shows_progress: bool
+    can_show_progress: bool
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "Screen":
+    def of(cls, environment: Mapping[str, str]) -> "TerminalCapabilities":
         """What the standard streams are. NO_COLOR (no-color.org) and TERM=dumb take colours away."""
         is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         results, errors = sys.stdout.isatty(), sys.stderr.isatty()
         return cls(
-            shows_results=results,
+            is_stdout_terminal=results,
             has_colours=results and not is_plain,
             can_ask=sys.stdin is not None and sys.stdin.isatty() and errors,
-            shows_progress=errors and environment.get("TERM") != "dumb",
+            can_show_progress=errors and environment.get("TERM") != "dumb",
         )
 
 
-def escaped(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Text without what drives a terminal; line breaks and tabs stay."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -57,7 +57,7 @@ async def read_line(prompt: str, *, echo: bool = True) -> str | None:
     data = b""
     with _echo(stream, on=echo):
         # Shown when the terminal is ready for the answer: what is typed at once must not be seen either.
-        sys.stderr.write(escaped(prompt))
+        sys.stderr.write(escape_controls(prompt))
         sys.stderr.flush()
         while not data.endswith(b"\n"):
             await anyio.wait_readable(stream)
@@ -77,9 +77,9 @@ def _echo(stream: int, *, on: bool) -> Iterator[None]:
     import termios  # a POSIX platform's own
 
     before = termios.tcgetattr(stream)
-    quiet = [*before]
-    quiet[3] = before[3] & ~termios.ECHO | termios.ECHONL
-    termios.tcsetattr(stream, termios.TCSADRAIN, quiet)
+    without_echo = [*before]
+    without_echo[3] = before[3] & ~termios.ECHO | termios.ECHONL
+    termios.tcsetattr(stream, termios.TCSADRAIN, without_echo)
     try:
         yield
     finally:
@@ -89,13 +89,13 @@ def _echo(stream: int, *, on: bool) -> Iterator[None]:
 # Standard output and standard error of the command line: results on the one, everything else on the other.
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Say something on standard error. It may quote a file name: what would drive a terminal is escaped."""
-    sys.stderr.write(f"coretools: {escaped(text)}\n")
+    sys.stderr.write(f"coretools: {escape_controls(text)}\n")
     sys.stderr.flush()
 
 
-def put(text: str) -> int:
+def print_text(text: str) -> int:
     """Print; 0, or an exit code when standard output does not take it. Who stopped reading (`head`) has seen enough."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
@@ -107,7 +107,7 @@ def put(text: str) -> int:
         os.close(null)
         if isinstance(error, BrokenPipeError):
             return 0
-        complain(f"standard output: {error.strerror}")
+        print_error(f"standard output: {error.strerror}")
         return InputOutput.exit_code
     return 0
 
@@ -136,7 +136,7 @@ _TOOL_LINE = re.compile(r"(\S+)( +)(reads|adds|changes)( )")
 _EFFECT_STYLES = {"reads": "green", "adds": "yellow", "changes": "red"}
 
 
-def coloured(name: str, text: str) -> str:
+def colour_result(name: str, text: str) -> str:
     """The text of a command's result; plain where nothing is known of its shape."""
     if name in _DIFFS:
         return _by_line(text, _diff_line)
@@ -149,7 +149,7 @@ def coloured(name: str, text: str) -> str:
     return text
 
 
-def coloured_table(text: str) -> str:
+def colour_tools_table(text: str) -> str:
     """The table of tools."""
     return _by_line(text, _tool_line)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from coretools.cli.terminal import complain, put
+from coretools.cli.terminal import print_error, print_text
 from coretools.config.author import read_author
 from coretools.errors import BadSetting, InputOutput, InvalidArguments
 from coretools.web.auth.hashed_tokens import TokenRecord, create_token, read_tokens, revoke_tokens
@@ -32,10 +32,10 @@ def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         return _create(path, options)
     if options.action == "revoke":
         gone = revoke_tokens(path, options.which)
-        complain(f"revoked {', '.join(f'{entry.id} of {entry.name}' for entry in gone)}")
+        print_error(f"revoked {', '.join(f'{entry.id} of {entry.name}' for entry in gone)}")
         return 0
     entries, _ = read_tokens(path)
-    return put(_json(entries) if options.json else _table(entries)) if entries or options.json else 0
+    return print_text(_json(entries) if options.json else _table(entries)) if entries or options.json else 0
 
 
 def _create(path: str, options: argparse.Namespace) -> int:
@@ -43,11 +43,11 @@ def _create(path: str, options: argparse.Namespace) -> int:
     author = read_author(options.author, "--author") if options.author else None
     entry, text = create_token(path, name=options.name, role=options.role, expires=expires, author=author)
     until = f"until {entry.expires:%Y-%m-%d %H:%M} UTC" if entry.expires else "until it is revoked"
-    complain(f"token {entry.id} of {entry.name}, role {entry.role}, {until}; it can't be shown again")
-    code = put(text)
+    print_error(f"token {entry.id} of {entry.name}, role {entry.role}, {until}; it can't be shown again")
+    code = print_text(text)
     if code:
         revoke_tokens(path, entry.id)
-        complain(f"token {entry.id} is revoked: nobody has seen it")
+        print_error(f"token {entry.id} is revoked: nobody has seen it")
         return InputOutput.exit_code
     return 0
 

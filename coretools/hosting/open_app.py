@@ -23,7 +23,7 @@ from coretools.web.validation.request_body import BodyMiddleware
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOptions:
+class UnauthenticatedOptions:
     """How it is served, with the checks of `Host` and `Origin` that the SDK has."""
 
     path: str
@@ -32,7 +32,7 @@ class OpenOptions:
     origins: tuple[str, ...]
 
 
-def open_app(server: Server[Any], options: OpenOptions) -> Starlette:
+def unauthenticated_app(server: Server[Any], options: UnauthenticatedOptions) -> Starlette:
     """Serve everybody who reaches it, as one principal. Its lifespan must be run."""
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,

@@ -22,10 +22,11 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.operations.services import Services
 from coretools.protocol.open_requests import OpenRequests
-from coretools.protocol.process_exit import Ending
-from coretools.protocol.server import SERVER_NAME, Identity, build_server
+from coretools.protocol.process_exit import ProcessExit
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import SERVER_NAME, ServerInfo, ServerOptions, build_server
 from coretools.protocol.stdio.streams import Incoming, Outgoing, message_streams
-from coretools.protocol.stdio.transport import run_on_wire, standard_streams_claimed
+from coretools.protocol.stdio.transport import claim_standard_streams, run_on_stdio
 from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
 if TYPE_CHECKING:
@@ -90,8 +91,13 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
     catalog = LiveCatalog(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
     catalog.for_principal(LOCAL)  # what can't be offered ends the start
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
-    identity = Identity(name=options.name, version=options.version, instructions=options.instructions)
-    return build_server(catalog, dispatcher, identity, extensions=options.extensions, asking=options.asking)
+    identity = ServerInfo(name=options.name, version=options.version, instructions=options.instructions)
+    return build_server(
+        catalog,
+        dispatcher,
+        identity,
+        ServerOptions(extensions=options.extensions, questions=QuestionFactory(options.asking)),
+    )
 
 
 async def serve_streams(
@@ -108,8 +114,8 @@ async def serve_streams(
     options = options or ServeOptions()
     server = _server(served, options)
     async with message_streams(read, write, options.line_bytes) as streams:
-        around = OpenRequests(server.server_info_stamp).around(*streams)
-        await server.run(*around, server.create_initialization_options())
+        wrap = OpenRequests(server.server_info_stamp).wrap(*streams)
+        await server.run(*wrap, server.create_initialization_options())
 
 
 def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> int:
@@ -125,12 +131,12 @@ def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> i
     """
     ensure_standard_error()
     require_standard_streams()
-    ending = Ending()
+    process_exit = ProcessExit()
     try:
-        anyio.run(_on_stdio, registry, options or ServeOptions(), ending)
+        anyio.run(_on_stdio, registry, options or ServeOptions(), process_exit)
     finally:
-        ending.over()
-    return ending.exit_code
+        process_exit.cancel_deadline()
+    return process_exit.exit_code
 
 
 def http_app(
@@ -145,7 +151,7 @@ def http_app(
         BadSetting: the commands can't be offered.
     """
     # Imported late: a server on stdio needs none of it.
-    from coretools.hosting.open_app import OpenOptions, open_app
+    from coretools.hosting.open_app import UnauthenticatedOptions, unauthenticated_app
     from coretools.web.sessions.session_manager import SessionLimits
 
     http = http or HttpOptions()
@@ -155,14 +161,14 @@ def http_app(
         idle_seconds=http.idle_seconds,
         body_bytes=http.body_bytes,
     )
-    shape = OpenOptions(path=http.path, limits=limits, hosts=http.hosts, origins=http.origins)
-    return open_app(_server(served, options or ServeOptions()), shape)
+    shape = UnauthenticatedOptions(path=http.path, limits=limits, hosts=http.hosts, origins=http.origins)
+    return unauthenticated_app(_server(served, options or ServeOptions()), shape)
 
 
-async def _on_stdio(registry: Registry, options: ServeOptions, ending: Ending) -> None:
+async def _on_stdio(registry: Registry, options: ServeOptions, process_exit: ProcessExit) -> None:
     server = build(registry, options)
-    with standard_streams_claimed() as wire:
-        await run_on_wire(server, wire, line_bytes=options.line_bytes, ending=ending)
+    with claim_standard_streams() as wire:
+        await run_on_stdio(server, wire, line_bytes=options.line_bytes, process_exit=process_exit)
 
 
 def _server(served: Registry | Server[Any], options: ServeOptions) -> Server[Any]:

@@ -1,1 +1,1 @@
-"""MCP in both eras: server, listing, notifications, questions, tasks."""
+"""MCP servers for both protocol eras: server, listing, notifications, questions, tasks."""

@@ -1,8 +1,8 @@
-"""Results that people rather look at: the extension `io.modelcontextprotocol/ui` (MCP Apps, 2026-01-26).
+"""HTML views of tool results: the extension `io.modelcontextprotocol/ui` (MCP Apps, 2026-01-26).
 
-A client that declares it, in either era, is told which page shows the results of a tool. A page is one HTML document
-that reaches nothing: its policy allows its own script and style, by hash, and no address. Every other client sees no
-difference.
+For a client that declares it, in either era, tools name the page that shows their results. A page is one HTML document
+without network access: its content security policy allows its own script and style, by hash, and no address. Other
+clients see no difference.
 """
 
 import base64
@@ -17,14 +17,14 @@ from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.extension import RequestHandler
 
 from coretools.errors import BadSetting
-from coretools.protocol.extensions import Wrap, Wrapping, declared
+from coretools.protocol.extensions import HandlerWrapper, WrappingExtension, declared_settings
 
 IDENTIFIER = "io.modelcontextprotocol/ui"
 
 MIME_TYPE = "text/html;profile=mcp-app"
 
-PAGE_SECONDS = 3_600
-"""How long a client may keep a page: it changes with the version of the server only."""
+PAGE_TTL_SECONDS = 3_600
+"""How long a client may cache a page; it changes only with the version of the server."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -45,17 +45,17 @@ _PAGE = """<!doctype html>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A page that shows the results of a tool."""
+    """An HTML page that shows the results of a tool."""
 
     tool: str
     uri: str
     description: str
     page: Callable[[], str]
-    """The HTML document, asked for when a client reads it."""
+    """Returns the HTML document; called when a client reads it."""
 
 
-class Views(Wrapping):
-    """Pages for the clients that show them."""
+class Views(WrappingExtension):
+    """The extension: pages for clients that can show them."""
 
     identifier = IDENTIFIER
 
@@ -66,8 +66,8 @@ class Views(Wrapping):
         if wrong or len(self._of_tool) < len(views):
             raise BadSetting(f"views: one for each tool, at an address ui://...; got {', '.join(wrong) or 'two'}")
 
-    def wraps(self) -> Mapping[str, Wrap]:
-        """Lists with the pages, and the reading of one."""
+    def wraps(self) -> Mapping[str, HandlerWrapper]:
+        """Wrap the lists, which name the pages, and the reading of a page."""
         return {
             "tools/list": partial(self._around, self._tools),
             "resources/list": partial(self._around, self._resources),
@@ -75,17 +75,17 @@ class Views(Wrapping):
         }
 
     def _around(self, change: Callable[[Any], HandlerResult], handler: RequestHandler) -> RequestHandler:
-        """What gives the answer of a handler as it is, and changed to clients that show pages."""
+        """Return a handler that changes the result for clients that show pages, and only for them."""
 
         async def answer(context: ServerRequestContext[Any, Any], params: Any) -> HandlerResult:
             result = await handler(context, params)
-            return change(result) if shows_views(context) else result
+            return change(result) if supports_apps(context) else result
 
         return answer
 
     def _tools(self, result: types.ListToolsResult) -> types.ListToolsResult:
         tools = [self._linked(tool, self._of_tool.get(tool.name)) for tool in result.tools]
-        # Not for others: a cache between must not give it to a client that does not know what to make of it.
+        # Private: a shared cache must not give it to a client without the extension.
         return result.model_copy(update={"tools": tools, "cache_scope": "private"})
 
     def _linked(self, tool: types.Tool, view: View | None) -> types.Tool:
@@ -103,7 +103,7 @@ class Views(Wrapping):
         return result.model_copy(update={"resources": [*result.resources, *pages], "cache_scope": "private"})
 
     def _read(self, handler: RequestHandler) -> RequestHandler:
-        """A page is read by whoever asks: it says nothing of anybody."""
+        """Return a handler that serves pages to every client: they hold no data of anyone."""
 
         async def answer(context: ServerRequestContext[Any, Any], params: Any) -> HandlerResult:
             view = self._at.get(params.uri)
@@ -112,21 +112,21 @@ class Views(Wrapping):
             contents = types.TextResourceContents(
                 uri=view.uri, mime_type=MIME_TYPE, text=view.page(), _meta={"ui": {"prefersBorder": True}}
             )
-            return types.ReadResourceResult(contents=[contents], ttl_ms=PAGE_SECONDS * 1000, cache_scope="public")
+            return types.ReadResourceResult(contents=[contents], ttl_ms=PAGE_TTL_SECONDS * 1000, cache_scope="public")
 
         return answer
 
 
-def shows_views(context: ServerRequestContext[Any, Any]) -> bool:
-    """Whether the client said that it shows pages of our kind."""
-    settings = declared(context, IDENTIFIER) or {}
+def supports_apps(context: ServerRequestContext[Any, Any]) -> bool:
+    """Whether the client declared that it shows pages of this MIME type."""
+    settings = declared_settings(context, IDENTIFIER) or {}
     kinds = settings.get("mimeTypes")
     return isinstance(kinds, list) and MIME_TYPE in kinds
 
 
 @cache
-def own_page(name: str, title: str) -> str:
-    """One of our own pages: the bridge and its script, the style, and the policy that allows just these."""
+def built_in_page(name: str, title: str) -> str:
+    """Return a built-in page: bridge, script and style, and a policy that allows exactly these."""
     style = _file("view.css")
     script = f"{_file('bridge.js')}\n{_file(f'{name}.js')}"
     policy = (
@@ -137,7 +137,7 @@ def own_page(name: str, title: str) -> str:
 
 
 def _file(name: str) -> str:
-    from importlib.resources import files  # imported late: only who shows pages needs it
+    from importlib.resources import files  # imported late: only clients with views need it
 
     return (files("coretools.protocol") / "html" / name).read_text("utf-8")
 
@@ -146,17 +146,17 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
 
 
-OWN_VIEWS = (
+BUILT_IN_VIEWS = (
     View(
         tool="git_diff",
         uri="ui://coretools/diff",
         description="Differences by file and hunk",
-        page=partial(own_page, "diff", "Differences"),
+        page=partial(built_in_page, "diff", "Differences"),
     ),
     View(
         tool="ci_test",
         uri="ui://coretools/tests",
         description="What a test run came to",
-        page=partial(own_page, "tests", "Test report"),
+        page=partial(built_in_page, "tests", "Test report"),
     ),
 )

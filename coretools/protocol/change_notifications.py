@@ -1,8 +1,8 @@
-"""Who is told of what changes: lists and resources, in both eras (docs/specs/notifications.md).
+"""Notify clients of changed lists and resources, in both protocol eras (docs/specs/notifications.md).
 
-Runs as long as the server has a connection: the server's lifespan starts and ends it, so every transport has it.
-Handshake connections are told through `sessions`, the others through their `subscriptions/listen`, which is the SDK's.
-A resource is watched once, however many look on, and no longer than somebody does.
+The server's lifespan starts and stops the notifications, so that they work on every transport. Handshake connections
+are notified through `HandshakeConnections`, other clients through the SDK's handler of `subscriptions/listen`. A
+resource is watched once, however many clients subscribe to it, and only while one of them does.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog, Unsubscribe
 from coretools.process.jobs.job_table import Job
 from coretools.protocol.call_adapter import principal_of
-from coretools.protocol.handshake import Handshakes
-from coretools.protocol.resources import RunResources, found, no_resource
+from coretools.protocol.handshake import HandshakeConnections
+from coretools.protocol.resources import RunResources, find_resource, no_resource
 
-MOST_SUBSCRIPTIONS = 64
-"""Resources of one handshake session, or of one `subscriptions/listen`."""
+MAX_SUBSCRIPTIONS = 64
+"""Resources that one handshake session, or one `subscriptions/listen`, may subscribe to."""
 
-MOST_LISTENERS = 256
-"""`subscriptions/listen` open at once."""
+MAX_LISTENERS = 256
+"""`subscriptions/listen` requests open at once."""
 
-TOLD_SECONDS = 1.0
-"""Between two notifications of one resource, and between two looks at what has to be looked at."""
+NOTIFY_SECONDS = 1.0
+"""Time between two notifications of one resource, and between two polls of resources that must be polled."""
 
 END_SECONDS = 1.0
-"""Waited at the end for a look that is under way."""
+"""How long the end waits for a poll that is under way."""
 
 _EVENTS: dict[Surface, type[ToolsListChanged | ResourcesListChanged | PromptsListChanged]] = {
     Surface.TOOL: ToolsListChanged,
@@ -56,24 +56,24 @@ _EVENTS: dict[Surface, type[ToolsListChanged | ResourcesListChanged | PromptsLis
 
 logger = logging.getLogger(__name__)
 
-Look = Callable[[], object]
-"""Says which version a resource has now."""
+ReadVersion = Callable[[], object]
+"""Returns the current version of a resource."""
 
 
 @dataclass
-class _Watched:
-    """A resource that somebody wants to be told of: looked at, followed by a task, or one that tells of itself."""
+class _WatchedResource:
+    """A resource with subscribers: polled, followed by a task, or announced by its own tool set."""
 
-    look: Look | None = None
-    seen: object = None
+    read_version: ReadVersion | None = None
+    version: object = None
     principal: str = ""
-    """By whose rights it is looked at."""
+    """Whose permissions apply to polling it."""
     task: "asyncio.Task[None] | None" = None
     watchers: int = 0
 
 
-class Changes:
-    """What changes in one server, and the requests of the protocol to be told of it."""
+class ChangeNotifications:
+    """Change notifications of one server, and the handlers of the requests that subscribe to them."""
 
     def __init__(
         self,
@@ -82,43 +82,43 @@ class Changes:
         runs: RunResources | None,
         bus: SubscriptionBus | None = None,
     ) -> None:
-        """`bus` is what several servers share; by default what changes is told in this one alone."""
-        self.handshakes = Handshakes()
+        """`bus` carries the notifications of several servers; by default they stay in this one."""
+        self.handshakes = HandshakeConnections()
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._runs = runs
         self._bus: SubscriptionBus = bus or InMemorySubscriptionBus()
-        self._listener = ListenHandler(self._bus, max_subscriptions=MOST_LISTENERS)
-        self._watched: dict[str, _Watched] = {}
-        self._users = 0
+        self._listener = ListenHandler(self._bus, max_subscriptions=MAX_LISTENERS)
+        self._resources: dict[str, _WatchedResource] = {}
+        self._connections = 0
         self._stops: list[Unsubscribe] = []
-        # Tasks of asyncio and not of a group: they outlive the connection that happened to be the first.
+        # asyncio tasks, not those of a task group: they outlive the connection that was the first.
         self._tasks: set[asyncio.Task[None]] = set()
-        self._poll: asyncio.Task[None] | None = None
+        self._poller: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def running(self, _: object) -> AsyncIterator[None]:
-        """Follow the catalog while anybody is connected."""
-        self._users += 1
-        if self._users == 1:
+        """Follow the catalog while there is a connection."""
+        self._connections += 1
+        if self._connections == 1:
             self._start()
         try:
             yield
         finally:
-            self._users -= 1
-            if not self._users:
+            self._connections -= 1
+            if not self._connections:
                 await self._stop()
 
     async def listen(
         self, context: ServerRequestContext[Any], params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Tell one client of what it asked for until it goes. Resources that it can't have are not acknowledged.
+        """Serve `subscriptions/listen` until the client ends it. Unavailable resources are not acknowledged.
 
         Raises:
             MCPError: too many resources.
         """
         wanted = dict.fromkeys(params.notifications.resource_subscriptions or ())
-        if len(wanted) > MOST_SUBSCRIPTIONS:
+        if len(wanted) > MAX_SUBSCRIPTIONS:
             raise _too_many()
         principal = principal_of(context)
         with ExitStack() as watched:
@@ -133,83 +133,83 @@ class Changes:
     async def subscribe(
         self, context: ServerRequestContext[Any], params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        """Tell a handshake session of one resource.
+        """Subscribe a handshake session to one resource.
 
         Raises:
-            MCPError: no such resource, too many of them, or a connection that can't be told anything.
+            MCPError: no such resource, too many of them, or a connection that can't be notified.
         """
-        known = self.handshakes.of(context)
-        if known is None:
-            said = "this connection keeps no session, so it can't be told of changes"
-            raise MCPError(code=types.INVALID_REQUEST, message=said)
+        connection = self.handshakes.of(context)
+        if connection is None:
+            message = "this connection has no session, so it can't be notified of changes"
+            raise MCPError(code=types.INVALID_REQUEST, message=message)
         release = await self._watch(params.uri, principal_of(context))
-        if known.is_followed and len(known.watched) < MOST_SUBSCRIPTIONS:
-            known.watched.setdefault(params.uri, release)
-        if known.watched.get(params.uri) is not release:
+        if connection.is_notified and len(connection.subscriptions) < MAX_SUBSCRIPTIONS:
+            connection.subscriptions.setdefault(params.uri, release)
+        if connection.subscriptions.get(params.uri) is not release:
             release()
-        if not known.is_followed:
+        if not connection.is_notified:
             raise MCPError(code=types.INVALID_REQUEST, message="subscriptions begin after notifications/initialized")
-        if params.uri not in known.watched:
+        if params.uri not in connection.subscriptions:
             raise _too_many()
         return types.EmptyResult()
 
     async def unsubscribe(
         self, context: ServerRequestContext[Any], params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """Tell a handshake session no more of one resource; of one that it was not told of neither."""
-        known = self.handshakes.of(context)
-        if known is not None and (release := known.watched.pop(params.uri, None)) is not None:
+        """Unsubscribe a handshake session from one resource; no error if it was not subscribed."""
+        connection = self.handshakes.of(context)
+        if connection is not None and (release := connection.subscriptions.pop(params.uri, None)) is not None:
             release()
         return types.EmptyResult()
 
     async def set_level(
         self, context: ServerRequestContext[Any], params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """Send a handshake session the messages from this level on."""
-        known = self.handshakes.of(context)
-        if known is not None:
-            known.level = params.level
+        """Set the least severe level of log messages for a handshake session."""
+        connection = self.handshakes.of(context)
+        if connection is not None:
+            connection.level = params.level
         return types.EmptyResult()
 
     def close(self) -> None:
-        """Tell those who listen that nothing more comes: their requests are answered."""
+        """Answer every open `subscriptions/listen` request: no more notifications follow."""
         self._listener.close()
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
 
-        def told(uri: str) -> None:
+        def notify(uri: str) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(lambda: self._begin(self._updated(uri)))
+                loop.call_soon_threadsafe(lambda: self._start_task(self._updated(uri)))
 
         self._stops = [
             self._catalog.on_change(self._lists_changed),
-            self._catalog.on_announce(told),
-            self._bus.subscribe(self._note),
+            self._catalog.on_announce(notify),
+            self._bus.subscribe(self._on_event),
         ]
-        self._begin(self._catalog.follow())
+        self._start_task(self._catalog.follow())
 
     async def _stop(self) -> None:
         for stop in self._stops:
             stop()
         for task in self._tasks:
             task.cancel()
-        self._poll = None
-        # A look that is under way uses roots, which the server closes when this is over.
+        self._poller = None
+        # A poll under way uses the roots, which the server closes after this.
         with anyio.CancelScope(shield=True):
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=END_SECONDS)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_done)
         return task
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            logger.error("changes are not told any more", exc_info=failure)
+            logger.error("change notifications stopped after an internal error", exc_info=failure)
 
     async def _lists_changed(self, kinds: frozenset[Surface]) -> None:
         for kind in kinds:
@@ -218,94 +218,94 @@ class Changes:
     async def _updated(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri=uri))
 
-    def _note(self, event: ServerEvent) -> None:
-        """Tell the handshake connections of what anybody published; those who listen have the bus themselves."""
+    def _on_event(self, event: ServerEvent) -> None:
+        """Notify handshake connections of a published event; `subscriptions/listen` reads the bus itself."""
         if isinstance(event, ResourceUpdated):
-            self.handshakes.note_update(event.uri)
+            self.handshakes.resource_updated(event.uri)
         else:
-            self.handshakes.note_lists(frozenset(kind for kind, made in _EVENTS.items() if isinstance(event, made)))
+            self.handshakes.lists_changed(frozenset(kind for kind, made in _EVENTS.items() if isinstance(event, made)))
 
     async def _watch(self, uri: str, principal: str) -> Unsubscribe:
-        """Watch a resource that this principal can have, until the result is called.
+        """Watch a resource that this principal may read, until the returned function is called.
 
         Raises:
-            MCPError: he can't.
+            MCPError: it may not.
         """
         if self._runs is not None and self._runs.is_one(uri):
             run = self._runs.run_at(uri, principal)
-            return self._watching(uri, lambda: _Watched(task=self._begin(self._follow_run(uri, run))))
-        look = self._look_at(uri, principal)
-        seen = None if look is None else (await self._dispatcher.versions([look]))[0]
-        if look is not None and seen is None:
+            return self._add_watcher(uri, lambda: _WatchedResource(task=self._start_task(self._follow_run(uri, run))))
+        read_version = self._version_reader(uri, principal)
+        version = None if read_version is None else (await self._dispatcher.versions([read_version]))[0]
+        if read_version is not None and version is None:
             raise no_resource(uri)
-        watching = self._watching(uri, lambda: _Watched(look, seen, principal))
-        if look is not None and self._poll is None:
-            self._poll = self._begin(self._look_again())
+        watching = self._add_watcher(uri, lambda: _WatchedResource(read_version, version, principal))
+        if read_version is not None and self._poller is None:
+            self._poller = self._start_task(self._poll_versions())
         return watching
 
-    def _watching(self, uri: str, begin: Callable[[], _Watched]) -> Unsubscribe:
-        watched = self._watched.get(uri)
+    def _add_watcher(self, uri: str, begin: Callable[[], _WatchedResource]) -> Unsubscribe:
+        watched = self._resources.get(uri)
         if watched is None:
-            watched = self._watched[uri] = begin()
+            watched = self._resources[uri] = begin()
         watched.watchers += 1
         return lambda: self._release(uri, watched)
 
-    def _release(self, uri: str, watched: _Watched) -> None:
+    def _release(self, uri: str, watched: _WatchedResource) -> None:
         watched.watchers -= 1
         if watched.watchers:
             return
         if watched.task is not None:
             watched.task.cancel()
-        del self._watched[uri]
+        del self._resources[uri]
 
-    def _look_at(self, uri: str, principal: str) -> Look | None:
-        """What says the version of a command's resource; None where nothing does.
+    def _version_reader(self, uri: str, principal: str) -> ReadVersion | None:
+        """Return the function that reads the version of a command's resource; None if it has none.
 
         Raises:
             MCPError: there is no such resource.
         """
-        at = found(self._catalog.for_principal(principal).resources.values(), uri)
+        at = find_resource(self._catalog.for_principal(principal).resources.values(), uri)
         if at is None or not self._catalog.registry.contains(at[0]):
             raise no_resource(uri)
-        command, written = at
+        command, values = at
         try:
-            return command.version_of(command.arguments.from_text(written))
+            return command.version_of(command.arguments.from_text(values))
         except CoreError as error:
             raise no_resource(uri) from error
 
-    def _look_now(self, uri: str, principal: str) -> Look:
+    def _current_reader(self, uri: str, principal: str) -> ReadVersion:
         try:
-            return self._look_at(uri, principal) or _gone
+            return self._version_reader(uri, principal) or _no_version
         except MCPError:
-            return _gone
+            return _no_version
 
-    async def _look_again(self) -> None:
-        """Look at every resource that has to be looked at, one after the other, as long as there are any."""
-        while looked := {uri: watched for uri, watched in self._watched.items() if watched.look is not None}:
-            await self._catalog.sleep(TOLD_SECONDS)
-            # Looked up each time: a reload may have put other commands, on other handles, in their place.
-            looks = [self._look_now(uri, watched.principal) for uri, watched in looked.items()]
-            versions = await self._dispatcher.versions(looks)
-            for (uri, watched), version in zip(looked.items(), versions, strict=True):
-                if version != watched.seen:
-                    watched.seen = version
+    async def _poll_versions(self) -> None:
+        """Poll every resource that has a version, one after the other, as long as there are any."""
+        while polled := {uri: watched for uri, watched in self._resources.items() if watched.read_version is not None}:
+            await self._catalog.sleep(NOTIFY_SECONDS)
+            # Looked up each time: a reload may have replaced the commands.
+            readers = [self._current_reader(uri, watched.principal) for uri, watched in polled.items()]
+            versions = await self._dispatcher.versions(readers)
+            for (uri, watched), version in zip(polled.items(), versions, strict=True):
+                if version != watched.version:
+                    watched.version = version
                     await self._updated(uri)
-        self._poll = None
+        self._poller = None
 
     async def _follow_run(self, uri: str, run: Job) -> None:
-        """Tell of output, and of the end; what comes within a second is told once."""
+        """Notify of a run's output and of its end, at most once in `NOTIFY_SECONDS`."""
         news, is_alive = run.news, run.is_alive
         while is_alive:
             await news.wait()
             news, is_alive = run.news, run.is_alive
             await self._updated(uri)
-            await self._catalog.sleep(TOLD_SECONDS)
+            await self._catalog.sleep(NOTIFY_SECONDS)
 
 
-def _gone() -> None:
-    """The version of a resource that is not there any more."""
+def _no_version() -> None:
+    """The version of a resource that no longer exists."""
 
 
 def _too_many() -> MCPError:
-    said = f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to at once; unsubscribe from others first"
-    return MCPError(code=types.INVALID_PARAMS, message=said)
+    message = f"at most {MAX_SUBSCRIPTIONS} resources can be subscribed to at once; unsubscribe from others first"
+    return MCPError(code=types.INVALID_PARAMS, message=message)

@@ -1,4 +1,4 @@
-"""`completion/complete`: values for the arguments of prompts and the variables of resource templates."""
+"""Serve `completion/complete`: values for arguments of prompts and variables of resource templates."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,14 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
 from coretools.operations.route import template_variables
 from coretools.protocol.call_adapter import principal_of
-from coretools.protocol.resources import SHOWN, TEMPLATE, RunResources, no_resource
+from coretools.protocol.resources import MAX_SHOWN_URI, TEMPLATE, RunResources, no_resource
 
-MOST_VALUES = 100
-"""In one answer, as the protocol has it."""
+MAX_RETURNED = 100
+"""Values in one response, a limit of the protocol."""
 
 
-class Completer:
-    """Answers what an argument could be."""
+class CompletionHandler:
+    """Completes arguments for a client."""
 
     def __init__(self, catalog: LiveCatalog, dispatcher: Dispatcher, runs: RunResources | None) -> None:
         self._catalog = catalog
@@ -31,7 +31,7 @@ class Completer:
     async def complete(
         self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """The first values, and how many there are.
+        """Return the first values and their total number.
 
         Raises:
             MCPError: no such prompt or template, or no such argument of it.
@@ -72,13 +72,13 @@ class Completer:
 
 def _require(name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        said = f"no argument {name[:SHOWN]!r}; there are {', '.join(known) or 'none'}"
-        raise MCPError(code=types.INVALID_PARAMS, message=said)
+        message = f"no argument {name[:MAX_SHOWN_URI]!r}; there are {', '.join(known) or 'none'}"
+        raise MCPError(code=types.INVALID_PARAMS, message=message)
 
 
 def _shown(values: list[str]) -> types.CompleteResult:
-    shown = values[:MOST_VALUES]
-    # More than that were not looked at, so how many there are is not known.
+    shown = values[:MAX_RETURNED]
+    # No more than MOST_COUNTED values were collected, so the total is unknown.
     total = len(values) if len(values) < MAX_VALUES else None
     completion = types.Completion(values=shown, total=total, has_more=len(shown) < len(values))
     return types.CompleteResult(completion=completion)

@@ -1,7 +1,7 @@
-"""Extensions of the protocol (SEP-2133) on the lowlevel server: the SDK's own class, attached by public API.
+"""Attach protocol extensions (SEP-2133) to the lowlevel server, through the SDK's public API.
 
-The SDK applies extensions to its `MCPServer` only. Methods, settings and the interceptor of tool calls mean the same
-here; tools and resources are the registry's, so those that an extension brings are refused.
+The SDK applies extensions only to its `MCPServer`. Methods, settings and the interceptor of tool calls work the same
+here. Tools and resources come from the registry, so an extension that brings its own is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,34 +16,35 @@ from mcp.server.lowlevel import Server
 from coretools.errors import BadSetting
 from coretools.operations.call import Capability
 
-Wrap = Callable[[RequestHandler], RequestHandler]
+HandlerWrapper = Callable[[RequestHandler], RequestHandler]
 
 
-class Wrapping(Extension):
-    """An extension that changes what handlers of the server answer."""
+class WrappingExtension(Extension):
+    """An extension that wraps handlers of the server."""
 
-    def wraps(self) -> Mapping[str, Wrap]:
-        """What takes the place of a handler, by the method that it serves."""
+    def wraps(self) -> Mapping[str, HandlerWrapper]:
+        """Return the wrappers of handlers, by protocol method."""
         return {}
 
 
-def extend(server: Server[Any], extensions: Sequence[Extension]) -> None:
-    """Attach extensions to a server that has its handlers; the first is the outermost.
+def attach_extensions(server: Server[Any], extensions: Sequence[Extension]) -> None:
+    """Attach extensions to a server whose handlers are set; the first is the outermost.
 
     Raises:
-        BadSetting: an extension there is already, a method that is taken, or one that brings tools or resources.
+        BadSetting: an extension is attached twice, serves a method that is served already, or brings tools or
+            resources.
     """
     for extension in extensions:
         _attach(server, extension)
     for extension in reversed(extensions):
-        for name, wrap in (extension.wraps() if isinstance(extension, Wrapping) else {}).items():
+        for name, wrap in (extension.wraps() if isinstance(extension, WrappingExtension) else {}).items():
             _wrap(server, name, wrap)
     between = [one for one in extensions if type(one).intercept_tool_call is not Extension.intercept_tool_call]
     if between:
         _wrap(server, "tools/call", lambda handler: compose_tool_call_handler(between, handler))
 
 
-def offered(capabilities: types.ClientCapabilities | None, capability: Capability) -> bool:
+def has_capability(capabilities: types.ClientCapabilities | None, capability: Capability) -> bool:
     """Whether the client declared a capability, or an extension by its identifier."""
     if capabilities is None:
         return False
@@ -52,19 +53,19 @@ def offered(capabilities: types.ClientCapabilities | None, capability: Capabilit
     return capability in types.ClientCapabilities.model_fields and getattr(capabilities, capability) is not None
 
 
-def declared(context: ServerRequestContext[Any], identifier: str) -> Mapping[str, Any] | None:
-    """The client's settings of an extension; None when it did not declare it: with this request, or its handshake."""
+def declared_settings(context: ServerRequestContext[Any], identifier: str) -> Mapping[str, Any] | None:
+    """Return the client's settings of an extension; None if it declared it neither here nor in its handshake."""
     capabilities = context.session.client_capabilities
     return (capabilities.extensions or {}).get(identifier) if capabilities else None
 
 
-def require(context: ServerRequestContext[Any], identifier: str) -> None:
-    """Go on only for a client that declared the extension.
+def require_extension(context: ServerRequestContext[Any], identifier: str) -> None:
+    """Require that the client declared an extension.
 
     Raises:
-        MCPError: -32021, with what is missing (SEP-2133).
+        MCPError: -32021, with the missing capability (SEP-2133).
     """
-    if declared(context, identifier) is None:
+    if declared_settings(context, identifier) is None:
         missing = types.ClientCapabilities(extensions={identifier: {}})
         raise MCPError(
             code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
@@ -75,7 +76,7 @@ def require(context: ServerRequestContext[Any], identifier: str) -> None:
 
 def _attach(server: Server[Any], extension: Extension) -> None:
     if extension.identifier in server.extensions:
-        raise BadSetting(f"extension {extension.identifier}: is attached already")
+        raise BadSetting(f"extension {extension.identifier}: already attached")
     if extension.tools() or extension.resources():
         raise BadSetting(f"extension {extension.identifier}: brings tools or resources; add them to the registry")
     server.extensions[extension.identifier] = extension.settings()
@@ -85,7 +86,7 @@ def _attach(server: Server[Any], extension: Extension) -> None:
 
 def _bind(server: Server[Any], extension: Extension, method: MethodBinding) -> None:
     if server.get_request_handler(method.method) is not None:
-        raise BadSetting(f"extension {extension.identifier}: {method.method} is served already")
+        raise BadSetting(f"extension {extension.identifier}: {method.method} already has a handler")
 
     async def gated(context: ServerRequestContext[Any], params: Any) -> HandlerResult:
         versions = method.protocol_versions
@@ -96,7 +97,7 @@ def _bind(server: Server[Any], extension: Extension, method: MethodBinding) -> N
     server.add_request_handler(method.method, method.params_type, gated)
 
 
-def _wrap(server: Server[Any], name: str, wrap: Wrap) -> None:
+def _wrap(server: Server[Any], name: str, wrap: HandlerWrapper) -> None:
     entry = server.get_request_handler(name)
     if entry is not None:
         server.add_request_handler(name, entry.params_type, wrap(entry.handler))

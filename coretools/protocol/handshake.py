@@ -1,8 +1,8 @@
-"""What is kept of a connection of the handshake era as long as it lasts: its log level, and what it is told of.
+"""State of handshake-era connections (log level, subscriptions), and the rules that only their revisions have.
 
-A connection is known by the parameters of its handshake, which the SDK holds as long as the connection. It is followed
-from `notifications/initialized` on, in the task of that notification, which ends with the connection: so nothing has
-to be taken back, and one that reads slowly holds up nobody but itself.
+A connection is identified by the parameters of its handshake, which the SDK keeps as long as the connection. Its
+notifications are sent in the task of `notifications/initialized`, which ends with the connection: no cleanup is needed,
+and a slow reader delays only itself.
 """
 
 import asyncio
@@ -20,48 +20,48 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from coretools.operations.declare import Surface
 from coretools.protocol.resources import NoResource
 
-FIRST_LEVEL: types.LoggingLevel = "info"
-"""Until a client says which messages it wants (`logging/setLevel`)."""
+DEFAULT_LOG_LEVEL: types.LoggingLevel = "info"
+"""Log level of a connection until its client sets one (`logging/setLevel`)."""
 
 
-class Handshake:
-    """What is kept of one connection."""
+class HandshakeConnection:
+    """State of one connection."""
 
     def __init__(self) -> None:
-        self.level = FIRST_LEVEL
-        self.is_followed = False
-        self.watched: dict[str, Callable[[], None]] = {}
-        """Addresses it subscribed to, and what ends each."""
-        self._lists: set[Surface] = set()
-        self._updated: set[str] = set()
-        self._news = asyncio.Event()
-        self._is_over = False
+        self.level = DEFAULT_LOG_LEVEL
+        self.is_notified = False
+        self.subscriptions: dict[str, Callable[[], None]] = {}
+        """Subscribed addresses, and the function that ends each subscription."""
+        self._changed_lists: set[Surface] = set()
+        self._updated_uris: set[str] = set()
+        self._has_changes = asyncio.Event()
+        self._is_replaced = False
 
-    def note_lists(self, kinds: frozenset[Surface]) -> None:
-        """These lists are others; told once, however often it is said before the client reads."""
-        self._lists |= kinds
-        self._news.set()
+    def lists_changed(self, kinds: frozenset[Surface]) -> None:
+        """Note changed lists; several changes before the client reads are one notification."""
+        self._changed_lists |= kinds
+        self._has_changes.set()
 
-    def note_update(self, uri: str) -> None:
-        """What is at this address is another, if the client wants to know."""
-        if uri in self.watched:
-            self._updated.add(uri)
-            self._news.set()
+    def resource_updated(self, uri: str) -> None:
+        """Note a changed resource, if the client subscribed to it."""
+        if uri in self.subscriptions:
+            self._updated_uris.add(uri)
+            self._has_changes.set()
 
-    def end(self) -> None:
-        """Tell it no more: its handshake was replaced by another."""
-        self._is_over = True
-        self._news.set()
+    def stop(self) -> None:
+        """Send nothing more: a new handshake replaced this one."""
+        self._is_replaced = True
+        self._has_changes.set()
 
-    async def tell(self, session: ServerSession) -> None:
-        """Send what is noted, as it comes; ends by being cancelled, or by `end`."""
+    async def send_changes(self, session: ServerSession) -> None:
+        """Send notifications as changes are noted, until cancelled or stopped."""
         while True:
-            await self._news.wait()
-            self._news.clear()
-            if self._is_over:
+            await self._has_changes.wait()
+            self._has_changes.clear()
+            if self._is_replaced:
                 return
-            lists, self._lists = self._lists, set()
-            updated, self._updated = self._updated, set()
+            lists, self._changed_lists = self._changed_lists, set()
+            updated, self._updated_uris = self._updated_uris, set()
             for kind in sorted(lists, key=lambda one: one.value):
                 await _SENDERS[kind](session)
             for uri in sorted(updated):
@@ -75,89 +75,87 @@ _SENDERS = {
 }
 
 
-class Handshakes:
+class HandshakeConnections:
     """All connections of the handshake era."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Handshake] = {}
-        self._followed: set[Handshake] = set()
+        self._connections: dict[int, HandshakeConnection] = {}
+        self._notified: set[HandshakeConnection] = set()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._connections)
 
-    def of(self, context: ServerRequestContext[Any]) -> Handshake | None:
-        """What is kept of the caller's connection; None where there is none: stateless, or of the other era."""
+    def of(self, context: ServerRequestContext[Any]) -> HandshakeConnection | None:
+        """Return the state of the caller's connection; None in the stateless era or without a connection."""
         parameters = context.session.client_params
         if parameters is None or context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        known = self._known.get(id(parameters))
-        if known is None:
-            known = self._known[id(parameters)] = Handshake()
+        connection = self._connections.get(id(parameters))
+        if connection is None:
+            connection = self._connections[id(parameters)] = HandshakeConnection()
             weakref.finalize(parameters, self._forget, id(parameters)).atexit = False
-        return known
+        return connection
 
     def level_of(self, context: ServerRequestContext[Any]) -> types.LoggingLevel:
-        """From which level on the caller wants messages. In the stateless era each request says so itself."""
-        known = self.of(context)
-        if known is not None:
-            return known.level
-        return "debug" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else FIRST_LEVEL
+        """Return the least severe level of messages for the caller. In the stateless era each request states it."""
+        connection = self.of(context)
+        if connection is not None:
+            return connection.level
+        return "debug" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else DEFAULT_LOG_LEVEL
 
-    async def follow(self, context: ServerRequestContext[Any], _: types.NotificationParams | None) -> None:
-        """Tell this connection of changes until it ends. The handler of `notifications/initialized`."""
-        known = self.of(context)
-        if known is None or known.is_followed:
+    async def send_changes(self, context: ServerRequestContext[Any], _: types.NotificationParams | None) -> None:
+        """Notify this connection of changes until it ends. Handles `notifications/initialized`."""
+        connection = self.of(context)
+        if connection is None or connection.is_notified:
             return
-        known.is_followed = True
-        self._followed.add(known)
+        connection.is_notified = True
+        self._notified.add(connection)
         try:
-            await known.tell(context.session)
+            await connection.send_changes(context.session)
         finally:
-            self._followed.discard(known)
-            for release in known.watched.values():
+            self._notified.discard(connection)
+            for release in connection.subscriptions.values():
                 release()
-            known.watched.clear()
+            connection.subscriptions.clear()
 
-    def note_lists(self, kinds: frozenset[Surface]) -> None:
-        """Lists that are others, for everybody."""
-        for known in self._followed:
-            known.note_lists(kinds)
+    def lists_changed(self, kinds: frozenset[Surface]) -> None:
+        """Notify every connection of changed lists."""
+        for connection in self._notified:
+            connection.lists_changed(kinds)
 
-    def note_update(self, uri: str) -> None:
-        """A resource that is another, for those who subscribed to it."""
-        for known in self._followed:
-            known.note_update(uri)
+    def resource_updated(self, uri: str) -> None:
+        """Notify the subscribers of a changed resource."""
+        for connection in self._notified:
+            connection.resource_updated(uri)
 
     def _forget(self, key: int) -> None:
-        self._known.pop(key).end()
-
-
-# What the handshake revisions have otherwise than 2026-07-28, as one link of the SDK's chain of middleware.
-#
-# One handshake for a connection (basic/lifecycle), -32002 for a resource that is not there (server/resources, "Error
-# Handling"), and `server/discover`, which those revisions lack: a client of both eras may ask for it in any session.
+        self._connections.pop(key).stop()
 
 
 RESOURCE_NOT_FOUND = -32002
-"""Of the revisions until 2025-11-25; later ones never use it again."""
+"""Error code of the revisions up to 2025-11-25; later ones do not use it."""
 
 
 class HandshakeRules:
-    """Middleware of one server. Requests of the stateless era pass through."""
+    """Middleware for what the handshake revisions do differently from 2026-07-28; other requests pass unchanged.
+
+    One handshake per connection (basic/lifecycle), -32002 for an unknown resource (server/resources, "Error
+    Handling"), and `server/discover`, which those revisions lack: a client of both eras may send it in any session.
+    """
 
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message."""
+        """Handle one message."""
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.request_id is None:
             return await call_next(ctx)
         if ctx.session.client_params is not None:
             if ctx.method == "initialize":
-                said = "this connection is initialized already; open another one to negotiate again"
-                raise MCPError(code=types.INVALID_REQUEST, message=said)
+                message = "this connection is already initialized; open another one to negotiate again"
+                raise MCPError(code=types.INVALID_REQUEST, message=message)
             if ctx.method == "server/discover":
-                return self._discovered(ctx)
+                return self._discover(ctx)
         try:
             return await call_next(ctx)
         except NoResource as error:
@@ -165,7 +163,7 @@ class HandshakeRules:
                 raise
             raise MCPError(code=RESOURCE_NOT_FOUND, message=error.message, data=error.data) from error
 
-    def _discovered(self, ctx: ServerRequestContext[Any]) -> dict[str, Any]:
+    def _discover(self, ctx: ServerRequestContext[Any]) -> dict[str, Any]:
         found = types.DiscoverResult(
             supported_versions=[*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)],
             capabilities=self._server.get_capabilities(protocol_version=ctx.protocol_version),

@@ -1,6 +1,6 @@
-"""Commands as the protocol lists them: tools with their hints, resources, templates and prompts; in pages.
+"""The protocol's lists of commands: tools with annotations, resources, templates and prompts, in pages.
 
-A list is built when it is first asked for and kept as long as its catalog: a start pays nothing for it.
+A list is built on first request and kept as long as its catalog is in force, so it adds nothing to start-up time.
 """
 
 import base64
@@ -21,22 +21,22 @@ from coretools.protocol.results import STRUCTURED_SINCE
 
 Item = TypeVar("Item")
 
-PAGE = 200
-"""Items in a page. Clients that do not ask for a next page would miss what is on it, and few servers have so many."""
+PAGE_SIZE = 200
+"""Items per page. Large, because clients that ignore `nextCursor` would miss everything after the first page."""
 
-LIST_SECONDS = 60
-"""How long a client of the stateless era may keep a list without asking again; changes are announced before."""
+LIST_TTL_SECONDS = 60
+"""How long a client of the stateless era may cache a list; changes are notified earlier."""
 
 LONG_RUNNING_KEY = "coretools/longRunning"
 
 
-class Listing:
+class CatalogListing:
     """The lists of one catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._tools: list[types.Tool] | None = None
-        self._headed: dict[str, dict[str, Any] | None] = {}
+        self._header_schemas: dict[str, dict[str, Any] | None] = {}
 
     @property
     def tools(self) -> list[types.Tool]:
@@ -45,27 +45,27 @@ class Listing:
             self._tools = [as_tool(command, shows_output=self._catalog.shows_outputs) for command in self._catalog]
         return self._tools
 
-    def headed_schema(self, name: str) -> dict[str, Any] | None:
-        """What a tool takes that has parameters which a header repeats; None for every other.
+    def header_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the input schema of a tool with parameters that a header repeats; None for any other tool.
 
-        The SDK looks through a whole schema with each call, to find that there is none: a fortieth of the call.
+        Otherwise the SDK searches the whole schema with each call, which takes 2.5 % of the call.
         """
-        if name not in self._headed:
+        if name not in self._header_schemas:
             command = self._catalog.find(name)
             if command is None:
                 return None
             schema = command.arguments.schema()
-            self._headed[name] = schema if _names_header(schema) else None
-        return self._headed[name]
+            self._header_schemas[name] = schema if _declares_header(schema) else None
+        return self._header_schemas[name]
 
     @property
     def resources(self) -> list[types.Resource]:
-        """Every resource with a fixed address."""
+        """Every resource with a fixed URI."""
         return [_as_resource(one) for one in self._catalog.resources.values() if not one.is_template]
 
     @property
     def templates(self) -> list[types.ResourceTemplate]:
-        """Every template."""
+        """Every resource template."""
         return [_as_template(one) for one in self._catalog.resources.values() if one.is_template]
 
     @property
@@ -74,56 +74,56 @@ class Listing:
         return [_as_prompt(name, command) for name, command in self._catalog.prompts.items()]
 
 
-class Listings:
-    """The listing of each catalog, as long as that is the one in force."""
+class CatalogListings:
+    """The listing of each catalog, kept while that catalog is in force."""
 
     def __init__(self, catalog_for: Callable[[str], Catalog]) -> None:
         self._catalog_for = catalog_for
-        self._known: dict[int, tuple[Catalog, Listing]] = {}
+        self._cached: dict[int, tuple[Catalog, CatalogListing]] = {}
 
-    def of(self, principal: str) -> Listing:
-        """What the principal is listed."""
+    def of(self, principal: str) -> CatalogListing:
+        """Return the listing for a principal."""
         catalog = self._catalog_for(principal)
-        known = self._known.get(id(catalog))
-        if known is None:
-            if len(self._known) > MOST_LISTINGS:
-                self._known.clear()
-            known = self._known[id(catalog)] = (catalog, Listing(catalog))
-        return known[1]
+        cached = self._cached.get(id(catalog))
+        if cached is None:
+            if len(self._cached) > MAX_LISTINGS:
+                self._cached.clear()
+            cached = self._cached[id(catalog)] = (catalog, CatalogListing(catalog))
+        return cached[1]
 
 
-def _names_header(schema: object) -> bool:
-    """Whether a header is named anywhere; a parameter of that name is one more that the SDK looks at."""
+def _declares_header(schema: object) -> bool:
+    """Whether a schema names a header anywhere. A parameter of that name also counts: the SDK checks it too."""
     if isinstance(schema, dict):
-        return X_MCP_HEADER_KEY in schema or any(_names_header(inner) for inner in schema.values())
-    return isinstance(schema, list) and any(_names_header(inner) for inner in schema)
+        return X_MCP_HEADER_KEY in schema or any(_declares_header(inner) for inner in schema.values())
+    return isinstance(schema, list) and any(_declares_header(inner) for inner in schema)
 
 
-MOST_LISTINGS = 64
-"""Kept at once; catalogs that were replaced are forgotten with the rest."""
+MAX_LISTINGS = 64
+"""Listings cached at once. When there are more, all are dropped, including those of replaced catalogs."""
 
 
 def tools_for(tools: list[types.Tool], revision: str) -> list[types.Tool]:
-    """The tools as a revision of the protocol has them: the first two know neither titles nor output schemas."""
+    """Return the tools in the form of a protocol revision: the first two have neither titles nor output schemas."""
     if revision >= STRUCTURED_SINCE:
         return tools
     return [tool.model_copy(update={"title": None, "output_schema": None}) for tool in tools]
 
 
 def page(items: Sequence[Item], cursor: str | None) -> tuple[list[Item], str | None]:
-    """The items from a cursor on, and the cursor of the next page.
+    """Return the items from a cursor on, and the cursor of the next page.
 
-    A cursor says where it was cut and of which items, by their names: it is refused when the list is another by now,
-    rather than that items be skipped in silence.
+    A cursor holds the position and a hash of the names in the list. After a change of the list it is refused, so that
+    no item is skipped silently.
 
     Raises:
-        MCPError: a cursor that was not given out, or not for this list.
+        MCPError: the cursor was not issued, or not for this list.
     """
-    if len(items) <= PAGE and cursor is None:
+    if len(items) <= PAGE_SIZE and cursor is None:
         return list(items), None
     stamp = _stamp(items)
     start = 0 if cursor is None else _start(cursor, stamp)
-    end = start + PAGE
+    end = start + PAGE_SIZE
     return list(items[start:end]), _cursor(end, stamp) if end < len(items) else None
 
 
@@ -155,11 +155,13 @@ def _start(cursor: str, stamp: str) -> int:
             return int(start)
     except (binascii.Error, ValueError):
         pass
-    raise MCPError(code=types.INVALID_PARAMS, message="the cursor is not of this list as it is now; start without one")
+    raise MCPError(
+        code=types.INVALID_PARAMS, message="the list has changed since this cursor was issued; list again without one"
+    )
 
 
 def as_tool(command: Command, *, shows_output: bool) -> types.Tool:
-    """A command as the protocol lists it, with the four hints always explicit."""
+    """Return a command as a tool, with all four annotations explicit."""
     declared = command.declaration
     meta = {**declared.metadata, **({LONG_RUNNING_KEY: True} if declared.long_running else {})}
     return types.Tool(
@@ -214,10 +216,10 @@ def _as_prompt(name: str, command: Command) -> types.Prompt:
         for argument, shape in schema.get("properties", {}).items()
         if not (argument == ANSWERS and arguments.answers)
     ]
-    if arguments.answers:  # text, as every argument of a prompt
+    if arguments.answers:  # a prompt argument is always text
         shapes = json.dumps(arguments.answers)
-        said = f"Answers given beforehand to what it may ask: a JSON object, as text, of {shapes}"
-        listed.append(types.PromptArgument(name=ANSWERS, description=said, required=False))
+        description = f"Answers given beforehand to what it may ask: a JSON object, as text, of {shapes}"
+        listed.append(types.PromptArgument(name=ANSWERS, description=description, required=False))
     return types.Prompt(
         name=name,
         title=command.declaration.title or None,

@@ -1,8 +1,8 @@
-"""How a question reaches an MCP client and its answer comes back, in each of the two eras.
+"""Ask questions of an MCP client while the call waits, and convert them to and from the protocol's requests.
 
-Handshake era: requests of the server while the call waits (here). Stateless era: the call ends with the questions and
-is made again with the answers (`coretools.protocol.round_trip_questions`). Which way a question takes is
-`coretools.questions.resolution`'s.
+In the handshake era the server sends requests while the call waits (this module). In the stateless era the call ends
+with its questions and is repeated with the answers (`coretools.protocol.round_trip_questions`), in the same form.
+`coretools.questions.resolution` decides which way a question is asked.
 """
 
 import hashlib
@@ -31,28 +31,28 @@ from coretools.questions.resolution import (
     require_distinct_keys,
 )
 
-MOST_ATTEMPTS = 3
-"""A client that answers beside the question is asked so often; a person may mistype, a program does it for ever."""
+MAX_ATTEMPTS = 3
+"""Times that a question is asked when its answers are invalid: a person may mistype, a program would never stop."""
 
 REJECTED = -1
-"""Code of the protocol for "the user rejected it" (client/sampling, "Error Handling")."""
+"""Error code for "user rejected" (client/sampling, "Error Handling")."""
 
-SAMPLED_TOKENS = 1_000
-"""Most that a model may say to a question that has a short answer."""
+MAX_SAMPLED_TOKENS = 1_000
+"""Token limit for a model's answer to a question with a short answer."""
 
 CHOICES_SINCE = "2025-11-25"
-"""Revision that brought forms with several choices at once, and with defaults of any kind."""
+"""First revision whose forms have multiple choices and defaults of every type."""
 
 
-class Interview(Protocol):
+class CallQuestions(Protocol):
     """The questions of one call."""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """Take the answers that came beforehand, and the declared keys."""
+        """Take the answers given in advance, and the declared keys."""
         ...
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """Answers, in the order of the questions.
+        """Return the answers in the order of the questions.
 
         Raises:
             What `coretools.operations.call.Call.ask` does.
@@ -60,58 +60,58 @@ class Interview(Protocol):
         ...
 
 
-class LiveInterview:
-    """Asks while the call waits, one question after the other: a person reads one at a time."""
+class LiveQuestions:
+    """Asks one question after the other while the call waits."""
 
     def __init__(self, context: ServerRequestContext[Any], asking: Asking) -> None:
         self._session = context.session
         self._request_id = context.request_id
         self._seconds = asking.seconds
         self._resolution = answer_resolution(asking)
-        self._able = ways_of(context.session) if context.session.can_send_request else frozenset()
-        self._known: dict[str, Any] = {}
+        self._possible_ways = supported_ways(context.session) if context.session.can_send_request else frozenset()
+        self._answers: dict[str, Any] = {}
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """Kept for the questions."""
+        """Keep these answers for the questions of this call."""
         self._resolution.prefill(answers, asks)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """Answers, in the order of the questions. Nobody is asked before each question has a way or an answer."""
+        """Return the answers in order. Nothing is asked unless every question can be asked or has an answer."""
         require_distinct_keys(questions)
         for question in questions:
-            self._resolution.resolve(question, self._able)
+            self._resolution.resolve(question, self._possible_ways)
         return tuple([await self._answer(question) for question in questions])
 
     async def _answer(self, question: Question[Any]) -> Any:
         digest = digest_of(question)
-        if digest in self._known:  # as in the other era, where a call asks the same again each time it is made
-            return self._known[digest]
+        if digest in self._answers:  # as in the stateless era: a repeated call does not ask the same question twice
+            return self._answers[digest]
         with anyio.move_on_after(self._seconds):
-            self._known[digest] = await self._climb(question)
-            return self._known[digest]
+            self._answers[digest] = await self._ask_until_answered(question)
+            return self._answers[digest]
         raise declined_error(question, f"no answer within {self._seconds:g} s")
 
-    async def _climb(self, question: Question[Any]) -> Any:
-        able, said, attempts = set(self._able), "", 0
+    async def _ask_until_answered(self, question: Question[Any]) -> Any:
+        possible, problem, attempts = set(self._possible_ways), "", 0
         while True:
-            found = self._resolution.resolve(question, able)
+            found = self._resolution.resolve(question, possible)
             if isinstance(found, ResolvedAnswer):
                 return found.answer
             try:
-                return question.accept(answer_in(question, found, await self._send(question, found, said)))
+                return question.accept(answer_in(question, found, await self._send(question, found, problem)))
             except MCPError as error:
                 if error.code == REJECTED:
                     raise declined_error(question, "it was rejected") from error
-                able.discard(found)  # this client can't after all
+                possible.discard(found)  # the client can't do what it declared
             except (InvalidArguments, ValidationError) as error:
                 attempts += 1
-                if attempts == MOST_ATTEMPTS:
-                    raise question.fault(f"no answer in {MOST_ATTEMPTS} attempts; the last: {_said(error)}") from error
-                said = _said(error)
+                if attempts == MAX_ATTEMPTS:
+                    raise question.fault(f"no answer in {MAX_ATTEMPTS} attempts; the last: {_reason(error)}") from error
+                problem = _reason(error)
 
-    async def _send(self, question: Question[Any], way: AskChannel, said: str) -> types.InputResponse:
-        request = request_of(question, way, said=said, revision=self._session.protocol_version)
-        # Without the id it would ride the stream of a GET that a client need not have opened, and wait there for ever.
+    async def _send(self, question: Question[Any], way: AskChannel, problem: str) -> types.InputResponse:
+        request = request_of(question, way, problem=problem, revision=self._session.protocol_version)
+        # Without the id it would go to the GET stream, which a client need not open, and wait there for ever.
         metadata = ServerMessageMetadata(related_request_id=self._request_id)
         return await self._session.send_request(request, _RESULTS[way], metadata=metadata)
 
@@ -123,14 +123,14 @@ _RESULTS: dict[AskChannel, type[types.ElicitResult | types.CreateMessageResult |
 }
 
 
-def ways_of(session: ServerSession) -> frozenset[AskChannel]:
-    """What the client declared: in its handshake, or with this request."""
+def supported_ways(session: ServerSession) -> frozenset[AskChannel]:
+    """Return the ways to ask that the client declared, in its handshake or with this request."""
     declared = session.client_capabilities
     if declared is None:
         return frozenset()
     found = set()
     elicitation = declared.elicitation
-    # Before 2025-11-25 there were only forms, and an empty object said so.
+    # Before 2025-11-25 there were only forms, declared by an empty object.
     if elicitation is not None and (elicitation.form is not None or elicitation.url is None):
         found.add(AskChannel.FORM)
     if declared.sampling is not None:
@@ -140,9 +140,9 @@ def ways_of(session: ServerSession) -> frozenset[AskChannel]:
     return frozenset(found)
 
 
-def request_of(question: Question[Any], way: AskChannel, *, said: str, revision: str) -> types.InputRequest:
-    """The protocol's request for a question; `said` is what was wrong with the answer before."""
-    message = escape_surrogates(f"{question.message}\n({said})" if said else question.message)
+def request_of(question: Question[Any], way: AskChannel, *, problem: str, revision: str) -> types.InputRequest:
+    """Return the protocol's request for a question; `problem` is what was wrong with the last answer."""
+    message = escape_surrogates(f"{question.message}\n({problem})" if problem else question.message)
     if way is AskChannel.ROOTS:
         return types.ListRootsRequest()
     if way is AskChannel.FORM:
@@ -151,7 +151,7 @@ def request_of(question: Question[Any], way: AskChannel, *, said: str, revision:
     if isinstance(question, AskModel):
         return _sampling(message, question.most_tokens, question.system_prompt)
     shape = json.dumps(form_of(question, CHOICES_SINCE))
-    return _sampling(f"{message}\n\nAnswer with JSON of this schema only: {shape}", SAMPLED_TOKENS)
+    return _sampling(f"{message}\n\nAnswer with JSON of this schema only: {shape}", MAX_SAMPLED_TOKENS)
 
 
 def _sampling(text: str, most_tokens: int, system_prompt: str | None = None) -> types.CreateMessageRequest:
@@ -161,14 +161,14 @@ def _sampling(text: str, most_tokens: int, system_prompt: str | None = None) -> 
 
 
 def form_of(question: Question[Any], revision: str) -> dict[str, Any]:
-    """The schema of a form for a question. Clients before 2025-11-25 get a line of text for several choices."""
+    """Return the form schema of a question. Before 2025-11-25, multiple choices are one line of text."""
     if isinstance(question, AskForm):
         return render_elicitation_schema(question.model)
     answer: dict[str, Any] = question.schema()["properties"]["answer"]
     if revision >= CHOICES_SINCE:
         if not isinstance(question.default, Missing):
-            usual: Any = question.default
-            answer["default"] = list(usual) if isinstance(usual, tuple) else usual
+            default: Any = question.default
+            answer["default"] = list(default) if isinstance(default, tuple) else default
     elif isinstance(question, AskChoices):
         answer = {"type": "string", "description": f"Some of {', '.join(question.choices)}, with commas between"}
     form: dict[str, Any] = escape_surrogates(
@@ -178,25 +178,25 @@ def form_of(question: Question[Any], revision: str) -> dict[str, Any]:
 
 
 def answer_in(question: Question[Any], way: AskChannel, response: types.InputResponse) -> Any:
-    """What a response says, for `Question.accept`.
+    """Return the answer in a response, for `Question.accept`.
 
     Raises:
-        Declined: somebody declined or dismissed the question. InvalidArguments: it is no response to this request.
+        Declined: the question was declined or dismissed. InvalidArguments: the response does not fit the request.
     """
     match way, response:
         case AskChannel.FORM, types.ElicitResult():
-            return _filled_in(question, response)
+            return _form_answer(question, response)
         case AskChannel.MODEL, (
             types.CreateMessageResult(content=types.TextContent(text=text))
             | types.CreateMessageResultWithTools(content=types.TextContent(text=text))
         ):
-            return text if isinstance(question, AskModel) else _parsed(text)
+            return text if isinstance(question, AskModel) else _parse_model_answer(text)
         case AskChannel.ROOTS, types.ListRootsResult(roots=roots):
             return [str(root.uri) for root in roots]
     raise question.fault("the response is of another kind than the request")
 
 
-def _filled_in(question: Question[Any], form: types.ElicitResult) -> Any:
+def _form_answer(question: Question[Any], form: types.ElicitResult) -> Any:
     if form.action != "accept":
         raise declined_error(question, "it was declined" if form.action == "decline" else "it was dismissed")
     content = form.content or {}
@@ -204,20 +204,20 @@ def _filled_in(question: Question[Any], form: types.ElicitResult) -> Any:
 
 
 def digest_of(question: Question[Any]) -> str:
-    """Tells a question from every other."""
+    """Return a digest that identifies a question."""
     whole = json.dumps([type(question).__name__, question.key, question.message, question.schema()], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
-def _parsed(text: str) -> Any:
-    """The JSON that a model was told to write, or else its words."""
-    bare = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+def _parse_model_answer(text: str) -> Any:
+    """Return the JSON that a model was asked for, or else its text."""
+    stripped = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
     try:
-        found = json.loads(bare)
+        found = json.loads(stripped)
     except ValueError:
-        return bare
-    return found if isinstance(found, dict | list) else bare
+        return stripped
+    return found if isinstance(found, dict | list) else stripped
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, InvalidArguments) else "the response does not fit the request"

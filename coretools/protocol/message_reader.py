@@ -1,4 +1,4 @@
-"""The reading end of a connection, as the SDK's dispatcher takes it: one message after the other, in two forms."""
+"""The reading end of a connection, with the interface that the SDK's dispatcher expects."""
 
 from abc import abstractmethod
 from typing import Self
@@ -9,17 +9,17 @@ from mcp.shared.message import SessionMessage
 
 
 class MessageReader(AsyncResource):
-    """Gives messages to `async for` and to `receive`; a subclass says which come."""
+    """Yields messages to `async for` and to `receive`. Subclasses supply them."""
 
     def __aiter__(self) -> Self:
         return self
 
     @abstractmethod
     async def __anext__(self) -> SessionMessage | Exception:
-        """The next message; `StopAsyncIteration` once the client has closed its end."""
+        """Return the next message; `StopAsyncIteration` once the client has closed its end."""
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message.
+        """Return the next message.
 
         Raises:
             EndOfStream: the client has closed its end.

@@ -1,8 +1,8 @@
-"""The requests of one connection that have no answer yet: told apart by their ids, answered when the connection ends.
+"""Track the open requests of one connection: unique ids, exact cancellation, one response each.
 
-The SDK takes the text "73" for the number 73, runs a second request of an id beside the first, and at the end of a
-connection answers what is open with "Connection closed" (mcp 2.3.0). Between its dispatcher and a transport all three
-are put right: an id is one request at a time, only that very id cancels it, and every request is answered once.
+The SDK treats the id "73" like 73, runs a second request with an id that is in use, and at the end of a connection
+answers open requests with "Connection closed" (mcp 2.3.0). This layer between its dispatcher and a transport corrects
+all three: an id is in use by one request at a time, only exactly that id cancels it, and each request is answered once.
 """
 
 import logging
@@ -21,26 +21,26 @@ from coretools.protocol.message_reader import MessageReader
 
 logger = logging.getLogger(__name__)
 
-FINISH_SECONDS = 0.5
-"""Given to open requests at the end of input: what is piped into a server gets its answers."""
+DRAIN_SECONDS = 0.5
+"""Time for open requests to finish at the end of input, so that requests piped into a server are answered."""
 
-ANSWER_SECONDS = 1.0
-"""How long the last answers may wait for a client that does not read."""
+LAST_ANSWER_SECONDS = 1.0
+"""How long the last responses may wait for a client that does not read."""
 
 LISTEN = "subscriptions/listen"
 CANCELLED = "notifications/cancelled"
 
 
 class OpenRequests:
-    """What is open on one connection."""
+    """The open requests of one connection."""
 
     def __init__(
-        self, server_info: Mapping[str, Any] | None = None, *, finish_seconds: float | None = FINISH_SECONDS
+        self, server_info: Mapping[str, Any] | None = None, *, finish_seconds: float | None = DRAIN_SECONDS
     ) -> None:
-        """`server_info` stands in the results that this gives.
+        """`server_info` is included in results that this class sends.
 
-        At the end of input requests have `finish_seconds` to come to their own end, and are answered then; None:
-        whoever ends the connection has said so to its client.
+        At the end of input, requests have `finish_seconds` to finish before they are answered with an error. None:
+        the transport handles the end itself.
         """
         self.finish_seconds = finish_seconds
         self._server_info = dict(server_info or {})
@@ -49,15 +49,15 @@ class OpenRequests:
         self._settled = anyio.Event()
         self.is_over = False
 
-    def around(
+    def wrap(
         self, reader: ReadStream[SessionMessage | Exception], writer: WriteStream[SessionMessage]
     ) -> "tuple[RequestReader, ResponseWriter]":
-        """The two ends for the SDK's dispatcher."""
+        """Return the two ends for the SDK's dispatcher."""
         self._writer = writer
         return RequestReader(self, reader, writer), ResponseWriter(self, writer)
 
     def begin(self, request: types.JSONRPCRequest) -> bool:
-        """Count a request; False where one of its id is open. `73` and `"73"` are one id, as they are to the SDK."""
+        """Register a request; False if its id is in use. `73` and `"73"` are the same id, as in the SDK."""
         key = coerce_request_id(request.id)
         if key in self._open:
             return False
@@ -65,45 +65,45 @@ class OpenRequests:
         return True
 
     def cancel(self, request_id: object) -> bool:
-        """Whether this cancels a request; nothing is sent for it from then on."""
+        """Cancel a request, which is then never answered; False if no open request has exactly this id."""
         if isinstance(request_id, bool) or not isinstance(request_id, str | int):
             return False
         found = self._open.get(coerce_request_id(request_id))
         if found is None or type(found.id) is not type(request_id) or found.id != request_id:
             return False
-        self._close(found.id)
+        self._remove(found.id)
         return True
 
     def answer(self, request_id: types.RequestId | None) -> bool:
-        """Whether an answer may go out: once for each request. One without an id is of a message that was none."""
+        """Whether a response may be sent: one for each request. A response to an invalid message has no id."""
         if request_id is None:
             return True
-        return self._close(request_id)
+        return self._remove(request_id)
 
     async def finish(self, seconds: float = 0.0) -> None:
-        """Answer what is open: a stream of notifications with its result, everything else with an error.
+        """Answer all open requests: `subscriptions/listen` with its result, everything else with an error.
 
-        Requests may come to their own end for `seconds` before that. Nothing is sent afterwards.
+        Requests may finish by themselves for `seconds` before that. Nothing is sent afterwards.
         """
         with anyio.move_on_after(seconds):
             while any(request.method != LISTEN for request in self._open.values()):
                 self._settled = anyio.Event()
                 await self._settled.wait()
         self.is_over = True
-        with anyio.move_on_after(ANSWER_SECONDS, shield=True):
+        with anyio.move_on_after(LAST_ANSWER_SECONDS, shield=True):
             for request in tuple(self._open.values()):
-                if self._writer is not None and self._close(request.id):
-                    await _sent(self._writer, self._last(request))
+                if self._writer is not None and self._remove(request.id):
+                    await _send(self._writer, self._final_response(request))
 
-    def _close(self, request_id: types.RequestId) -> bool:
+    def _remove(self, request_id: types.RequestId) -> bool:
         is_open = self._open.pop(coerce_request_id(request_id), None) is not None
         self._settled.set()
         return is_open
 
-    def _last(self, request: types.JSONRPCRequest) -> types.JSONRPCResponse | types.JSONRPCError:
+    def _final_response(self, request: types.JSONRPCRequest) -> types.JSONRPCResponse | types.JSONRPCError:
         if request.method != LISTEN:
-            said = "the server ends; this request was stopped"
-            error = types.ErrorData(code=types.INTERNAL_ERROR, message=said, data={"kind": "server-ends"})
+            message_text = "the server is shutting down; this request was cancelled"
+            error = types.ErrorData(code=types.INTERNAL_ERROR, message=message_text, data={"kind": "server-ends"})
             return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: request.id}
         if self._server_info:
@@ -115,7 +115,7 @@ class OpenRequests:
 
 
 class RequestReader(MessageReader):
-    """Messages of the client, without those that mean no request or another one than they say."""
+    """Reads the client's messages, without those that reuse an id or cancel a request that is not open."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class RequestReader(MessageReader):
 
     @property
     def last_context(self) -> Any:
-        """Of the sender of the last message, where the stream knows it."""
+        """Context of the last message's sender, if the stream has one."""
         return getattr(self._reader, "last_context", None)
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -140,20 +140,20 @@ class RequestReader(MessageReader):
                 if self._requests.finish_seconds is not None:
                     await self._requests.finish(self._requests.finish_seconds)
                 raise
-            if isinstance(item, Exception) or await self._is_served(item.message):
+            if isinstance(item, Exception) or await self._accept(item.message):
                 return item
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         await self._reader.aclose()
 
-    async def _is_served(self, message: types.JSONRPCMessage) -> bool:
+    async def _accept(self, message: types.JSONRPCMessage) -> bool:
         if isinstance(message, types.JSONRPCRequest):
             if self._requests.begin(message):
                 return True
-            said = "a request with this id is being answered; each needs one of its own"
-            error = types.ErrorData(code=types.INVALID_REQUEST, message=said, data={"kind": "id-in-use"})
-            await _sent(self._writer, types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
+            message_text = "a request with this id is still open; use a new id for each request"
+            error = types.ErrorData(code=types.INVALID_REQUEST, message=message_text, data={"kind": "id-in-use"})
+            await _send(self._writer, types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error))
             return False
         if isinstance(message, types.JSONRPCNotification) and message.method == CANCELLED:
             return self._requests.cancel((message.params or {}).get("requestId"))
@@ -161,7 +161,7 @@ class RequestReader(MessageReader):
 
 
 class ResponseWriter(AsyncResource):
-    """Messages to the client, each request answered once."""
+    """Writes messages to the client; each request is answered once."""
 
     def __init__(self, requests: OpenRequests, writer: WriteStream[SessionMessage]) -> None:
         self._requests = requests
@@ -177,11 +177,11 @@ class ResponseWriter(AsyncResource):
         await self._writer.send(item)
 
     async def aclose(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         await self._writer.aclose()
 
 
-async def _sent(writer: WriteStream[SessionMessage], message: types.JSONRPCMessage) -> None:
+async def _send(writer: WriteStream[SessionMessage], message: types.JSONRPCMessage) -> None:
     try:
         await writer.send(SessionMessage(message))
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -1,4 +1,4 @@
-"""How a process of ours ends: by a signal like by the end of its input, with every child gone, in bounded time."""
+"""Orderly exit of a server process: on a signal or at the end of input, without children left, in bounded time."""
 
 import logging
 import os
@@ -14,106 +14,103 @@ from anyio.abc import TaskStatus
 
 logger = logging.getLogger(__name__)
 
-END_SECONDS = 5.0
-"""After this the process ends whatever still runs in it (a thread stuck in a read of a dead network file system).
-Its children end all the same: the guard sees the server go."""
+EXIT_SECONDS = 5.0
+"""After this time the process exits whatever still runs (a thread blocked by a dead network file system, say). Its
+children end too: the watchdog notices that the server is gone."""
 
 
-class Ending:
-    """Why the process ends. `exit_code` is 0, or 128 and the number of the signal, as a shell counts."""
+class ProcessExit:
+    """How the process exits. `exit_code` is 0, or 128 plus the signal's number, as in a shell."""
 
-    def __init__(self, seconds: float = END_SECONDS) -> None:
-        """`seconds` is how long the end may take."""
+    def __init__(self, seconds: float = EXIT_SECONDS) -> None:
+        """`seconds` is how long the shutdown may take."""
         self.exit_code = 0
         self._seconds = seconds
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """The end has begun: from now on it is bounded."""
+        """Begin the shutdown; from now on its time is limited."""
         if self._timer is None:
-            self._timer = threading.Timer(self._seconds, self._overdue)
+            self._timer = threading.Timer(self._seconds, self._on_deadline)
             self._timer.daemon = True
             self._timer.start()
 
-    def over(self) -> None:
-        """Everything has stopped; a process that goes on is not ended."""
+    def cancel_deadline(self) -> None:
+        """Cancel the time limit: everything has stopped, and the process may go on."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def by_signal(self, number: int) -> None:
-        """A signal asked for the end; a second one gets it at once."""
+    def on_signal(self, number: int) -> None:
+        """Begin the shutdown for a signal; a second signal exits at once."""
         if self.exit_code:
-            leave(self.exit_code)
+            exit_process(self.exit_code)
         self.exit_code = 128 + number
         self.begin()
 
-    def _overdue(self) -> None:
-        logger.error("something did not stop within %s s; ending without it", self._seconds)
-        leave(self.exit_code)
+    def _on_deadline(self) -> None:
+        logger.error("shutdown did not finish within %s s; exiting now", self._seconds)
+        exit_process(self.exit_code)
 
 
-def leave(exit_code: int) -> NoReturn:
-    """End the process now, without waiting for threads."""
+def exit_process(exit_code: int) -> NoReturn:
+    """Exit now, without waiting for threads."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     pass
 
 
 @asynccontextmanager
-async def until_signalled(
-    ending: Ending, finish: Callable[[], Awaitable[None]] = _nothing
+async def cancel_on_signal(
+    process_exit: ProcessExit, finish: Callable[[], Awaitable[None]] = _do_nothing
 ) -> AsyncIterator[anyio.CancelScope]:
-    """Run the body until it ends or SIGTERM or SIGINT comes, which cancels it; `ending` says which it was.
+    """Run the body until it ends, or until SIGTERM or SIGINT cancels it; `process_exit` records the signal.
 
-    `finish` is awaited before it is cancelled, and takes no longer than the end may.
+    `finish` is awaited before the cancellation, within the time limit of the shutdown.
     """
-    # A parent that ignores it hands that on, and then exit codes of children are lost (wait(2)).
+    # An ignored SIGCHLD is inherited from the parent, and would lose the exit codes of children (wait(2)).
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     async def watch(scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             task_status.started()
             async for number in signals:
-                logger.info("ending: %s", number.name)
-                ending.by_signal(number)
-                watcher.start_soon(finished, scope)  # beside this: a second signal ends at once
+                logger.info("shutting down: %s", number.name)
+                process_exit.on_signal(number)
+                watcher.start_soon(finish_and_cancel, scope)  # concurrently: a second signal exits at once
 
-    async def finished(scope: anyio.CancelScope) -> None:
+    async def finish_and_cancel(scope: anyio.CancelScope) -> None:
         await finish()
         scope.cancel()
 
     async with anyio.create_task_group() as watcher:
         with anyio.CancelScope() as body:
-            # Before the body runs: a signal at its first prompt must not find Python's own handler.
+            # Before the body runs: an early signal must not reach Python's default handler.
             await watcher.start(watch, body)
             yield body
         watcher.cancel_scope.cancel()
 
 
-# The end of a server that others still use: told to everything that would wait for them for ever.
-
-
 class Draining:
-    """Whether the server ends. Used on the event loop."""
+    """Whether the server is shutting down; notifies what would otherwise wait for clients. For the event loop only."""
 
     def __init__(self) -> None:
         self.has_begun = False
         self._listeners: set[Callable[[], None]] = set()
 
     def begin(self) -> None:
-        """From now on nothing new is begun, and what has no end of its own is ended."""
+        """Begin draining: nothing new is accepted, and open-ended streams are closed."""
         if not self.has_begun:
             self.has_begun = True
             for listener in tuple(self._listeners):
                 listener()
 
-    def hear(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called when it begins, at once if it has; the result ends that."""
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when draining begins, or now if it has begun; the result removes the listener."""
         self._listeners.add(listener)
         if self.has_begun:
             listener()

@@ -1,6 +1,6 @@
-"""What runs printed, as resources: `coretools://runs/ID/output`, for the principal whose runs they are.
+"""Resolve resource addresses, and serve the output of runs as resources (`coretools://runs/ID/output`).
 
-Another principal's run is as unknown as one that never was. A read is bounded and says where the rest begins.
+A run belongs to one principal; for others it does not exist. A read is bounded and reports the offset of the rest.
 """
 
 import re
@@ -19,30 +19,27 @@ from coretools.operations.route import query_keys
 from coretools.process.jobs.job_table import Job, JobTable
 from coretools.tools.commands.results import from_offset, line_of, resource_of
 
-# Which resource an address names, and the values of its variables (RFC 6570, by the SDK's `UriTemplate`).
-
-
-SHOWN = 200
-"""Characters of an address that an error shows."""
+MAX_SHOWN_URI = 200
+"""Characters of an address shown in an error."""
 
 
 class NoResource(MCPError):
-    """There is nothing at an address. Wrong parameters at 2026-07-28; `data` names the address (SEP-2164)."""
+    """Resource not found: invalid params since 2026-07-28, with the address in `data` (SEP-2164)."""
 
     def __init__(self, uri: str, message: str, **data: object) -> None:
-        super().__init__(code=types.INVALID_PARAMS, message=message, data={**data, "uri": uri[:SHOWN]})
+        super().__init__(code=types.INVALID_PARAMS, message=message, data={**data, "uri": uri[:MAX_SHOWN_URI]})
 
 
 def no_resource(uri: str) -> NoResource:
-    """The error for an address that no resource has."""
-    return NoResource(uri, f"no resource {uri[:SHOWN]!r}; resources/list has those there are")
+    """Return the error for an unknown address."""
+    return NoResource(uri, f"no resource {uri[:MAX_SHOWN_URI]!r}; resources/list lists them")
 
 
-def matched(template: str, uri: str) -> dict[str, str | list[str]] | None:
-    """The variables of a template in an address, as text; None when it does not fit.
+def match_template(template: str, uri: str) -> dict[str, str | list[str]] | None:
+    """Return the values of a template's variables (RFC 6570) in an address; None if it does not match.
 
     Raises:
-        MCPError: it fits but for its query, which has a key that the template lacks, or one twice.
+        MCPError: only the query does not match: it has a key that the template lacks, or one twice.
     """
     values = UriTemplate.parse(template).match(uri)
     if values is None:
@@ -56,17 +53,19 @@ def _check_query(template: str, uri: str) -> None:
     keys = [unquote(part.partition("=")[0]) for part in uri.partition("#")[0].partition("?")[2].split("&") if part]
     if set(keys) <= set(known) and len(set(keys)) == len(keys):
         return
-    said = f"the query may have {', '.join(known) or 'no key'}, each once"
-    raise MCPError(code=types.INVALID_PARAMS, message=f"{uri[:SHOWN]!r}: {said}", data={"uri": uri[:SHOWN]})
+    rule = f"the query may have {', '.join(known) or 'no key'}, each once"
+    raise MCPError(
+        code=types.INVALID_PARAMS, message=f"{uri[:MAX_SHOWN_URI]!r}: {rule}", data={"uri": uri[:MAX_SHOWN_URI]}
+    )
 
 
-def found(resources: Iterable[Resource], uri: str) -> tuple[Command, dict[str, str | list[str]]] | None:
-    """The command behind an address and its variables as text; None when there is none.
+def find_resource(resources: Iterable[Resource], uri: str) -> tuple[Command, dict[str, str | list[str]]] | None:
+    """Return the command of an address and its variables as text; None if there is none.
 
-    A fixed address goes before a template; of templates the first that fits.
+    A fixed address takes precedence over a template; among templates, the first match wins.
 
     Raises:
-        MCPError: a query that the template does not have.
+        MCPError: the query does not fit the template.
     """
     templates = []
     for resource in resources:
@@ -75,7 +74,7 @@ def found(resources: Iterable[Resource], uri: str) -> tuple[Command, dict[str, s
         elif resource.uri == uri:
             return resource.command, {}
     for resource in templates:
-        values = matched(resource.uri, uri)
+        values = match_template(resource.uri, uri)
         if values is not None:
             return resource.command, values
     return None
@@ -87,7 +86,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 class RunResources:
-    """The outputs of runs, beside the resources of commands."""
+    """The output of runs as resources, in addition to the resources of commands."""
 
     template = types.ResourceTemplate(
         uri_template=TEMPLATE,
@@ -101,11 +100,11 @@ class RunResources:
         self._limits = limits
 
     def is_one(self, uri: str) -> bool:
-        """Whether the address is one of ours, of a run that is there or not."""
+        """Whether the address is that of a run's output, existing or not."""
         return UriTemplate.parse(TEMPLATE).match(uri) is not None
 
     def listed(self, principal: str) -> list[types.Resource]:
-        """Every run of the caller."""
+        """Return a resource for every run of the caller."""
         return [
             types.Resource(
                 uri=resource_of(run),
@@ -118,43 +117,43 @@ class RunResources:
         ]
 
     def run_at(self, uri: str, principal: str) -> Job:
-        """The run behind an address.
+        """Return the run at an address.
 
         Raises:
             MCPError: no such run of this principal.
         """
-        variables = matched(TEMPLATE, uri) or {}
+        variables = match_template(TEMPLATE, uri) or {}
         try:
             return self._runs.get(str(variables.get("run", "")), principal)
         except CoreError as error:
-            raise _refused(uri, error) from error
+            raise _resource_error(uri, error) from error
 
     def completed(self, variable: str, typed: str, principal: str) -> list[str]:
-        """Values of a variable of the template: the caller's runs, the newest first."""
+        """Complete a variable of the template: the caller's runs, newest first."""
         ids = [run.id for run in reversed(self._runs.of(principal))] if variable == "run" else []
         return with_prefix(typed, ids)
 
     def read(self, uri: str, principal: str) -> types.ReadResourceResult:
-        """At most `read_bytes` of the output of one run.
+        """Read at most `read_bytes` of the output of one run.
 
         Raises:
-            MCPError: no such resource, as the protocol has it.
+            MCPError: no such resource.
         """
-        variables = matched(TEMPLATE, uri) or {}
+        variables = match_template(TEMPLATE, uri) or {}
         try:
             run = self._runs.get(str(variables.get("run", "")), principal)
             shown = from_offset(run, _offset(str(variables.get("offset") or "0")), self._limits.read_bytes)
         except CoreError as error:
-            raise _refused(uri, error) from error
+            raise _resource_error(uri, error) from error
         text = "\n".join(part for part in (shown.text, shown.note) if part)
         contents = types.TextResourceContents(uri=uri, mime_type=MIME_TYPE, text=text)
         return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
 
 
-def _refused(uri: str, error: CoreError) -> MCPError:
+def _resource_error(uri: str, error: CoreError) -> MCPError:
     if isinstance(error, NotFound):
         return NoResource(uri, str(error))
-    return MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": uri[:SHOWN]})
+    return MCPError(code=types.INVALID_PARAMS, message=str(error), data={"uri": uri[:MAX_SHOWN_URI]})
 
 
 def _offset(text: str) -> int:

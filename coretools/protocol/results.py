@@ -1,4 +1,4 @@
-"""What commands return, as blocks of the protocol: text once, the structured form only where a command declares one."""
+"""Convert what commands return into content of the protocol: text once, structured content only where declared."""
 
 import base64
 import json
@@ -9,10 +9,10 @@ import mcp_types as types
 from coretools.operations.content import Audio, Content, Embedded, Image, Link, Message, Text, escape_surrogates
 from coretools.operations.dispatch import Outcome
 
-Contents = types.TextResourceContents | types.BlobResourceContents
+ResourceContents = types.TextResourceContents | types.BlobResourceContents
 
 STRUCTURED_SINCE = "2025-06-18"
-"""Revision that brought structured content, output schemas and titles."""
+"""First revision with structured content, output schemas and titles."""
 
 ERROR_KEY = "coretools/error"
 """Key in `_meta` of a failed result: the kind of the error, for programs."""
@@ -21,11 +21,11 @@ FACTS_KEY = "coretools/facts"
 """Key in `_meta` of a result: small values for programs, such as an exit code."""
 
 FAILED_KEY = "coretools/failed"
-"""Key in `_meta`, true when the call worked and the thing that was run failed (a test, a command)."""
+"""Key in `_meta`, true when the call succeeded but what it ran failed (a test, a command)."""
 
 
 def as_result(outcome: Outcome, revision: str = STRUCTURED_SINCE) -> types.CallToolResult:
-    """An outcome as the result of a tool, in a revision of the protocol."""
+    """Return an outcome as a tool result, in the form of a protocol revision."""
     meta: dict[str, Any] = {}
     if outcome.facts:
         meta[FACTS_KEY] = escape_surrogates(outcome.facts)
@@ -42,7 +42,7 @@ def as_result(outcome: Outcome, revision: str = STRUCTURED_SINCE) -> types.CallT
 
 
 def _parts(outcome: Outcome) -> tuple[Content, ...]:
-    """What a result shows: there is text with every structured form, for clients that read nothing else."""
+    """Return the content of a result. Structured content always has a text form, for clients that read only text."""
     parts = outcome.content or (Text(outcome.text),)
     if outcome.data is None or any(isinstance(part, Text) and part.text.strip() for part in parts):
         return parts
@@ -51,21 +51,21 @@ def _parts(outcome: Outcome) -> tuple[Content, ...]:
     return (*outcome.content, Text(json.dumps(outcome.data, ensure_ascii=False)))
 
 
-def as_contents(outcome: Outcome, uri: str, mime_type: str) -> list[Contents]:
-    """An outcome as what a resource holds: its text, or the bytes that the command returned."""
+def as_contents(outcome: Outcome, uri: str, mime_type: str) -> list[ResourceContents]:
+    """Return an outcome as resource contents: its text, or the bytes that the command returned."""
     if not outcome.content:
         return [types.TextResourceContents(uri=uri, mime_type=mime_type, text=escape_surrogates(outcome.text))]
     return [_contents(part, uri, mime_type) for part in outcome.content]
 
 
 def as_messages(outcome: Outcome) -> list[types.PromptMessage]:
-    """An outcome as the messages of a prompt: what the command returned, or its text from the user."""
+    """Return an outcome as prompt messages: those that the command returned, or its text as a user message."""
     messages = outcome.messages or tuple(map(Message, outcome.content)) or (Message(Text(outcome.text)),)
     return [types.PromptMessage(role=message.role, content=as_block(message.content)) for message in messages]
 
 
 def as_block(content: Content) -> types.ContentBlock:
-    """One piece of content."""
+    """Return one piece of content as a content block."""
     match content:
         case Text(text):
             return types.TextContent(type="text", text=escape_surrogates(text))
@@ -81,7 +81,7 @@ def as_block(content: Content) -> types.ContentBlock:
             )
 
 
-def _contents(content: Content, uri: str, mime_type: str) -> Contents:
+def _contents(content: Content, uri: str, mime_type: str) -> ResourceContents:
     match content:
         case Embedded(own, data, own_type):
             if isinstance(data, bytes):

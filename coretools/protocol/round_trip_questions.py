@@ -1,7 +1,7 @@
-"""Questions in the stateless era: a call ends with them, and is made again, from its start, with the answers.
+"""Multi-round-trip questions of the stateless era: a call ends with its questions and is repeated with the answers.
 
-What was answered before comes back in `requestState`, which the SDK's `RequestStateBoundary` seals and binds to the
-method, the name, the arguments and the principal. An answer counts for the very question that it was given to.
+Earlier answers come back in `requestState`, which the SDK's `RequestStateBoundary` seals and binds to the method, the
+name, the arguments and the principal. An answer counts only for the exact question that it was given to.
 """
 
 import json
@@ -21,7 +21,14 @@ from pydantic import TypeAdapter, ValidationError
 from coretools.config.settings import Asking
 from coretools.errors import AnswerNeeded, CapabilityMissing, Conflict, InputNeeded, InvalidArguments
 from coretools.operations.call import Capability
-from coretools.protocol.live_questions import Interview, LiveInterview, answer_in, digest_of, request_of, ways_of
+from coretools.protocol.live_questions import (
+    CallQuestions,
+    LiveQuestions,
+    answer_in,
+    digest_of,
+    request_of,
+    supported_ways,
+)
 from coretools.questions.kinds import AskConfirmation, Question
 from coretools.questions.resolution import (
     AskChannel,
@@ -31,37 +38,37 @@ from coretools.questions.resolution import (
     require_distinct_keys,
 )
 
-MOST_ROUNDS = 10
-"""Times that one call may ask, as clients have it (`input_required_max_rounds` of the SDK's)."""
+MAX_ROUND_TRIPS = 10
+"""Times that one call may ask; the SDK's client has the same limit (`input_required_max_rounds`)."""
 
-STATE_SECONDS = 600.0
-"""How long a state is good. What was used is remembered as long."""
+STATE_TTL_SECONDS = 600.0
+"""How long a request state is valid. Used states are remembered as long."""
 
-MOST_USED = 10_000
-"""States with a used confirmation that are remembered; beyond it older states are refused unseen."""
+MAX_USED_STATES = 10_000
+"""Used confirmations that are remembered; when there are more, all states older than the forgotten are refused."""
 
 _RESPONSE: TypeAdapter[types.InputResponse] = TypeAdapter(types.InputResponse)
 
 
 class UsedStates(Protocol):
-    """Which states had their confirmation used already."""
+    """The request states whose confirmation was used."""
 
     async def take(self, nonce: str, minted: float) -> bool:
-        """Use a state, minted at that time; False when it was used before, or may have been."""
+        """Mark a state, created at time `minted`, as used; False if it was used before, or may have been."""
         ...
 
 
-class Once:
-    """Used states in the memory of the process. Bounded; when in doubt a state counts as used."""
+class InMemoryUsedStates:
+    """Used states in the memory of the process. Bounded: in case of doubt a state counts as used."""
 
-    def __init__(self, *, most: int = MOST_USED, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, most: int = MAX_USED_STATES, clock: Callable[[], float] = time.time) -> None:
         self._most = most
         self._clock = clock
         self._used: OrderedDict[str, float] = OrderedDict()
         self._floor = 0.0
 
     async def take(self, nonce: str, minted: float) -> bool:
-        """Use a state, minted at that time; False when it was used before, or may have been."""
+        """Mark a state, created at time `minted`, as used; False if it was used before, or may have been."""
         self._forget()
         if nonce in self._used or minted <= self._floor:
             return False
@@ -71,30 +78,30 @@ class Once:
         return True
 
     def _forget(self) -> None:
-        too_old = self._clock() - STATE_SECONDS
+        too_old = self._clock() - STATE_TTL_SECONDS
         while self._used and next(iter(self._used.values())) < too_old:
             self._used.popitem(last=False)
 
 
 @dataclass(slots=True)
-class State:
-    """What a call remembers between its rounds."""
+class RequestState:
+    """What a call carries over to its repetition."""
 
     round: int = 0
-    """Times that it asked."""
+    """Times that the call has asked."""
     nonce: str = ""
     minted: float = 0.0
     asked: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By key: the digest of the question of this round, and its way."""
+    """The questions of the last round trip: key to (digest, way)."""
     answers: dict[str, Any] = field(default_factory=dict)
-    """By digest: way and response, as it came."""
+    """Digest to way and response, as received."""
 
     @classmethod
-    def read(cls, text: str | None) -> "State":
-        """The state in the opened text; a new one without.
+    def read(cls, text: str | None) -> "RequestState":
+        """Parse the unsealed text; without text, return a new state.
 
         Raises:
-            MCPError: it is none of ours.
+            MCPError: the text is not a state of this server.
         """
         if text is None:
             return cls()
@@ -105,59 +112,59 @@ class State:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MCPError(code=types.INVALID_PARAMS, message="Invalid or expired requestState") from error
 
-    def written(self) -> str:
-        """The text to be sealed."""
+    def to_text(self) -> str:
+        """Return the text to be sealed."""
         values = {name: getattr(self, name) for name in ("round", "nonce", "minted", "asked", "answers")}
         return json.dumps(values, separators=(",", ":"))
 
 
-Known = tuple[ResolvedAnswer[Any] | AskChannel, str]
-"""The answer to a question, or the way to ask on; and what was wrong with the answer that came."""
+AnswerOrWay = tuple[ResolvedAnswer[Any] | AskChannel, str]
+"""The answer to a question, or the way to ask it; and what was wrong with the answer received, if one was."""
 
 _CAPABILITIES: dict[AskChannel, Capability] = {
     AskChannel.FORM: "elicitation",
     AskChannel.MODEL: "sampling",
     AskChannel.ROOTS: "roots",
 }
-"""What a client declares so that it can be asked on a way."""
+"""The client capability that each way needs."""
 
 
-class RoundInterview:
-    """Answers from the rounds before; what is missing ends the call with the questions."""
+class RoundTripQuestions:
+    """The questions of one stateless call: earlier answers are used, missing ones end the call."""
 
     def __init__(
         self,
         context: ServerRequestContext[Any],
         params: types.InputResponseRequestParams,
         asking: Asking,
-        once: UsedStates,
+        used_states: UsedStates,
     ) -> None:
-        self._able = ways_of(context.session)
+        self._possible_ways = supported_ways(context.session)
         self._revision = context.session.protocol_version
         self._asking = asking
         self._resolution = answer_resolution(asking)
-        self._once = once
-        self._state = State.read(params.request_state)
+        self._used_states = used_states
+        self._state = RequestState.read(params.request_state)
         self._is_used = False
         self._answers = dict(self._state.answers)
-        self._unasked: dict[str, Any] = {}
+        self._unsolicited: dict[str, Any] = {}
         for key, response in (params.input_responses or {}).items():
             said = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             if key in self._state.asked:
                 digest, way = self._state.asked[key]
                 self._answers[digest] = [way, said]
             elif params.request_state is None:
-                self._unasked[key] = said
+                self._unsolicited[key] = said
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """Kept for the questions."""
+        """Keep these answers for the questions of this call."""
         self._resolution.prefill(answers, asks)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """Answers, in the order of the questions.
+        """Return the answers in the order of the questions.
 
         Raises:
-            InputNeeded: the rest must come first. CapabilityMissing: the client can't be asked.
+            InputNeeded: answers are missing. CapabilityMissing: the client can't be asked.
         """
         known = await self.known(*questions)
         answers = tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
@@ -165,113 +172,116 @@ class RoundInterview:
             raise self.needed(questions, known)
         return answers
 
-    async def known(self, *questions: Question[Any]) -> list[Known]:
-        """The answer to each, or the way to ask on, and what was wrong with the answer that came.
+    async def known(self, *questions: Question[Any]) -> list[AnswerOrWay]:
+        """Return, for each question, its answer or the way to ask it, and what was wrong with the answer received.
 
         Raises:
-            CapabilityMissing: the client can't be asked, and declared too little for it.
+            CapabilityMissing: the client lacks a capability that every way to ask needs.
         """
         require_distinct_keys(questions)
-        return [await self._found(question) for question in questions]
+        return [await self._resolve(question) for question in questions]
 
-    def needed(self, questions: Sequence[Question[Any]], known: Sequence[Known]) -> InputNeeded:
-        """What ends the call with those questions that have no answer.
+    def needed(self, questions: Sequence[Question[Any]], known: Sequence[AnswerOrWay]) -> InputNeeded:
+        """Return the error that ends the call with its unanswered questions.
 
         Raises:
-            AnswerNeeded: it has asked too often.
+            AnswerNeeded: the call has asked too often.
         """
         requests, asked = {}, {}
-        for question, (found, said) in zip(questions, known, strict=True):
+        for question, (found, problem) in zip(questions, known, strict=True):
             if isinstance(found, ResolvedAnswer):
                 continue
-            if self._state.round >= MOST_ROUNDS:
-                raise self._resolution.answer_needed(question, f"asked {MOST_ROUNDS} times without an answer")
-            requests[question.key] = request_of(question, found, said=said, revision=self._revision)
+            if self._state.round >= MAX_ROUND_TRIPS:
+                raise self._resolution.answer_needed(question, f"asked {MAX_ROUND_TRIPS} times without an answer")
+            requests[question.key] = request_of(question, found, problem=problem, revision=self._revision)
             asked[question.key] = (digest_of(question), found.value)
-        following = State(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
-        return InputNeeded(requests, following.written())
+        following = RequestState(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
+        return InputNeeded(requests, following.to_text())
 
-    async def _found(self, question: Question[Any]) -> Known:
-        """The answer, or the way to ask on, and what was wrong with the answer that came."""
+    async def _resolve(self, question: Question[Any]) -> AnswerOrWay:
+        """Return the answer or the way to ask, and what was wrong with the answer received."""
         digest = digest_of(question)
-        # What was answered comes first: a client that can do less by now must not turn a no into the default.
+        # Earlier answers come first: a client with fewer capabilities now must not turn a no into the default.
         if digest not in self._answers:
-            found = self._settled(question)
+            found = self._settle(question)
             if (
                 isinstance(found, ResolvedAnswer)
-                or question.key not in self._unasked
+                or question.key not in self._unsolicited
                 or isinstance(question, AskConfirmation)
             ):
                 return found, ""
-            # Without a state nothing says which question it was for: as good as one given beforehand, but no yes.
-            self._answers[digest] = [found.value, self._unasked.pop(question.key)]
+            # Without a state the response is not tied to a question: it counts like an answer given in advance, but
+            # not as a confirmation.
+            self._answers[digest] = [found.value, self._unsolicited.pop(question.key)]
         way, response = self._answers[digest]
         try:
-            return ResolvedAnswer(question.accept(await self._said(question, AskChannel(way), response))), ""
+            return ResolvedAnswer(question.accept(await self._read_response(question, AskChannel(way), response))), ""
         except (InvalidArguments, ValidationError) as error:
             del self._answers[digest]
             said = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
-            return self._settled(question), said
+            return self._settle(question), said
 
-    def _settled(self, question: Question[Any]) -> ResolvedAnswer[Any] | AskChannel:
+    def _settle(self, question: Question[Any]) -> ResolvedAnswer[Any] | AskChannel:
         try:
-            return self._resolution.resolve(question, self._able)
+            return self._resolution.resolve(question, self._possible_ways)
         except AnswerNeeded as error:
             missing = [_CAPABILITIES[way] for way in channels_for(question, self._asking.mode) if way in _CAPABILITIES]
-            if not missing:  # nothing that the client could declare would help
+            if not missing:  # no capability would help
                 raise
-            # basic/index, "_meta": an answer for a model would be worth more, and the revision has it as an error.
+            # A tool result would help a model more, but the revision requires an error (basic/index, "_meta").
             needed = self._resolution.answer_needed(question, f"the client does not offer {missing[0]}")
             raise CapabilityMissing(missing[0], str(needed), hint=needed.hint) from error
 
-    async def _said(self, question: Question[Any], way: AskChannel, response: Any) -> Any:
+    async def _read_response(self, question: Question[Any], way: AskChannel, response: Any) -> Any:
         if isinstance(question, AskConfirmation):
-            await self._use()
+            await self._use_confirmation()
         return answer_in(question, way, _RESPONSE.validate_python(response, by_name=False))
 
-    async def _use(self) -> None:
-        """A state with a confirmation leads on once.
+    async def _use_confirmation(self) -> None:
+        """Use the confirmation in this state; it is valid once.
 
         Raises:
-            Conflict: it did already.
+            Conflict: it was used before.
         """
-        if not self._is_used and not await self._once.take(self._state.nonce, self._state.minted):
-            raise Conflict("this confirmation was used already; call again without requestState, to be asked anew")
+        if not self._is_used and not await self._used_states.take(self._state.nonce, self._state.minted):
+            raise Conflict("this confirmation was already used; call again without requestState to be asked again")
         self._is_used = True
 
 
-class Interviews:
-    """Makes the interview of each call; one for a server, because it remembers what was used."""
+class QuestionFactory:
+    """Creates the questions of each call. A server has one, because it remembers used confirmations."""
 
-    def __init__(self, asking: Asking, once: UsedStates | None = None) -> None:
-        """`once` is what several servers share; by default the memory of this one."""
+    def __init__(self, asking: Asking, used_states: UsedStates | None = None) -> None:
+        """`used_states` may be shared by several servers; by default they are in this one's memory."""
         self._asking = asking
-        self._once = once or Once()
+        self._used_states = used_states or InMemoryUsedStates()
 
     def use(self, asking: Asking) -> None:
-        """Ask so from now on; questions that are open stay as they are."""
+        """Apply other settings from now on; open questions are not affected."""
         self._asking = asking
 
-    def of(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> Interview:
-        """The interview of a call, as its era has it.
+    def of(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> CallQuestions:
+        """Return the questions of a call, in the form of its protocol era.
 
         Raises:
-            MCPError: a request state that is none of ours.
+            MCPError: the request state is not one of this server.
         """
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self.in_rounds(context, params)
-        return LiveInterview(context, self._asking)
+            return self.for_stateless_call(context, params)
+        return LiveQuestions(context, self._asking)
 
-    def in_rounds(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> RoundInterview:
-        """That of a call of the stateless era.
+    def for_stateless_call(
+        self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams
+    ) -> RoundTripQuestions:
+        """Return the questions of a call of the stateless era.
 
         Raises:
-            MCPError: a request state that is none of ours.
+            MCPError: the request state is not one of this server.
         """
-        return RoundInterview(context, params, self._asking, self._once)
+        return RoundTripQuestions(context, params, self._asking, self._used_states)
 
 
-def as_questions(needed: InputNeeded) -> types.InputRequiredResult:
-    """The questions as the result of a request."""
+def as_input_required(needed: InputNeeded) -> types.InputRequiredResult:
+    """Return the questions as the result of a request."""
     requests: types.InputRequests = dict(needed.requests)
     return types.InputRequiredResult(input_requests=requests, request_state=needed.state)

@@ -1,7 +1,7 @@
-"""A catalog of commands as an MCP server, for both protocol eras, on the SDK's lowlevel `Server`.
+"""Serve a catalog of commands over MCP, in both protocol eras, on the SDK's lowlevel `Server`.
 
-The lowlevel server and a dispatch of our own: strict arguments, one copy of each result, public API only
-(docs/adr/0001). Tools, resources and prompts go through one dispatch; the transport is the entry point's choice.
+Tools, resources and prompts go through one dispatcher, which checks arguments strictly and copies each result once.
+Only the SDK's public API is used (docs/adr/0001). The entry point chooses the transport.
 """
 
 import secrets
@@ -27,85 +27,69 @@ from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
 from coretools.protocol.call_adapter import ClientCall, principal_of
-from coretools.protocol.change_notifications import Changes
-from coretools.protocol.completions import Completer
-from coretools.protocol.extensions import extend
-from coretools.protocol.handshake import HandshakeRules, Handshakes
-from coretools.protocol.listing import LIST_SECONDS, Listing, Listings, page, tools_for
+from coretools.protocol.change_notifications import ChangeNotifications
+from coretools.protocol.completions import CompletionHandler
+from coretools.protocol.extensions import attach_extensions
+from coretools.protocol.handshake import HandshakeConnections, HandshakeRules
+from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, CatalogListings, page, tools_for
 from coretools.protocol.process_exit import Draining
-from coretools.protocol.resources import SHOWN, NoResource, RunResources, found, no_resource
+from coretools.protocol.resources import MAX_SHOWN_URI, NoResource, RunResources, find_resource, no_resource
 from coretools.protocol.results import as_contents, as_messages, as_result
-from coretools.protocol.round_trip_questions import STATE_SECONDS, Interviews, as_questions
+from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS, QuestionFactory, as_input_required
 
 SERVER_NAME = "coretools"
 
-ASKING = Asking()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """How a server introduces itself."""
+class ServerInfo:
+    """What a server reports about itself when a client connects."""
 
     name: str = SERVER_NAME
     version: str = __version__
     instructions: str = ""
 
 
-def build_server(
-    catalog: LiveCatalog,
-    dispatcher: Dispatcher,
-    identity: Identity,
-    runs: RunResources | None = None,
-    *,
-    extensions: Sequence[Extension] = (),
-    asking: Asking = ASKING,
-) -> Server[Any]:
-    """A server of a catalog. Not started; serves any number of connections.
-
-    Raises:
-        BadSetting: an extension can't be attached.
-    """
-    beside = Beside(runs=runs, extensions=extensions, interviews=Interviews(asking))
-    return build_shared(catalog, dispatcher, identity, beside)
-
-
 def are_spans_exported() -> bool:
-    """Whether this process has a tracer provider of OpenTelemetry by now: spans go nowhere without one."""
+    """Whether an OpenTelemetry tracer provider is installed in this process; without one, spans are discarded."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """What a server has beside its commands."""
+class ServerOptions:
+    """Optional parts of a server, in addition to its commands."""
 
     runs: RunResources | None = None
     extensions: Sequence[Extension] = ()
-    interviews: Interviews = field(default_factory=lambda: Interviews(ASKING))
-    """How questions are asked; shared with extensions that ask, so that a confirmation counts once in all of them."""
-    sealing_keys: Sequence[bytes] = ()
-    """Shared by replicas, as the next is; by default each is this server's own."""
+    questions: QuestionFactory = field(default_factory=lambda: QuestionFactory(Asking()))
+    """Creates the questions of each call. Extensions that ask share it, so that a confirmation counts only once."""
+    request_state_keys: Sequence[bytes] = ()
+    """Keys that seal `requestState`. Replicas share them; empty: a random key of this server."""
     bus: SubscriptionBus | None = None
+    """Carries change notifications. Replicas share it; None: one in this server's memory."""
     draining: Draining | None = None
-    """Says when the server ends, so that clients who listen are told."""
+    """Reports when the server begins to shut down, so that open `subscriptions/listen` requests are answered."""
     is_traced: bool = field(default_factory=are_spans_exported)
-    """Whether each message has its span. Where nobody exports them they cost a twentieth of a call all the same."""
+    """Whether each message gets a span. A span costs 5 % of a call even when no exporter is installed."""
 
 
-def build_shared(catalog: LiveCatalog, dispatcher: Dispatcher, identity: Identity, beside: Beside) -> Server[Any]:
-    """As `build_server`, of what it may share with others.
+def build_server(
+    catalog: LiveCatalog, dispatcher: Dispatcher, info: ServerInfo, options: ServerOptions | None = None
+) -> Server[Any]:
+    """Build the server of a catalog. It is not started, and serves any number of connections.
 
     Raises:
         BadSetting: an extension can't be attached.
     """
-    runs = beside.runs
-    changes = Changes(catalog, dispatcher, runs, beside.bus)
-    if beside.draining is not None:
-        beside.draining.hear(changes.close)
-    handlers = _Handlers(catalog, dispatcher, runs, interviews=beside.interviews, handshakes=changes.handshakes)
-    server: Server[Any] = _Announcing(
-        identity.name,
-        version=identity.version,
-        instructions=identity.instructions or None,
+    options = options or ServerOptions()
+    runs = options.runs
+    changes = ChangeNotifications(catalog, dispatcher, runs, options.bus)
+    if options.draining is not None:
+        options.draining.add_listener(changes.close)
+    handlers = _Handlers(catalog, dispatcher, runs, questions=options.questions, handshakes=changes.handshakes)
+    server: Server[Any] = _ListChangedServer(
+        info.name,
+        version=info.version,
+        instructions=info.instructions or None,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
@@ -116,31 +100,33 @@ def build_shared(catalog: LiveCatalog, dispatcher: Dispatcher, identity: Identit
         on_subscribe_resource=changes.subscribe,
         on_unsubscribe_resource=changes.unsubscribe,
         on_subscriptions_listen=changes.listen,
-        on_completion=Completer(catalog, dispatcher, runs).complete,
+        on_completion=CompletionHandler(catalog, dispatcher, runs).complete,
         lifespan=changes.running,
-        # Without it the SDK asks list_tools for the schema on every stateless HTTP call.
-        get_tool_input_schema=handlers.headed_schema,
+        # Without this, the SDK calls list_tools for the schema on every stateless HTTP call.
+        get_tool_input_schema=handlers.header_schema,
     )
-    if not beside.is_traced:
-        server.middleware.clear()  # the SDK's own, for OpenTelemetry, is all that is in it
-    server.middleware.append(RequestStateBoundary(_security(beside), default_audience=identity.name))
+    if not options.is_traced:
+        server.middleware.clear()  # holds only the SDK's OpenTelemetry middleware
+    server.middleware.append(RequestStateBoundary(_request_state_security(options), default_audience=info.name))
     server.middleware.append(HandshakeRules(server))
-    # Not as `on_set_logging_level`, which would warn whoever runs this that the handshake era is on its way out.
+    # Not `on_set_logging_level`: the SDK logs a deprecation warning for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
-    server.add_notification_handler("notifications/initialized", types.NotificationParams, changes.handshakes.follow)
-    extend(server, beside.extensions)
+    server.add_notification_handler(
+        "notifications/initialized", types.NotificationParams, changes.handshakes.send_changes
+    )
+    attach_extensions(server, options.extensions)
     return server
 
 
-def _security(beside: Beside) -> RequestStateSecurity:
-    # Bound to the principal that our own gate found, by the name that everything else knows him by.
-    if not beside.sealing_keys:
-        beside = replace(beside, sealing_keys=(secrets.token_bytes(32),))
-    return RequestStateSecurity(keys=beside.sealing_keys, ttl=STATE_SECONDS, bind_principal=principal_of)
+def _request_state_security(options: ServerOptions) -> RequestStateSecurity:
+    # Bound to the authenticated principal, under the name used everywhere else.
+    if not options.request_state_keys:
+        options = replace(options, request_state_keys=(secrets.token_bytes(32),))
+    return RequestStateSecurity(keys=options.request_state_keys, ttl=STATE_TTL_SECONDS, bind_principal=principal_of)
 
 
-class _Announcing(Server[Any]):
-    """Says in the handshake that changes of lists are told; the SDK's servers say no unless each caller asks."""
+class _ListChangedServer(Server[Any]):
+    """A server that declares `listChanged` for every list; the SDK's declares it only when each caller asks."""
 
     def create_initialization_options(
         self,
@@ -148,15 +134,15 @@ class _Announcing(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """As the SDK has them, with every list announced."""
-        told = notification_options or NotificationOptions(
+        """Return the SDK's options with `listChanged` set for tools, resources and prompts."""
+        changed = notification_options or NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
-        return super().create_initialization_options(told, experimental_capabilities, extensions)
+        return super().create_initialization_options(changed, experimental_capabilities, extensions)
 
 
 class _Handlers:
-    """The requests of the protocol that lead to commands."""
+    """Handlers of the protocol requests that run or list commands."""
 
     def __init__(
         self,
@@ -164,16 +150,16 @@ class _Handlers:
         dispatcher: Dispatcher,
         runs: RunResources | None,
         *,
-        interviews: Interviews,
-        handshakes: Handshakes,
+        questions: QuestionFactory,
+        handshakes: HandshakeConnections,
     ) -> None:
         self._catalog = catalog
         self._handshakes = handshakes
         self._scope: Literal["public", "private"] = "public" if catalog.is_same_for_all else "private"
         self._dispatcher = dispatcher
         self._runs = runs
-        self._interviews = interviews
-        self.listings = Listings(catalog.for_principal)
+        self._questions = questions
+        self.listings = CatalogListings(catalog.for_principal)
 
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -181,7 +167,7 @@ class _Handlers:
         listed = tools_for(self._listing(context).tools, context.protocol_version)
         tools, following = page(listed, params.cursor if params else None)
         return types.ListToolsResult(
-            tools=tools, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope=self._scope
+            tools=tools, next_cursor=following, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
         )
 
     async def call_tool(
@@ -191,13 +177,13 @@ class _Handlers:
         try:
             command = self._catalog.command(call.principal, params.name)
         except UnknownTool as error:
-            # The protocol has this one as an error of the request, not of the tool (server/tools, "Error Handling").
-            raise _refused(error) from error
-        outcome = await self._dispatched(command, params.arguments or {}, call)
+            # A protocol error, not a tool error (server/tools, "Error Handling").
+            raise _request_error(error) from error
+        outcome = await self._dispatch(command, params.arguments or {}, call)
         if isinstance(outcome.error, InputNeeded):
-            return as_questions(outcome.error)
+            return as_input_required(outcome.error)
         if isinstance(outcome.error, RequestRefused):
-            raise _refused(outcome.error)
+            raise _request_error(outcome.error)
         return as_result(outcome, context.protocol_version)
 
     async def list_resources(
@@ -206,11 +192,11 @@ class _Handlers:
         principal = principal_of(context)
         runs = self._runs.listed(principal) if self._runs else []
         resources, following = page([*self._listing(context).resources, *runs], params.cursor if params else None)
-        # Runs change with every call, so nobody keeps a list that has them.
+        # The list of runs changes with every call, so it must not be cached.
         return types.ListResourcesResult(
             resources=resources,
             next_cursor=following,
-            ttl_ms=0 if self._runs else LIST_SECONDS * 1000,
+            ttl_ms=0 if self._runs else LIST_TTL_SECONDS * 1000,
             cache_scope="private" if self._runs else self._scope,
         )
 
@@ -222,7 +208,7 @@ class _Handlers:
         return types.ListResourceTemplatesResult(
             resource_templates=templates,
             next_cursor=following,
-            ttl_ms=LIST_SECONDS * 1000,
+            ttl_ms=LIST_TTL_SECONDS * 1000,
             cache_scope=self._scope,
         )
 
@@ -232,13 +218,13 @@ class _Handlers:
         call = self._call(context, params)
         if self._runs and self._runs.is_one(params.uri):
             return self._runs.read(params.uri, call.principal)
-        at = found(self._catalog.for_principal(call.principal).resources.values(), params.uri)
+        at = find_resource(self._catalog.for_principal(call.principal).resources.values(), params.uri)
         if at is None:
             raise no_resource(params.uri)
-        command, written = at
-        outcome = await self._run(command, command.arguments.from_text(written), call, uri=params.uri)
+        command, values = at
+        outcome = await self._dispatch_or_raise(command, command.arguments.from_text(values), call, uri=params.uri)
         if isinstance(outcome.error, InputNeeded):
-            return as_questions(outcome.error)
+            return as_input_required(outcome.error)
         contents = as_contents(outcome, params.uri, command.mime_type)
         return types.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope="private")
 
@@ -247,7 +233,7 @@ class _Handlers:
     ) -> types.ListPromptsResult:
         prompts, following = page(self._listing(context).prompts, params.cursor if params else None)
         return types.ListPromptsResult(
-            prompts=prompts, next_cursor=following, ttl_ms=LIST_SECONDS * 1000, cache_scope=self._scope
+            prompts=prompts, next_cursor=following, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
         )
 
     async def get_prompt(
@@ -257,31 +243,33 @@ class _Handlers:
         try:
             command = self._catalog.require_registered(self._catalog.for_principal(call.principal).prompt(params.name))
         except UnknownTool as error:
-            raise _refused(error) from error
-        outcome = await self._run(command, command.arguments.from_text(params.arguments or {}), call)
+            raise _request_error(error) from error
+        outcome = await self._dispatch_or_raise(command, command.arguments.from_text(params.arguments or {}), call)
         if isinstance(outcome.error, InputNeeded):
-            return as_questions(outcome.error)
+            return as_input_required(outcome.error)
         return types.GetPromptResult(description=command.summary, messages=as_messages(outcome))
 
-    def headed_schema(self, name: str) -> dict[str, Any] | None:
-        """By what a request's headers are checked; asked before the caller is known."""
-        return self.listings.of(LOCAL).headed_schema(name)
+    def header_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema that the headers of a request are checked against. Called before the caller is known."""
+        return self.listings.of(LOCAL).header_schema(name)
 
     def _call(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> ClientCall:
-        least = self._handshakes.level_of(context)
-        return ClientCall(context, interview=self._interviews.of(context, params), least=least)
+        min_level = self._handshakes.level_of(context)
+        return ClientCall(context, questions=self._questions.of(context, params), min_level=min_level)
 
-    def _listing(self, context: ServerRequestContext[Any]) -> Listing:
+    def _listing(self, context: ServerRequestContext[Any]) -> CatalogListing:
         return self.listings.of(principal_of(context))
 
-    async def _run(self, command: Command, arguments: dict[str, Any], call: ClientCall, *, uri: str = "") -> Outcome:
-        """Run what is no tool: its failure is the request's, unless it is a question."""
-        outcome = await self._dispatched(self._present(command), arguments, call)
+    async def _dispatch_or_raise(
+        self, command: Command, arguments: dict[str, Any], call: ClientCall, *, uri: str = ""
+    ) -> Outcome:
+        """Run a command that is not a tool; an error becomes a protocol error, unless it is a question."""
+        outcome = await self._dispatch(self._present(command), arguments, call)
         if outcome.error is not None and not isinstance(outcome.error, InputNeeded):
-            raise _refused(outcome.error, uri)
+            raise _request_error(outcome.error, uri)
         return outcome
 
-    async def _dispatched(self, command: Command, arguments: Mapping[str, Any], call: ClientCall) -> Outcome:
+    async def _dispatch(self, command: Command, arguments: Mapping[str, Any], call: ClientCall) -> Outcome:
         try:
             return await self._dispatcher.dispatch(command, arguments, call)
         finally:
@@ -291,14 +279,16 @@ class _Handlers:
         try:
             return self._catalog.require_registered(command)
         except UnknownTool as error:
-            raise _refused(error) from error
+            raise _request_error(error) from error
 
 
-def _refused(error: CoreError, uri: str = "") -> MCPError:
-    """An error of the request: the command's own code where it has one. `uri` is what was to be read."""
+def _request_error(error: CoreError, uri: str = "") -> MCPError:
+    """Return the protocol error for a command's error, with its own code if it has one. `uri` was to be read."""
     if isinstance(error, RequestRefused):
         return MCPError(code=error.code, message=str(error), data=error.data)
     if uri and isinstance(error, NotFound):
         return NoResource(uri, str(error), kind=error.kind)
     code = types.INTERNAL_ERROR if error.kind == "internal" else types.INVALID_PARAMS
-    return MCPError(code=code, message=str(error), data={"kind": error.kind, **({"uri": uri[:SHOWN]} if uri else {})})
+    return MCPError(
+        code=code, message=str(error), data={"kind": error.kind, **({"uri": uri[:MAX_SHOWN_URI]} if uri else {})}
+    )

@@ -180,7 +180,7 @@ class Endpoint:
             await send(without_cancelled(message))
 
         with anyio.CancelScope() as streaming:
-            stop = self._draining.hear(streaming.cancel)
+            stop = self._draining.add_listener(streaming.cancel)
             try:
                 await self._handshake(scope, receive, noting)
             finally:

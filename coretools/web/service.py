@@ -17,7 +17,7 @@ from coretools.errors import BadSetting
 from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Draining, Ending
+from coretools.protocol.process_exit import Draining, ProcessExit
 from coretools.web.app import PATH, AppComponents, ReplaceableApp, build_app
 from coretools.web.auth.exposure import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
@@ -110,7 +110,7 @@ async def serve(server_config: ServerConfig) -> int:
         Unconfined: commands can't be held as the operator requires.
     """
     config = server_config.config
-    ending = Ending(config.server.drain_seconds + END_SECONDS)
+    ending = ProcessExit(config.server.drain_seconds + END_SECONDS)
     draining = Draining()
     with ExitStack() as sockets:
         listening = bind_sockets(config, sockets)
@@ -126,7 +126,7 @@ async def serve(server_config: ServerConfig) -> int:
                 _log_addresses(config, listening)
                 await server.serve(sockets=listening)
                 watching.cancel_scope.cancel()
-    ending.over()
+    ending.cancel_deadline()
     return ending.exit_code
 
 
@@ -160,7 +160,7 @@ async def open_app(server_config: ServerConfig, port: int, draining: Draining) -
         with _tracing(config, stores.replica, tools) as tracing:
             observability = ObservabilityWiring(config, state, server_config.environment, tracing)
 
-            def watching(role: str, catalog: LiveCatalog) -> CallObserver:
+            def make_watcher(role: str, catalog: LiveCatalog) -> CallObserver:
                 tools.update(command.name for command in catalog.registry)
                 return observability.watcher(role, catalog)
 
@@ -169,7 +169,7 @@ async def open_app(server_config: ServerConfig, port: int, draining: Draining) -
                 others=server_config.others,
                 stores=stores,
                 session_limiter=SessionLimiter(session_limits(config.limits), observability.metrics),
-                watching=watching,
+                make_watcher=make_watcher,
                 draining=draining,
                 is_same_for_all=len(server_config.roles) == 1 and verifier is None,
             )
@@ -264,7 +264,7 @@ class _Shutdown:
     """What takes part in the end of the server."""
 
     server: uvicorn.Server
-    ending: Ending
+    ending: ProcessExit
     draining: Draining
     drained: DrainMiddleware
 
@@ -284,7 +284,7 @@ async def _shut_down_on_signal(end: _Shutdown, *, task_status: TaskStatus[None])
             task_status.started()
             async for number in signals:
                 logger.info("ending: %s", number.name)
-                end.ending.by_signal(number)
+                end.ending.on_signal(number)
                 tasks.start_soon(end.come)
 
 

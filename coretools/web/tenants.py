@@ -16,15 +16,23 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
 
-from coretools.app.assembly import Assembly, SharedResources, announce, assembled, prepare, require, succeeding
+from coretools.app.assembly import (
+    Assembly,
+    SharedResources,
+    log_start,
+    open_assembly,
+    open_successor,
+    prepare,
+    require_tier,
+)
 from coretools.errors import CoreError, Unreachable
 from coretools.operations.declare import Surface
 from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
-from coretools.protocol.round_trip_questions import Interviews
-from coretools.protocol.server import Beside, build_shared
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerOptions, build_server
 from coretools.replica_ids import ReplicaScopedIds
 from coretools.roots.root_set import Root
 from coretools.tools.filesystem.tools import large_read_slots
@@ -54,7 +62,7 @@ class ServerContext:
     others: Sequence[Registry]
     stores: Stores
     session_limiter: SessionLimiter
-    watching: Callable[[str, LiveCatalog], CallObserver]
+    make_watcher: Callable[[str, LiveCatalog], CallObserver]
     """Makes what is told of the calls of a role."""
     draining: Draining
     is_same_for_all: bool
@@ -75,7 +83,7 @@ class Tenant:
     assembly: Assembly
     endpoint: Endpoint
     server: Server[Any]
-    interviews: Interviews
+    questions: QuestionFactory
     catalog: LiveCatalog
     """What the server serves; the catalogs of later assemblies are adopted by it."""
     over: anyio.Event = field(default_factory=anyio.Event)
@@ -93,7 +101,7 @@ class Tenant:
             return frozenset()
         self.assembly = assembly
         self.server.instructions = assembly.instructions
-        self.interviews.use(role.settings.asking)
+        self.questions.use(role.settings.asking)
         return self.catalog.adopt(assembly.catalog)
 
     def stop_revoked(self, verifier: Verifier) -> None:
@@ -107,7 +115,7 @@ class Tenant:
             if verifier.admits(name, self.role.name):
                 continue
             stopped = (
-                f"{pluralized(runs.end_of_principal(name), 'run')}, {pluralized(tasks.end_of_principal(name), 'task')}"
+                f"{pluralized(runs.end_of_principal(name), 'run')}, {pluralized(tasks.end_for_principal(name), 'task')}"
             )
             logger.warning("access of %s as %s was revoked; stopped: %s", name, self.role.name, stopped)
 
@@ -146,7 +154,7 @@ class Tenants:
             BadSetting: a root or another setting can't be used.
             Unconfined: commands can't be held as the operator requires.
         """
-        assembly = await succeeding(before.assembly, role.settings, self._context.environment, self._context.others)
+        assembly = await open_successor(before.assembly, role.settings, self._context.environment, self._context.others)
         try:
             await _require(assembly, role)
         except BaseException:
@@ -165,7 +173,7 @@ class Tenants:
         before = tenant.assembly
         changed = tenant.use(role, assembly)
         if before is not assembly:
-            announce(assembly, role.settings, role.name)
+            log_start(assembly, role.settings, role.name)
             self._background.start_soon(_retire, before)
             self._background.start_soon(prepare, assembly, role.name)
         return changed
@@ -255,23 +263,23 @@ async def _wait_until(is_so: Callable[[], bool]) -> None:
 
 async def _require(assembly: Assembly, role: Role) -> None:
     if role.settings.policy.confinement.require is not None:
-        await require(assembly)
+        await require_tier(assembly)
 
 
 @asynccontextmanager
 async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tenant]:
     settings = role.settings
-    async with assembled(
+    async with open_assembly(
         settings,
         context.environment,
         context.others,
-        watching=partial(context.watching, role.name),
+        make_watcher=partial(context.make_watcher, role.name),
         is_same_for_all=context.is_same_for_all,
         shared=SharedResources(context.ids, context.large_reads),
     ) as assembly:
-        interviews = Interviews(settings.asking, context.stores.used_states)
-        server = _server(assembly, interviews, role.name, context)
-        announce(assembly, settings, role.name)
+        questions = QuestionFactory(settings.asking, context.stores.used_states)
+        server = _server(assembly, questions, role.name, context)
+        log_start(assembly, settings, role.name)
         await _require(assembly, role)
         endpoint = Endpoint(
             server,
@@ -287,7 +295,7 @@ async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tena
             assembly=assembly,
             endpoint=endpoint,
             server=server,
-            interviews=interviews,
+            questions=questions,
             catalog=assembly.catalog,
         )
         try:
@@ -300,13 +308,13 @@ async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tena
                     await tenant.assembly.retire()
 
 
-def _server(assembly: Assembly, interviews: Interviews, role: str, context: ServerContext) -> Server[Any]:
-    beside = Beside(
+def _server(assembly: Assembly, questions: QuestionFactory, role: str, context: ServerContext) -> Server[Any]:
+    options = ServerOptions(
         runs=assembly.resources,
-        extensions=assembly.extensions(interviews),
-        interviews=interviews,
-        sealing_keys=context.stores.sealing_keys,
+        extensions=assembly.extensions(questions),
+        questions=questions,
+        request_state_keys=context.stores.sealing_keys,
         bus=context.stores.bus(role),
         draining=context.draining,
     )
-    return build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
+    return build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)

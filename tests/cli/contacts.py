@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import anyio
 from pydantic import BaseModel
 
-from coretools.cli.command_line import Bench, Desk
-from coretools.cli.repl import line_of, words_of
-from coretools.cli.terminal import Screen
+from coretools.cli.command_runner import CommandContext, CommandRunner
+from coretools.cli.repl import parse_line, words_of
+from coretools.cli.terminal import TerminalCapabilities
 from coretools.errors import CoreError, NotFound
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
@@ -25,7 +25,7 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskRoots, AskSecret, AskText
 
-QUIET = Screen(shows_results=False, has_colours=False, can_ask=False, shows_progress=False)
+QUIET = TerminalCapabilities(is_stdout_terminal=False, has_colours=False, can_ask=False, can_show_progress=False)
 
 
 class Entry(BaseModel):
@@ -183,28 +183,28 @@ REGISTRY = registry()
 """For `--with`."""
 
 
-def bench(*, profile: str = "all", read_only: bool = False, ask: Any = "elicitation") -> Bench:
+def context(*, profile: str = "all", read_only: bool = False, ask: Any = "elicitation") -> CommandContext:
     selection = Selection(profile=profile, read_only=read_only)
     catalog = LiveCatalog(registry(), lambda _: selection)
-    return Bench(
+    return CommandContext(
         catalog=catalog, dispatcher=Dispatcher(threads=4), selection=selection, ask=ask, roots=("file:///work",)
     )
 
 
-def desk(screen: Screen = QUIET, **given: Any) -> Desk:
-    return Desk(bench(**given), screen, stdin=lambda: "from a pipe")
+def runner(screen: TerminalCapabilities = QUIET, **given: Any) -> CommandRunner:
+    return CommandRunner(context(**given), screen, stdin=lambda: "from a pipe")
 
 
-async def run(line: str, screen: Screen = QUIET, **given: Any) -> int:
+async def run(line: str, screen: TerminalCapabilities = QUIET, **given: Any) -> int:
     """One line as it is typed."""
-    found = desk(screen, **given)
-    return await found.run(line_of(found, words_of(line)))
+    found = runner(screen, **given)
+    return await found.run(parse_line(found, words_of(line)))
 
 
 async def _run_all(lines: list[str]) -> None:
     for line in lines:
         try:
-            code = await run(line, Screen.of(os.environ))
+            code = await run(line, TerminalCapabilities.of(os.environ))
         except CoreError as error:
             code = error.exit_code
         print(f"= {code}", flush=True)

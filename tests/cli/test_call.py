@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from coretools.cli.call import CliCall, prompt_of
-from coretools.cli.terminal import Screen
+from coretools.cli.terminal import TerminalCapabilities
 from coretools.errors import AnswerNeeded, InvalidArguments
 from coretools.operations.call import LOCAL, Call
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskModel, AskRoots, AskSecret, AskText
 from tests.cli.contacts import QUIET
 
 Captured = pytest.CaptureFixture[str]
-SEEN = Screen(shows_results=True, has_colours=False, can_ask=True, shows_progress=True)
+SEEN = TerminalCapabilities(is_stdout_terminal=True, has_colours=False, can_ask=True, can_show_progress=True)
 
 
 @pytest.mark.parametrize(

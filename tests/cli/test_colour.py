@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from coretools.cli.terminal import coloured, coloured_table, escaped, styled
+from coretools.cli.terminal import colour_result, colour_tools_table, escape_controls, styled
 
 ESCAPE = re.compile("\x1b\\[[0-9]*m")
 NAMES = ("git_diff", "git_status", "git_log", "search_text", "edit_file", "read_file")
@@ -23,8 +23,8 @@ def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
         chance = random.Random(seed)
         text = "\n".join(chance.choice(PIECES) + chance.choice(["", " ", chance.choice(PIECES)]) for _ in range(20))
         for name in NAMES:
-            assert ESCAPE.sub("", coloured(name, text)) == text, seed
-        assert ESCAPE.sub("", coloured_table(text)) == text, seed
+            assert ESCAPE.sub("", colour_result(name, text)) == text, seed
+        assert ESCAPE.sub("", colour_tools_table(text)) == text, seed
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
 )
 def test_lines_are_coloured_by_what_they_are(name: str, line: str, expected: str) -> None:
     """cli-15: diffs, status, history, search."""
-    assert coloured(name, line) == expected
+    assert colour_result(name, line) == expected
 
 
 def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
     """cli-15: what changes stands out."""
     assert (
-        coloured_table("write_file  changes Write.")
+        colour_tools_table("write_file  changes Write.")
         == f"{styled('write_file', 'bold')}  {styled('changes', 'red')} Write."
     )
 
@@ -62,4 +62,4 @@ def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
 )
 def test_what_drives_a_terminal_is_shown_instead(text: str, shown: str) -> None:
     """cli-15: control characters, C1 too; line breaks and tabs stay."""
-    assert escaped(text) == shown
+    assert escape_controls(text) == shown

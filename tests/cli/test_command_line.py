@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from coretools.cli.command_line import Line, answers_of
-from coretools.cli.terminal import Screen
+from coretools.cli.command_runner import CommandLine, answers_of
+from coretools.cli.terminal import TerminalCapabilities
 from coretools.errors import CoreError, InvalidArguments
-from tests.cli.contacts import bench, desk, run
+from tests.cli.contacts import context, run, runner
 
 Captured = pytest.CaptureFixture[str]
-COLOURED = Screen(shows_results=True, has_colours=True, can_ask=False, shows_progress=False)
+COLOURED = TerminalCapabilities(is_stdout_terminal=True, has_colours=True, can_ask=False, can_show_progress=False)
 
 
 @pytest.mark.parametrize(
@@ -187,15 +187,15 @@ async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
 
 async def test_a_command_that_was_taken_away_is_refused(capsys: Captured) -> None:
     """cli-11, catalog-9: the commands are those there are now."""
-    found = desk()
-    found.bench.catalog.registry.remove("contact", "count")
-    assert await found.run(Line(words=["contact", "count", "1"])) == 64
+    found = runner()
+    found.context.catalog.registry.remove("contact", "count")
+    assert await found.run(CommandLine(words=["contact", "count", "1"])) == 64
     assert "no command 'contact count 1'" in capsys.readouterr().err
 
 
 def test_the_options_of_a_command_are_known_before_it_runs() -> None:
     """cli-12: an option that the command has is the command's."""
-    found = desk()
+    found = runner()
     assert "--network" in found.option_names(["contact", "add", "--network", "x"])
     assert found.option_names(["contact", "nothing"]) == frozenset()
-    assert bench().roots == ("file:///work",)
+    assert context().roots == ("file:///work",)

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from coretools.cli.completion import candidates, of_built_in
+from coretools.cli.completion import built_in_candidates, candidates
 from coretools.cli.completion_scripts import SHELLS, script
-from coretools.cli.repl import at_cursor
+from coretools.cli.repl import split_at_cursor
 from tests.checkout import TREE
-from tests.cli.contacts import bench
+from tests.cli.contacts import context
 from tests.cli.test_commands import coretools
 
 
 async def found(line: str) -> list[str]:
-    before, current, _ = at_cursor(line)
-    return [one.text for one in await candidates(bench(), before, current)]
+    before, current, _ = split_at_cursor(line)
+    return [one.text for one in await candidates(context(), before, current)]
 
 
 async def test_words_options_and_values_are_completed() -> None:
@@ -58,9 +58,9 @@ async def test_other_arguments_reach_the_source() -> None:
 
 def test_words_of_our_own_are_completed() -> None:
     """cli-17: as far as there is little to choose from."""
-    assert [one.text for one in of_built_in(["completion"], "")] == list(SHELLS)
-    assert [one.text for one in of_built_in(["policy"], "ch")] == ["check"]
-    assert of_built_in(["doctor"], "") == []
+    assert [one.text for one in built_in_candidates(["completion"], "")] == list(SHELLS)
+    assert [one.text for one in built_in_candidates(["policy"], "ch")] == ["check"]
+    assert built_in_candidates(["doctor"], "") == []
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from coretools.app.assembly import assembled
-from coretools.cli.own_options import LINE_OPTIONS, divided, option_names, own_parser
+from coretools.app.assembly import open_assembly
+from coretools.cli.global_options import LINE_OPTIONS, global_parser, option_names, split_options
 from coretools.cli.routes import Routes, options_at
 from coretools.config.settings import Settings
 from coretools.operations.catalog import Selection
 
-NAMES = option_names(own_parser())
+NAMES = option_names(global_parser())
 BEHIND = frozenset(NAMES) - {"--limit"}
 
 
@@ -34,18 +34,18 @@ BEHIND = frozenset(NAMES) - {"--limit"}
 )
 def test_own_options_are_taken_out_of_a_line(line: str, own: str, rest: str) -> None:
     """cli-12: before the command all of them, behind it those that no command is likely to have."""
-    assert divided(line.split(), NAMES, behind=BEHIND) == (own.split(), rest.split())
+    assert split_options(line.split(), NAMES, behind=BEHIND) == (own.split(), rest.split())
 
 
 def test_behind_the_first_word_only_what_is_named_is_taken() -> None:
     """cli-12: an option that the command has itself is the command's."""
     words = ["--network", "deny", "send", "--network", "x"]
-    assert divided(words, NAMES, behind=BEHIND - {"--network"}) == (words[:2], words[2:])
+    assert split_options(words, NAMES, behind=BEHIND - {"--network"}) == (words[:2], words[2:])
 
 
 async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path: Path) -> None:
     """cli-12: it could not be typed."""
-    async with assembled(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
+    async with open_assembly(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
         routes = Routes(assembly.catalog.registry, Selection(profile="all"))
         clashes = {command.name: options_at(routes, command.route) & BEHIND for command in routes}
     assert {name: options for name, options in clashes.items() if options} == {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.cli.repl import as_typed, at_cursor, goes_on, words_of
+from coretools.cli.repl import needs_more, quoted, split_at_cursor, words_of
 from coretools.errors import CommandSyntax
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
@@ -39,7 +39,7 @@ REPL = ("-m", "coretools.cli.main", "repl")
 )
 def test_a_line_goes_on_while_a_quote_is_open_or_it_ends_in_a_backslash(text: str, expected: bool) -> None:
     """cli-16: by the parser of the process runner; what can't be mended does not go on."""
-    assert goes_on(text) is expected
+    assert needs_more(text) is expected
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_the_word_at_the_cursor_is_found_with_its_quotes(
     text: str, before: list[str], current: str, start: int
 ) -> None:
     """cli-17: what takes its place stands where it begins."""
-    assert at_cursor(text) == (before, current, start)
+    assert split_at_cursor(text) == (before, current, start)
 
 
 def test_what_is_put_in_is_quoted() -> None:
     """cli-17: a name with blanks is one word."""
-    assert as_typed("two words") == "'two words'"
-    assert as_typed("plain/path.txt") == "plain/path.txt"
+    assert quoted("two words") == "'two words'"
+    assert quoted("plain/path.txt") == "plain/path.txt"
     with pytest.raises(CommandSyntax):
-        at_cursor("git log | he")
+        split_at_cursor("git log | he")
 
 
 def test_a_pipe_of_lines_runs_without_a_prompt(tmp_path: Path) -> None:
@@ -212,12 +212,12 @@ def test_every_joined_line_is_whole_and_its_last_word_is_found() -> None:
     for seed in range(100):
         chance = random.Random(seed)
         words = ["".join(chance.choice("ab/.-' \"\\\n|é") for _ in range(chance.randrange(1, 6))) for _ in range(3)]
-        line = " ".join(["x", *map(as_typed, words)])
+        line = " ".join(["x", *map(quoted, words)])
         assert words_of(line) == ["x", *words], seed
-        assert not goes_on(line), seed
-        before, current, start = at_cursor(line)
-        assert ([*before, current], line[start:]) == (["x", *words], as_typed(words[-1])), seed
-        assert at_cursor(f"{line} ") == (["x", *words], "", len(line) + 1), seed
+        assert not needs_more(line), seed
+        before, current, start = split_at_cursor(line)
+        assert ([*before, current], line[start:]) == (["x", *words], quoted(words[-1])), seed
+        assert split_at_cursor(f"{line} ") == (["x", *words], "", len(line) + 1), seed
 
 
 def test_a_line_cut_anywhere_is_never_misread() -> None:
@@ -225,8 +225,8 @@ def test_a_line_cut_anywhere_is_never_misread() -> None:
     for seed in range(100):
         chance = random.Random(seed)
         words = ["".join(chance.choice("ab' \"\\") for _ in range(chance.randrange(1, 6))) for _ in range(3)]
-        line = " ".join(["x", *map(as_typed, words)])
+        line = " ".join(["x", *map(quoted, words)])
         cut = line[: chance.randrange(1, len(line))]
-        before, _, start = at_cursor(cut)
+        before, _, start = split_at_cursor(cut)
         assert ["x", *words][: len(before)] == before, seed
         assert 0 <= start <= len(cut), seed

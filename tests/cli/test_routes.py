@@ -2,7 +2,7 @@
 
 import pytest
 
-from coretools.cli.routes import Routes, leading
+from coretools.cli.routes import Routes, leading_words
 from coretools.errors import UnknownTool
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, at, prompt, tool
@@ -71,7 +71,7 @@ def test_the_longest_route_wins_and_of_two_the_one_typed_as_it_stands(
     """cli-12: a word of a route goes before a parameter in it."""
     found = routes.at(line.split())
     assert found is not None
-    assert (found.command.name, found.in_route, found.count) == (name, values, count)
+    assert (found.command.name, found.route_values, found.count) == (name, values, count)
 
 
 def test_a_prompt_that_overrides_does_not_take_the_place_of_a_command(routes: Routes) -> None:
@@ -94,4 +94,4 @@ def test_words_that_mean_nothing_are_refused(routes: Routes, line: str, said: st
 )
 def test_the_words_before_the_first_option_are_the_route(line: str, words: str) -> None:
     """cli-12: `-` alone is a value."""
-    assert leading(line.split()) == words.split()
+    assert leading_words(line.split()) == words.split()

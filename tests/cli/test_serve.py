@@ -170,7 +170,7 @@ def test_a_name_that_we_have_already_ends_the_start_with_both_sources(tmp_path: 
     clash.write_text(CLASH)
     errors = refused("--own", "--with", f"{clash}:registry", "--root", tmp_path, cwd=tmp_path)
     assert "two commands are named read_file" in errors
-    assert "Filesystem.read_file" in errors
+    assert "FilesystemTools.read_file" in errors
     assert "clash.read_file" in errors
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coretools.cli.arguments import typed_arguments
+from coretools.cli.arguments import parse_arguments
 from coretools.errors import InvalidArguments
 from coretools.operations.documentation import document_command
 from tests.cli.contacts import registry
@@ -16,8 +16,8 @@ from tests.cli.contacts import registry
 PAGES = {command.name: document_command(command) for command in registry()}
 
 
-def taken(line: str, name: str = "contact_add", **in_route: str) -> dict[str, Any]:
-    return typed_arguments(PAGES[name], in_route, shlex.split(line), stdin=lambda: '{"name": "piped"}')
+def taken(line: str, name: str = "contact_add", **route_values: str) -> dict[str, Any]:
+    return parse_arguments(PAGES[name], route_values, shlex.split(line), stdin=lambda: '{"name": "piped"}')
 
 
 def test_options_become_what_the_schema_asks_for() -> None:
@@ -60,7 +60,7 @@ def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
 
     def called(line: str) -> dict[str, Any]:
         words = shlex.split(line)
-        return typed_arguments(PAGES["contact_add"], {}, words, stdin=lambda: "piped", has_names=True)
+        return parse_arguments(PAGES["contact_add"], {}, words, stdin=lambda: "piped", has_names=True)
 
     whole = {"name": "ada", "tags": ["t1"], "role": "friend"}
     for line, expected in (
@@ -157,7 +157,7 @@ def test_files_hold_json_and_text(tmp_path: Path) -> None:
 def test_standard_input_that_holds_the_commands_is_not_read() -> None:
     """cli-16: in the REPL."""
     with pytest.raises(InvalidArguments, match="standard input holds the commands"):
-        typed_arguments(PAGES["contact_add"], {}, ["a", "b", "friend", "--network@=-"], stdin=None)
+        parse_arguments(PAGES["contact_add"], {}, ["a", "b", "friend", "--network@=-"], stdin=None)
 
 
 def test_the_words_of_a_route_are_parsed_like_the_others() -> None:
@@ -197,5 +197,5 @@ def test_what_is_written_out_is_read_back() -> None:
         if len(arguments["entries"]) == 1:
             chance.shuffle(options)
         words = [word for option in options for word in option] + ["--", arguments["name"], *arguments["tags"], "foe"]
-        found = typed_arguments(PAGES["contact_add"], {}, words, stdin=None)
+        found = parse_arguments(PAGES["contact_add"], {}, words, stdin=None)
         assert found == arguments, seed

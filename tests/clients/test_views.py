@@ -12,10 +12,10 @@ import anyio
 import pytest
 from mcp import Client
 
-from coretools.app.assembly import assembled
+from coretools.app.assembly import open_assembly
 from coretools.config.settings import Asking, Limits, Settings
-from coretools.protocol.round_trip_questions import Interviews
-from coretools.protocol.server import build_server
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerOptions, build_server
 from tests.checkout import TREE
 from tests.clients.conftest import NODE_FOLDER, git, without
 
@@ -108,9 +108,11 @@ async def results(folder: Path) -> dict[str, dict[str, Any]]:
         "tests": ("ci_test", {"project": "project", "command": "python3 -m unittest -v"}),
     }
     settings = Settings(roots=(str(folder),), limits=Limits(output_bytes=4096))
-    async with assembled(settings, dict(os.environ)) as assembly:
-        extensions = assembly.extensions(Interviews(Asking()))
-        server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, extensions=extensions)
+    async with open_assembly(settings, dict(os.environ)) as assembly:
+        extensions = assembly.extensions(QuestionFactory(Asking()))
+        server = build_server(
+            assembly.catalog, assembly.dispatcher, assembly.identity, ServerOptions(extensions=extensions)
+        )
         async with Client(server) as connected:
             made = {name: await connected.call_tool(tool, given) for name, (tool, given) in calls.items()}
             contents = {name: (await connected.read_resource(f"ui://coretools/{name}")).contents for name in PAGES}

@@ -18,7 +18,7 @@ from mcp.client.extension import ClientExtension, advertise
 from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
 from mcp.server.extension import Extension, MethodBinding
 
-from coretools.app.assembly import assembled
+from coretools.app.assembly import open_assembly
 from coretools.config.settings import Asking, Settings
 from coretools.errors import BadSetting
 from coretools.operations.catalog import Selection
@@ -26,10 +26,10 @@ from coretools.operations.declare import Effect, resource, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.apps import IDENTIFIER, MIME_TYPE, OWN_VIEWS, View, Views
-from coretools.protocol.extensions import Wrapping
-from coretools.protocol.round_trip_questions import Interviews
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.apps import BUILT_IN_VIEWS, IDENTIFIER, MIME_TYPE, View, Views
+from coretools.protocol.extensions import WrappingExtension
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 
 ERAS = ("legacy", "auto")
 DECLARED = {"mimeTypes": [MIME_TYPE]}
@@ -62,16 +62,18 @@ def client(
     registry = Registry()
     registry.add_set("drawn", Drawn())
     catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
-    server = build_server(catalog, Dispatcher(threads=2), Identity(), extensions=extensions)
+    server = build_server(catalog, Dispatcher(threads=2), ServerInfo(), ServerOptions(extensions=extensions))
     declared: list[ClientExtension] = [] if settings is None else [advertise(IDENTIFIER, dict(settings))]
     return Client(server, mode=mode, extensions=declared)
 
 
 @asynccontextmanager
 async def workstation(root: Path, mode: str, settings: Mapping[str, Any] | None) -> AsyncIterator[Client]:
-    async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
-        extensions = assembly.extensions(Interviews(Asking()))
-        server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, extensions=extensions)
+    async with open_assembly(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
+        extensions = assembly.extensions(QuestionFactory(Asking()))
+        server = build_server(
+            assembly.catalog, assembly.dispatcher, assembly.identity, ServerOptions(extensions=extensions)
+        )
         declared: list[ClientExtension] = [] if settings is None else [advertise(IDENTIFIER, dict(settings))]
         async with Client(server, mode=mode, extensions=declared) as connected:
             yield connected
@@ -172,7 +174,7 @@ class Found(HTMLParser):
         self._open = ""
 
 
-@pytest.mark.parametrize("view", OWN_VIEWS, ids=lambda view: view.tool)
+@pytest.mark.parametrize("view", BUILT_IN_VIEWS, ids=lambda view: view.tool)
 def test_a_page_reaches_nothing(view: View) -> None:
     """apps-3: its policy allows its own script and style, by hash, and no address."""
     found = Found()
@@ -237,15 +239,15 @@ class Bringing(Extension):
         return ["a tool"]
 
 
-class Idle(Wrapping):
+class Idle(WrappingExtension):
     identifier = "org.example/idle"
 
 
 @pytest.mark.parametrize(
     ("extensions", "said"),
     [
-        ((Views([OWN]), Views([OWN])), "attached already"),
-        ((Taken("org.example/x"), Idle(), Idle()), "attached already"),
+        ((Views([OWN]), Views([OWN])), "already attached"),
+        ((Taken("org.example/x"), Idle(), Idle()), "already attached"),
         ((Bringing(),), "add them to the registry"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coretools.protocol.stdio.lines import MOST_BATCHED
+from coretools.protocol.stdio.lines import MAX_BATCHED
 from tests.protocol.peer import HANDSHAKE, Peer, peer
 
 
@@ -35,13 +35,13 @@ def test_a_batch_is_served_where_the_revision_has_batches(tmp_path: Path) -> Non
             [1],
             [[request(103, "ping")]],
             [request(103, "initialize", **HANDSHAKE)],
-            [request(number, "ping") for number in range(MOST_BATCHED + 1)],
+            [request(number, "ping") for number in range(MAX_BATCHED + 1)],
         ):
             client.send_line(json.dumps(bad).encode())
             refused = client.receive()
             assert (refused["id"], refused["error"]["code"]) == (None, -32600), bad
-        client.send_line(json.dumps([request(number, "ping") for number in range(MOST_BATCHED)]).encode())
-        assert {client.receive()["id"] for _ in range(MOST_BATCHED)} == set(range(MOST_BATCHED))
+        client.send_line(json.dumps([request(number, "ping") for number in range(MAX_BATCHED)]).encode())
+        assert {client.receive()["id"] for _ in range(MAX_BATCHED)} == set(range(MAX_BATCHED))
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])

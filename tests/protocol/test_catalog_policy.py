@@ -10,13 +10,13 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from coretools.app.assembly import assembled
+from coretools.app.assembly import open_assembly
 from coretools.config.policy import CatalogPolicy, OperatorPolicy
 from coretools.config.settings import PROFILES, Settings
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect
 from coretools.operations.registry import Registry
-from coretools.protocol.server import build_server
+from coretools.protocol.server import ServerOptions, build_server
 from tests.protocol.peer import peer
 
 pytestmark = pytest.mark.anyio
@@ -28,8 +28,8 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def serving(directory: Path, mode: str, offer: CatalogPolicy, profile: str = "dev") -> AsyncIterator[Client]:
     settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(offer=offer))
     with anyio.fail_after(60):
-        async with assembled(settings, dict(os.environ)) as built:
-            server = build_server(built.catalog, built.dispatcher, built.identity, built.resources)
+        async with open_assembly(settings, dict(os.environ)) as built:
+            server = build_server(built.catalog, built.dispatcher, built.identity, ServerOptions(runs=built.resources))
             async with Client(server, mode=mode) as client:
                 yield client
 
@@ -137,7 +137,7 @@ async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
         """Theirs."""
         return ""
 
-    async with assembled(settings, dict(os.environ), [other]) as built:
+    async with open_assembly(settings, dict(os.environ), [other]) as built:
         assert "read_file" in built.catalog.for_principal("local").tools
         assert "theirs" not in built.catalog.for_principal("local").tools
 

@@ -18,7 +18,7 @@ from mcp.server.subscriptions import ServerEvent
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
-from coretools.app.assembly import Assembly, assembled
+from coretools.app.assembly import Assembly, open_assembly
 from coretools.config.settings import Limits, Settings
 from coretools.errors import NotFound
 from coretools.operations.catalog import Selection
@@ -26,9 +26,9 @@ from coretools.operations.declare import Effect, prompt, resource, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.change_notifications import MOST_SUBSCRIPTIONS
-from coretools.protocol.handshake import Handshake
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.change_notifications import MAX_SUBSCRIPTIONS
+from coretools.protocol.handshake import HandshakeConnection
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.roots.deny import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.tools import FilesystemTools
@@ -70,7 +70,7 @@ def plan() -> str:
 
 def server_of(registry: Registry) -> Server[Any]:
     catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"), sleep=hurried)
-    return build_server(catalog, Dispatcher(threads=2), Identity())
+    return build_server(catalog, Dispatcher(threads=2), ServerInfo())
 
 
 def registry_with(*functions: Any) -> Registry:
@@ -279,7 +279,7 @@ async def raw_session(server: Server[Any], *, initialized: int = 1) -> AsyncIter
 
 def kept() -> int:
     gc.collect()
-    return sum(isinstance(one, Handshake) for one in gc.get_objects())
+    return sum(isinstance(one, HandshakeConnection) for one in gc.get_objects())
 
 
 async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
@@ -404,10 +404,10 @@ async def test_a_session_has_a_bounded_number_of_subscriptions() -> None:
     """notifications-7: 64; the same again is none more; in each era."""
     registry = Registry()
     shelf = Shelf()
-    shelf.versions |= {f"n{number}": 1 for number in range(MOST_SUBSCRIPTIONS + 1)}
+    shelf.versions |= {f"n{number}": 1 for number in range(MAX_SUBSCRIPTIONS + 1)}
     registry.add_set("shelf", shelf)
     server = server_of(registry)
-    uris = [f"shelf://n{number}" for number in range(MOST_SUBSCRIPTIONS + 1)]
+    uris = [f"shelf://n{number}" for number in range(MAX_SUBSCRIPTIONS + 1)]
     async with Client(server, mode="legacy") as client:
         for uri in (*uris[:-1], *uris[:3]):
             await client.subscribe_resource(uri)
@@ -472,9 +472,14 @@ async def test_a_file_that_a_tool_would_refuse_is_no_resource(files: Registry, t
 
 @asynccontextmanager
 async def workstation(root: Path) -> AsyncIterator[tuple[Assembly, Server[Any]]]:
-    async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
+    async with open_assembly(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
         assembly.catalog.sleep = hurried
-        yield assembly, build_server(assembly.catalog, assembly.dispatcher, assembly.identity, assembly.resources)
+        yield (
+            assembly,
+            build_server(
+                assembly.catalog, assembly.dispatcher, assembly.identity, ServerOptions(runs=assembly.resources)
+            ),
+        )
 
 
 def fact(result: types.CallToolResult, name: str) -> Any:

@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from coretools.app.assembly import assembled
+from coretools.app.assembly import open_assembly
 from coretools.config.settings import Settings
 from coretools.operations.catalog import Selection, Surfaces
 from coretools.operations.completion import MAX_VALUES, Completes
@@ -19,9 +19,9 @@ from coretools.operations.declare import Effect, automation_hidden, prompt, reso
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.completions import MOST_VALUES
+from coretools.protocol.completions import MAX_RETURNED
 from coretools.protocol.resources import TEMPLATE
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
@@ -59,7 +59,7 @@ def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("guide", Guide())
     catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"))
-    return Client(build_server(catalog, Dispatcher(threads=2), Identity()), mode=mode)
+    return Client(build_server(catalog, Dispatcher(threads=2), ServerInfo()), mode=mode)
 
 
 def a_prompt(name: str) -> types.PromptReference:
@@ -90,9 +90,9 @@ async def test_arguments_of_prompts_and_variables_of_templates_complete(mode: st
 @pytest.mark.parametrize(
     ("below", "shown", "total", "has_more"),
     [
-        (MOST_VALUES, MOST_VALUES, MOST_VALUES, False),
-        (MOST_VALUES + 1, MOST_VALUES, MOST_VALUES + 1, True),
-        (2 * MAX_VALUES, MOST_VALUES, None, True),
+        (MAX_RETURNED, MAX_RETURNED, MAX_RETURNED, False),
+        (MAX_RETURNED + 1, MAX_RETURNED, MAX_RETURNED + 1, True),
+        (2 * MAX_VALUES, MAX_RETURNED, None, True),
     ],
 )
 async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
@@ -130,9 +130,9 @@ async def test_what_is_not_there_is_an_error_of_the_request(
 
 @asynccontextmanager
 async def workstation(root: Path, mode: str, surfaces: Surfaces | None = None) -> AsyncIterator[Client]:
-    async with assembled(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
+    async with open_assembly(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
         catalog = LiveCatalog(assembly.catalog.registry, lambda principal: Selection(), surfaces)
-        server = build_server(catalog, assembly.dispatcher, assembly.identity, assembly.resources)
+        server = build_server(catalog, assembly.dispatcher, assembly.identity, ServerOptions(runs=assembly.resources))
         async with Client(server, mode=mode) as connected:
             yield connected
 

@@ -12,7 +12,7 @@ from coretools.hosting.serve import build
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
-from coretools.protocol.extensions import offered
+from coretools.protocol.extensions import has_capability
 
 EXTENSION = "org.example/extension"
 
@@ -81,4 +81,4 @@ async def test_a_capability_that_is_missing_is_named(mode: str, capability: str,
 def test_where_there_is_no_client_nothing_is_offered() -> None:
     """interoperability-11: nor by one that declared nothing at all."""
     assert not SilentCall().offers("sampling")
-    assert not offered(None, "sampling")
+    assert not has_capability(None, "sampling")

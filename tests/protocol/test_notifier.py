@@ -24,8 +24,8 @@ from coretools.operations.declare import Effect, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.call_adapter import LOGGER, MOST_MESSAGES
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.call_adapter import LOGGER, MAX_MESSAGES
+from coretools.protocol.server import ServerInfo, build_server
 from tests.protocol.http_peer import listening
 from tests.protocol.peer import ENVELOPE, HANDSHAKE
 
@@ -97,7 +97,7 @@ class Talkative:
     @tool(Effect.READ)
     async def say_much(self, call: Call) -> str:
         """Say more than anybody reads."""
-        for number in range(5 * MOST_MESSAGES):
+        for number in range(5 * MAX_MESSAGES):
             await call.log("warning", str(number))
         self.finished.set()
         await self.go_on.wait()
@@ -139,7 +139,7 @@ def served(talkative: Talkative) -> Server[Any]:
     registry = Registry()
     registry.add_set("talkative", talkative)
     catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"))
-    return build_server(catalog, Dispatcher(threads=2), Identity())
+    return build_server(catalog, Dispatcher(threads=2), ServerInfo())
 
 
 class Heard:
@@ -332,10 +332,10 @@ async def test_messages_that_nobody_reads_are_bounded_and_counted() -> None:
             while (message := await receive()).get("method") == "notifications/message":
                 texts.append(message["params"]["data"])
     assert texts[0] == "0"
-    assert texts[-1] == str(5 * MOST_MESSAGES - 1)
-    assert len(texts) <= MOST_MESSAGES + 5
+    assert texts[-1] == str(5 * MAX_MESSAGES - 1)
+    assert len(texts) <= MAX_MESSAGES + 5
     [noted] = [text for text in texts if text.startswith("[")]
-    assert noted.startswith(f"[{5 * MOST_MESSAGES - len(texts)} messages before this one were left out]")
+    assert noted.startswith(f"[{5 * MAX_MESSAGES - len(texts)} earlier messages were dropped]")
 
 
 async def test_serving_warns_nobody_of_what_is_deprecated(recwarn: pytest.WarningsRecorder) -> None:

@@ -12,13 +12,13 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from coretools.app.assembly import assembled
+from coretools.app.assembly import open_assembly
 from coretools.config.policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy, ToolPolicy
 from coretools.config.settings import Limits, Settings
 from coretools.errors import BadSetting
 from coretools.protocol.results import ERROR_KEY, FACTS_KEY
-from coretools.protocol.round_trip_questions import Interviews
-from coretools.protocol.server import Beside, build_server, build_shared
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerOptions, build_server
 from tests.protocol import task_client
 from tests.protocol.peer import ENVELOPE, Peer, peer
 from tests.protocol.unasked import unasked
@@ -59,8 +59,13 @@ async def serving(
         roots=(str(directory),), policy=policy, profile=profile, limits=Limits(grace_seconds=0.3, ask_seconds=20)
     )
     with anyio.fail_after(60):
-        async with assembled(settings, dict(os.environ)) as built:
-            server = build_server(built.catalog, built.dispatcher, built.identity, asking=settings.asking)
+        async with open_assembly(settings, dict(os.environ)) as built:
+            server = build_server(
+                built.catalog,
+                built.dispatcher,
+                built.identity,
+                ServerOptions(questions=QuestionFactory(settings.asking)),
+            )
             async with Client(server, mode=era, elicitation_callback=someone) as client:
                 yield client
 
@@ -148,10 +153,10 @@ async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path)
     settings = Settings(roots=(str(tmp_path),), policy=policy, limits=Limits(grace_seconds=0.3))
     someone = Someone(tmp_path)
     with anyio.fail_after(60):
-        async with assembled(settings, dict(os.environ)) as built:
-            interviews = Interviews(settings.asking)
-            beside = Beside(extensions=built.extensions(interviews), interviews=interviews)
-            server = build_shared(built.catalog, built.dispatcher, built.identity, beside)
+        async with open_assembly(settings, dict(os.environ)) as built:
+            questions = QuestionFactory(settings.asking)
+            beside = ServerOptions(extensions=built.extensions(questions), questions=questions)
+            server = build_server(built.catalog, built.dispatcher, built.identity, beside)
             async with task_client.client(server, elicitation_callback=someone) as client:
                 result = await client.call_tool("run_command", {"command": "touch made", "answers": {"confirm": True}})
     assert kind(result) is None

@@ -24,8 +24,8 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.live_questions import form_of, request_of
 from coretools.protocol.results import ERROR_KEY
-from coretools.protocol.round_trip_questions import Once
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.round_trip_questions import InMemoryUsedStates, QuestionFactory
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.questions.kinds import (
     AskChoice,
     AskChoices,
@@ -214,7 +214,9 @@ def server_of(asking: Asking | None = None, policy: ToolPolicy | None = None) ->
     registry = Registry(policy=policy or ToolPolicy())
     registry.add_set("sample", asker)
     catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
-    return build_server(catalog, Dispatcher(threads=2), Identity(), asking=asking or Asking()), asker
+    return build_server(
+        catalog, Dispatcher(threads=2), ServerInfo(), ServerOptions(questions=QuestionFactory(asking or Asking()))
+    ), asker
 
 
 @asynccontextmanager
@@ -481,7 +483,7 @@ async def test_a_question_that_nobody_answers_ends() -> None:
 
 
 async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
-    """questions-14: an error is no answer; the resolution goes on. A rejection is one."""
+    """questions-14: an error is no answer; the ladder goes on. A rejection is one."""
     code = types.INTERNAL_ERROR
 
     async def failing(context: Any, params: Any) -> types.ErrorData:
@@ -558,7 +560,7 @@ async def test_a_confirmation_is_good_once() -> None:
         assert text(await call("drop", {"name": "x"}, **sent)) == "dropped"
         again = await call("drop", {"name": "x"}, **sent)
         assert (kind(again), asker.done) == ("conflict", ["x"])
-        assert "used already" in text(again)
+        assert "already used" in text(again)
 
 
 async def test_a_no_can_t_be_turned_into_a_yes() -> None:
@@ -684,7 +686,7 @@ def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
     assert "default" not in form_of(AskText(key="k", message="m", default="d"), "2025-06-18")["properties"]["answer"]
     odd = AskChoice(key="k", message="\udcff", choices=("\udcff",))
     json.dumps(form_of(odd, "2025-06-18"), ensure_ascii=False).encode()
-    assert request_of(odd, AskChannel.FORM, said="", revision="2025-11-25").params.message == "\\udcff"
+    assert request_of(odd, AskChannel.FORM, problem="", revision="2025-11-25").params.message == "\\udcff"
 
 
 async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:
@@ -712,7 +714,7 @@ async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None
 async def test_what_was_used_is_remembered_within_bounds() -> None:
     """questions-15: for the ten minutes a state is valid; when there are too many, older ones are refused."""
     now = 1000.0
-    once = Once(most=2, clock=lambda: now)
+    once = InMemoryUsedStates(most=2, clock=lambda: now)
     assert await once.take("a", 1000.0)
     assert not await once.take("a", 1000.0)
     assert await once.take("b", 1001.0)

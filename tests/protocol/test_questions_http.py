@@ -19,7 +19,8 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.results import ERROR_KEY
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.questions.kinds import AskChoice, AskConfirmation, AskRoots, AskText
 from tests.protocol.http_peer import listening
 
@@ -54,7 +55,9 @@ def server_of(asker: Asker, asking: Asking | None = None) -> Server[Any]:
     registry = Registry()
     registry.add_set("sample", asker)
     catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
-    return build_server(catalog, Dispatcher(threads=2), Identity(), asking=asking or Asking())
+    return build_server(
+        catalog, Dispatcher(threads=2), ServerInfo(), ServerOptions(questions=QuestionFactory(asking or Asking()))
+    )
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.listing import LONG_RUNNING_KEY
 from coretools.protocol.results import ERROR_KEY, FACTS_KEY, FAILED_KEY
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.server import ServerInfo, build_server
 
 ERAS = ("legacy", "auto")
 
@@ -85,7 +85,7 @@ def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("sample", Sample())
     catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
-    return Client(build_server(catalog, Dispatcher(threads=2), Identity(instructions="be kind")), mode=mode)
+    return Client(build_server(catalog, Dispatcher(threads=2), ServerInfo(instructions="be kind")), mode=mode)
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -188,7 +188,7 @@ def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() ->
     for function in (headed, headless, shapeless):
         registry.add(function)
     catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
-    schema_of = build_server(catalog, Dispatcher(threads=1), Identity()).get_tool_input_schema
+    schema_of = build_server(catalog, Dispatcher(threads=1), ServerInfo()).get_tool_input_schema
     assert schema_of is not None
     for _ in range(2):
         found = schema_of("headed")

@@ -1,4 +1,4 @@
-"""One catalog as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
+"""One graph as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
 
 import base64
 from datetime import date, datetime, time, timedelta
@@ -28,9 +28,9 @@ from coretools.operations.declare import (
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.listing import LIST_SECONDS, PAGE
+from coretools.protocol.listing import LIST_TTL_SECONDS, PAGE_SIZE
 from coretools.protocol.results import ERROR_KEY
-from coretools.protocol.server import Identity, build_server
+from coretools.protocol.server import ServerInfo, build_server
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 PIXEL = b"\x89PNG not really"
@@ -50,7 +50,7 @@ def client(
     registry: Registry, mode: str, *, selection: Selection | None = None, surfaces: Surfaces | None = None
 ) -> Client:
     catalog = LiveCatalog(registry, lambda principal: selection or Selection(profile="all"), surfaces)
-    return Client(build_server(catalog, Dispatcher(threads=2), Identity()), mode=mode, cache=None)
+    return Client(build_server(catalog, Dispatcher(threads=2), ServerInfo()), mode=mode, cache=None)
 
 
 def text(result: types.CallToolResult) -> str:
@@ -473,7 +473,7 @@ LISTS = [
 
 @ERAS
 @pytest.mark.parametrize(("method", "field"), LISTS)
-@pytest.mark.parametrize("count", [PAGE, 2 * PAGE + 5])
+@pytest.mark.parametrize("count", [PAGE_SIZE, 2 * PAGE_SIZE + 5])
 async def test_a_list_comes_in_pages_with_every_item_once(mode: str, method: str, field: str, count: int) -> None:
     """catalog-11: in order; the last page has no cursor."""
     names: list[str] = []
@@ -488,14 +488,14 @@ async def test_a_list_comes_in_pages_with_every_item_once(mode: str, method: str
             if cursor is None:
                 break
     assert names == [f"one_{number:03}" for number in range(count)]
-    assert sizes == [PAGE] * (count // PAGE) + ([count % PAGE] if count % PAGE else [])
+    assert sizes == [PAGE_SIZE] * (count // PAGE_SIZE) + ([count % PAGE_SIZE] if count % PAGE_SIZE else [])
 
 
 @ERAS
 async def test_templates_come_in_pages_too(mode: str) -> None:
     """catalog-11: as every list."""
     registry = Registry()
-    for number in range(PAGE + 1):
+    for number in range(PAGE_SIZE + 1):
 
         @resource(f"x://{number}/{{name}}")
         @at(f"t{number}")
@@ -507,7 +507,7 @@ async def test_templates_come_in_pages_too(mode: str) -> None:
     async with client(registry, mode) as connected:
         first = await connected.list_resource_templates()
         second = await connected.list_resource_templates(cursor=first.next_cursor)
-    assert (len(first.resource_templates), len(second.resource_templates)) == (PAGE, 1)
+    assert (len(first.resource_templates), len(second.resource_templates)) == (PAGE_SIZE, 1)
     assert second.next_cursor is None
 
 
@@ -525,7 +525,7 @@ async def test_a_cursor_that_was_not_given_out_is_refused(mode: str, method: str
 @ERAS
 async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
     """catalog-11: that of tools is not one of prompts."""
-    async with client(many(PAGE + 1), mode) as connected:
+    async with client(many(PAGE_SIZE + 1), mode) as connected:
         cursor = (await connected.list_tools()).next_cursor
         with pytest.raises(MCPError, match="cursor"):
             await connected.list_resources(cursor=cursor)
@@ -535,12 +535,12 @@ async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
 async def test_lists_and_reads_say_how_long_they_may_be_kept(same: bool, scope: str) -> None:
     """catalog-15: on the revision that has it; shared only where all principals have the same; reads are never kept."""
     catalog = LiveCatalog(many(3), lambda principal: Selection(profile="all"), is_same_for_all=same)
-    server = build_server(catalog, Dispatcher(threads=2), Identity())
+    server = build_server(catalog, Dispatcher(threads=2), ServerInfo())
     async with Client(server, mode="auto", cache=None) as connected:
         lists = [await getattr(connected, each.values[0])() for each in LISTS]
         lists.append(await connected.list_resource_templates())
         read = await connected.read_resource("x://000")
-    assert [(one.ttl_ms, one.cache_scope) for one in lists] == [(LIST_SECONDS * 1000, scope)] * 4
+    assert [(one.ttl_ms, one.cache_scope) for one in lists] == [(LIST_TTL_SECONDS * 1000, scope)] * 4
     assert (read.ttl_ms, read.cache_scope) == (0, "private")
 
 

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 
-from coretools.app.assembly import Assembly, assembled
+from coretools.app.assembly import Assembly, open_assembly
 from coretools.cancellation import check_cancelled
 from coretools.config.policy import OperatorPolicy, ToolPolicy
 from coretools.config.settings import Asking, AskMode, Limits, Settings
@@ -29,10 +29,10 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.apps import IDENTIFIER as VIEWS
-from coretools.protocol.round_trip_questions import Interviews
-from coretools.protocol.server import Beside, Identity, build_shared
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.protocol.tasks.extension import IDENTIFIER, TaskExtension
-from coretools.protocol.tasks.store import Answer, Task, TaskLimits, Tasks
+from coretools.protocol.tasks.store import Task, TaskAnswer, TaskLimits, TaskStore
 from coretools.questions.kinds import AskChoice, AskConfirmation, AskModel, AskRoots, AskSecret, AskText
 from tests.protocol.peer import ENVELOPE, peer, wait_until_none, wait_until_some
 from tests.protocol.task_client import ENDED, SECONDS, Handle, ask, begin, client, until
@@ -136,16 +136,16 @@ class Work:
 @asynccontextmanager
 async def served(
     work: Work, limits: TaskLimits = NOW, *, mode: AskMode = "elicitation"
-) -> AsyncIterator[tuple[Server[Any], Tasks]]:
+) -> AsyncIterator[tuple[Server[Any], TaskStore]]:
     registry = Registry()
     registry.add_set("work", work)
     catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
-    async with Tasks(limits) as tasks:
-        interviews = Interviews(Asking(mode=mode))
-        extension = TaskExtension(catalog, dispatcher, tasks, limits=Limits(), interviews=interviews)
-        beside = Beside(extensions=[extension], interviews=interviews)
-        yield build_shared(catalog, dispatcher, Identity(), beside), tasks
+    async with TaskStore(limits) as tasks:
+        questions = QuestionFactory(Asking(mode=mode))
+        extension = TaskExtension(catalog, dispatcher, tasks, limits=Limits(), questions=questions)
+        beside = ServerOptions(extensions=[extension], questions=questions)
+        yield build_server(catalog, dispatcher, ServerInfo(), beside), tasks
 
 
 async def nobody(*_: object) -> types.ElicitResult:
@@ -272,7 +272,7 @@ async def test_an_unknown_task_is_an_error_of_the_request(method: str) -> None:
 
 async def test_a_task_of_another_principal_is_unknown() -> None:
     """tasks-5: in the same words as one that never was."""
-    async with Tasks(NOW) as tasks:
+    async with TaskStore(NOW) as tasks:
         task = tasks.start("ada", _never)
         with pytest.raises(NotFound) as other:
             tasks.get(task.id, "bob")
@@ -575,10 +575,10 @@ async def test_a_cancelled_task_asks_no_more() -> None:
 async def test_a_bug_in_the_work_fails_the_task_and_not_the_server(caplog: pytest.LogCaptureFixture) -> None:
     """tasks-8: logged once, its text stays here."""
 
-    async def broken(task: Task) -> Answer:
+    async def broken(task: Task) -> TaskAnswer:
         raise ZeroDivisionError("secret detail")
 
-    async with Tasks(NOW) as tasks:
+    async with TaskStore(NOW) as tasks:
         task = tasks.start("ada", broken)
         with anyio.fail_after(SECONDS):
             await task.ended.wait()
@@ -589,7 +589,7 @@ async def test_a_bug_in_the_work_fails_the_task_and_not_the_server(caplog: pytes
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-async def _never(task: Task) -> Answer:
+async def _never(task: Task) -> TaskAnswer:
     await anyio.sleep_forever()
     raise AssertionError("unreachable")
 
@@ -599,10 +599,10 @@ async def real(
     tmp_path: Path, policy: OperatorPolicy = SILENT, **callbacks: Any
 ) -> AsyncIterator[tuple[Assembly, Client]]:
     settings = Settings(roots=(str(tmp_path),), limits=Limits(grace_seconds=0.3), policy=policy)
-    async with assembled(settings, dict(os.environ)) as assembly:
-        interviews = Interviews(settings.asking)
-        beside = Beside(extensions=assembly.extensions(interviews), interviews=interviews)
-        server = build_shared(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
+    async with open_assembly(settings, dict(os.environ)) as assembly:
+        questions = QuestionFactory(settings.asking)
+        beside = ServerOptions(extensions=assembly.extensions(questions), questions=questions)
+        server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
         async with client(server, **callbacks) as connected:
             yield assembly, connected
 

@@ -19,7 +19,7 @@ PRELOADED = (
     "coretools.cli.call",
     "coretools.cli.doctor",
     "coretools.cli.serve",
-    "coretools.cli.typed_line",
+    "coretools.cli.command_line",
     "coretools.app.stdio_service",
     "coretools.hosting.open_app",
     "coretools.web.service",

@@ -20,19 +20,19 @@ from coretools.protocol.message_reader import MessageReader
 
 logger = logging.getLogger(__name__)
 
-UNSENT_BYTES = 1024 * 1024
+MAX_UNSENT_BYTES = 1024 * 1024
 """A sender waits while more than this has not been taken by the client."""
 
-LAST_WRITE_SECONDS = 1.0
+FLUSH_SECONDS = 1.0
 """How long answers that are already written may take to leave when a connection ends."""
 
 BATCH_REVISION = "2025-03-26"
 """The one revision that has batches of messages; they went with 2025-06-18."""
 
-MOST_BATCHED = 64
+MAX_BATCHED = 64
 """Messages in one batch."""
 
-_END_BYTES = 256
+_KEPT_BYTES = 256
 """Kept of each end of a line that is too long: an id and what stands around it."""
 
 _ID = rb'"id"\s*:\s*(-?[0-9]{1,20}|"[^"\\\x00-\x1f\x80-\xff]{1,128}")\s*'
@@ -49,7 +49,7 @@ def as_line(item: SessionMessage) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
+class OversizedLine:
     """A line over the limit: what is left of it are its ends, where clients put the id."""
 
     head: bytes
@@ -59,45 +59,45 @@ class TooLong:
     def request_id(self) -> str | int | None:
         """The id, if it stands before all else but the version, or after all else; then it is the message's own."""
         found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
-        return _usable_id(json.loads(found[1])) if found else None
+        return _valid_id(json.loads(found[1])) if found else None
 
 
-class Lines:
+class LineReader:
     """Cuts what is read into lines, never holding more than `most_bytes` of one."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._held = bytearray()
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
         self._head: bytes | None = None
         """Start of the line that is too long, None while it is not."""
 
-    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+    def feed(self, data: bytes) -> Iterator[bytes | OversizedLine]:
         """The lines that are complete now, without their end."""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             piece = data[start:end]
             start = end + 1
-            self._hold(piece)
+            self._append(piece)
             if self._head is None:
                 # Most lines are one piece: not copied.
-                yield piece if len(self._held) == len(piece) else bytes(self._held)
+                yield piece if len(self._buffer) == len(piece) else bytes(self._buffer)
             else:
-                yield TooLong(self._head, bytes(self._held))
-            self._held.clear()
+                yield OversizedLine(self._head, bytes(self._buffer))
+            self._buffer.clear()
             self._head = None
-        self._hold(data[start:])
+        self._append(data[start:])
 
-    def rest(self) -> bytes | TooLong:
+    def rest(self) -> bytes | OversizedLine:
         """What stands after the last line end."""
-        return bytes(self._held) if self._head is None else TooLong(self._head, bytes(self._held))
+        return bytes(self._buffer) if self._head is None else OversizedLine(self._head, bytes(self._buffer))
 
-    def _hold(self, piece: bytes) -> None:
+    def _append(self, piece: bytes) -> None:
         """Keep a part of a line; of one that is too long its two ends only."""
-        self._held += piece
-        if self._head is None and len(self._held) > self._most:
-            self._head = bytes(self._held[:_END_BYTES])
+        self._buffer += piece
+        if self._head is None and len(self._buffer) > self._max_bytes:
+            self._head = bytes(self._buffer[:_KEPT_BYTES])
         if self._head is not None:
-            self._held = self._held[-_END_BYTES:]
+            self._buffer = self._buffer[-_KEPT_BYTES:]
 
 
 class LineSink(Protocol):
@@ -112,7 +112,7 @@ class LineSink(Protocol):
         ...
 
 
-class MessageLines(MessageReader):
+class LineMessageReader(MessageReader):
     """Reads messages; a line that is none is answered with an error, and the next one is read."""
 
     def __init__(
@@ -128,74 +128,74 @@ class MessageLines(MessageReader):
         self._on_end = on_end
         self._writer = writer
         self._line_bytes = line_bytes
-        self._lines = Lines(line_bytes)
-        self._ready: list[bytes | TooLong] = []
-        self._takes_batches = False
-        self._ended = False
+        self._lines = LineReader(line_bytes)
+        self._ready: list[bytes | OversizedLine] = []
+        self._allows_batches = False
+        self._is_at_end = False
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
             while self._ready:
                 line = self._ready.pop()
-                if isinstance(line, TooLong):
+                if isinstance(line, OversizedLine):
                     fault = f"line too long: {self._line_bytes} bytes at most"
                     await self._refuse(types.INVALID_REQUEST, fault, line.request_id)
-                elif (message := await self._parsed(line)) is not None:
+                elif (message := await self._parse(line)) is not None:
                     return message
-            if self._ended:
+            if self._is_at_end:
                 raise StopAsyncIteration
             await self._fill()
 
     async def aclose(self) -> None:
         """Read no more."""
-        self._ended = True
+        self._is_at_end = True
         self._ready.clear()
 
     async def _fill(self) -> None:
         data = await self._read()
         if not data:
-            self._ended = True
+            self._is_at_end = True
             self._on_end()
             rest = self._lines.rest()
-            self._ready = [rest] if isinstance(rest, TooLong) or rest.strip() else []
+            self._ready = [rest] if isinstance(rest, OversizedLine) or rest.strip() else []
             return
         # Last first, so that pop() takes them in order.
         self._ready = list(self._lines.feed(data))[::-1]
 
-    async def _parsed(self, line: bytes) -> SessionMessage | None:
+    async def _parse(self, line: bytes) -> SessionMessage | None:
         if not line.strip():
             return None
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError as error:
-            if self._takes_batches and (batch := _batch(line)) is not None:
-                await self._take_apart(batch)
+            if self._allows_batches and (batch := _batch_in(line)) is not None:
+                await self._split_batch(batch)
             else:
                 await self._refuse_line(line, error)
             return None
-        return SessionMessage(message) if await self._is_served(message, line) else None
+        return SessionMessage(message) if await self._accept(message, line) else None
 
-    async def _is_served(self, message: types.JSONRPCMessage, line: bytes) -> bool:
+    async def _accept(self, message: types.JSONRPCMessage, line: bytes) -> bool:
         if isinstance(message, types.JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
             # The SDK takes a request whose id is null or a fraction for a notification; its sender would wait for ever.
             await self._refuse(types.INVALID_REQUEST, "an id must be text or a whole number", None)
             return False
         if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
-            self._takes_batches = (message.params or {}).get("protocolVersion") == BATCH_REVISION
+            self._allows_batches = (message.params or {}).get("protocolVersion") == BATCH_REVISION
         return True
 
     async def _refuse_line(self, line: bytes, error: ValidationError) -> None:
         is_json = all(fault["type"] != "json_invalid" for fault in error.errors(include_input=False))
-        fault, request_id = _what_is_wrong(line)
+        fault, request_id = _diagnose(line)
         if is_json:
             await self._refuse(types.INVALID_REQUEST, fault, request_id)
         else:
             await self._refuse(types.PARSE_ERROR, "not valid JSON in UTF-8", request_id)
 
-    async def _take_apart(self, batch: list[Any]) -> None:
+    async def _split_batch(self, batch: list[Any]) -> None:
         """Serve the messages of a batch as if they had come one by one; each is answered by itself."""
-        if not 1 <= len(batch) <= MOST_BATCHED:
-            await self._refuse(types.INVALID_REQUEST, f"a batch has 1 to {MOST_BATCHED} messages", None)
+        if not 1 <= len(batch) <= MAX_BATCHED:
+            await self._refuse(types.INVALID_REQUEST, f"a batch has 1 to {MAX_BATCHED} messages", None)
         elif not all(isinstance(one, dict) for one in batch):
             await self._refuse(types.INVALID_REQUEST, "a batch holds messages, which are objects", None)
         elif any(one.get("method") == "initialize" for one in batch):
@@ -212,7 +212,7 @@ class MessageLines(MessageReader):
             logger.debug("the client no longer reads")
 
 
-def _batch(line: bytes) -> list[Any] | None:
+def _batch_in(line: bytes) -> list[Any] | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -220,7 +220,7 @@ def _batch(line: bytes) -> list[Any] | None:
     return found if isinstance(found, list) else None
 
 
-def _what_is_wrong(line: bytes) -> tuple[str, str | int | None]:
+def _diagnose(line: bytes) -> tuple[str, str | int | None]:
     """A sentence for a line that is no message, and the id it carries if one can be made out."""
     try:
         value: Any = json.loads(line.decode("utf-8", "replace"))
@@ -230,13 +230,13 @@ def _what_is_wrong(line: bytes) -> tuple[str, str | int | None]:
         return "batches are no part of this revision; send one message a line", None
     if not isinstance(value, dict):
         return "not a JSON-RPC message: must be an object", None
-    request_id = _usable_id(value.get("id"))
+    request_id = _valid_id(value.get("id"))
     if value.get("jsonrpc") != "2.0":
         return 'not a JSON-RPC message: jsonrpc must be "2.0"', request_id
     return "not a JSON-RPC message: needs a method as text and, if any, params as an object", request_id
 
 
-def _usable_id(value: object) -> str | int | None:
+def _valid_id(value: object) -> str | int | None:
     """An id that can be sent back, or None: half a surrogate pair is no text in UTF-8, and readers stop at it."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None

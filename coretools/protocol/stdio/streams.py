@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import AsyncResource, ByteReceiveStream, ByteSendStream, ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from coretools.protocol.stdio.lines import LAST_WRITE_SECONDS, UNSENT_BYTES, MessageLines, as_line
+from coretools.protocol.stdio.lines import FLUSH_SECONDS, MAX_UNSENT_BYTES, LineMessageReader, as_line
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ READ_BYTES = 64 * 1024
 Incoming = ByteReceiveStream | ObjectReceiveStream[str] | ObjectReceiveStream[bytes]
 Outgoing = ByteSendStream | ObjectSendStream[str]
 
-_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+_CLOSED = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 """How a stream says that the other end, or ours, is closed."""
 
 
@@ -39,7 +39,7 @@ class QueueWriter(AsyncResource):
         self._broken = False
         self._changed = anyio.Event()
         # What is written leaves also when the connection is cancelled: `aclose` ends it, in bounded time.
-        self._pumping = anyio.CancelScope(shield=True)
+        self._pump_scope = anyio.CancelScope(shield=True)
 
     async def send(self, item: SessionMessage) -> None:
         """Write one message.
@@ -51,17 +51,17 @@ class QueueWriter(AsyncResource):
 
     async def send_line(self, line: bytes) -> None:
         """Write one line; `line` has no line end."""
-        while self._bytes > UNSENT_BYTES and not self._broken:
+        while self._bytes > MAX_UNSENT_BYTES and not self._broken:
             await self._changed.wait()
         if self._broken:
             raise anyio.BrokenResourceError
         self._unsent.append(line)
         self._bytes += len(line)
-        self._tell()
+        self._notify()
 
     async def pump(self) -> None:
         """Send what is written; runs until the writer is closed or nobody reads any more."""
-        with self._pumping:
+        with self._pump_scope:
             while not self._broken:
                 while self._unsent and not self._broken:
                     await self._send_first()
@@ -70,29 +70,29 @@ class QueueWriter(AsyncResource):
 
     async def aclose(self) -> None:
         """Let what is written leave, for a bounded time."""
-        with anyio.move_on_after(LAST_WRITE_SECONDS, shield=True):
+        with anyio.move_on_after(FLUSH_SECONDS, shield=True):
             while self._unsent and not self._broken:
                 await self._changed.wait()
         self._break()
-        self._pumping.cancel()
+        self._pump_scope.cancel()
 
     async def _send_first(self) -> None:
         try:
             await self._send(self._unsent[0])
-        except _GONE as error:
+        except _CLOSED as error:
             logger.debug("the client has closed its end: %s", error)
             self._break()
         if not self._broken:
             self._bytes -= len(self._unsent.popleft())
-            self._tell()
+            self._notify()
 
     def _break(self) -> None:
         self._broken = True
         self._unsent.clear()
         self._bytes = 0
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -100,41 +100,41 @@ class QueueWriter(AsyncResource):
 @asynccontextmanager
 async def message_streams(
     read: Incoming, write: Outgoing, line_bytes: int
-) -> AsyncIterator[tuple[MessageLines, QueueWriter]]:
+) -> AsyncIterator[tuple[LineMessageReader, QueueWriter]]:
     """The two ends that `Server.run` takes. Both streams are closed at the end."""
-    async with read, write, anyio.create_task_group() as tasks, QueueWriter(_sending(write)) as writer:
+    async with read, write, anyio.create_task_group() as tasks, QueueWriter(_sender(write)) as writer:
         tasks.start_soon(writer.pump)
-        yield MessageLines(_reading(read), writer, line_bytes=line_bytes), writer
+        yield LineMessageReader(_reader(read), writer, line_bytes=line_bytes), writer
 
 
-def _reading(stream: Incoming) -> Callable[[], Awaitable[bytes]]:
-    async def bytes_read() -> bytes:
+def _reader(stream: Incoming) -> Callable[[], Awaitable[bytes]]:
+    async def read_bytes() -> bytes:
         assert isinstance(stream, ByteReceiveStream)
         try:
             return await stream.receive(READ_BYTES)
-        except _GONE:
+        except _CLOSED:
             return b""
 
-    async def item_read() -> bytes:
+    async def read_item() -> bytes:
         assert not isinstance(stream, ByteReceiveStream)
         try:
             item = await stream.receive()
-        except _GONE:
+        except _CLOSED:
             return b""
         data = item.encode("utf-8", "surrogatepass") if isinstance(item, str) else bytes(item)
         # Between the parts of JSON a line end is white space, and within them it can't stand (RFC 8259, 2 and 7).
         return data.replace(b"\n", b" ") + b"\n"
 
-    return bytes_read if isinstance(stream, ByteReceiveStream) else item_read
+    return read_bytes if isinstance(stream, ByteReceiveStream) else read_item
 
 
-def _sending(stream: Outgoing) -> Callable[[bytes], Awaitable[None]]:
-    async def line_sent(line: bytes) -> None:
+def _sender(stream: Outgoing) -> Callable[[bytes], Awaitable[None]]:
+    async def send_line_bytes(line: bytes) -> None:
         assert isinstance(stream, ByteSendStream)
         await stream.send(line + b"\n")
 
-    async def item_sent(line: bytes) -> None:
+    async def send_item(line: bytes) -> None:
         assert not isinstance(stream, ByteSendStream)
         await stream.send(line.decode("utf-8"))
 
-    return line_sent if isinstance(stream, ByteSendStream) else item_sent
+    return send_line_bytes if isinstance(stream, ByteSendStream) else send_item

@@ -22,8 +22,8 @@ from mcp.shared.message import SessionMessage
 
 from coretools.errors import BadSetting
 from coretools.protocol.open_requests import OpenRequests
-from coretools.protocol.process_exit import Ending, until_signalled
-from coretools.protocol.stdio.lines import LAST_WRITE_SECONDS, UNSENT_BYTES, MessageLines, as_line
+from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
+from coretools.protocol.stdio.lines import FLUSH_SECONDS, MAX_UNSENT_BYTES, LineMessageReader, as_line
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ READ_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class StdioDescriptors:
     """The two descriptors that carry the protocol."""
 
     read_fd: int
@@ -40,7 +40,7 @@ class Wire:
 
 
 @contextmanager
-def standard_streams_claimed() -> Iterator[Wire]:
+def claim_standard_streams() -> Iterator[StdioDescriptors]:
     """Move the wire away from the standard descriptors.
 
     Until the end fd 0 is the null device and fd 1 the log (fd 2), so that no child and no stray print reads or writes
@@ -50,7 +50,7 @@ def standard_streams_claimed() -> Iterator[Wire]:
         BadSetting: one of the two is not open.
     """
     try:
-        wire = Wire(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
+        wire = StdioDescriptors(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
     except OSError as error:
         raise BadSetting(f"standard input and output must be open, they are the wire: {error.strerror}") from error
     # The writer must not block the loop. The flag belongs to the open file, which a terminal shares with its shell:
@@ -80,12 +80,12 @@ class LineWriter(AsyncResource):
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._unsent = bytearray()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._empty = asyncio.Event()
-        self._empty.set()
-        self._watched = False
-        self._broken = False
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._is_watched = False
+        self._is_broken = False
 
     async def send(self, item: SessionMessage) -> None:
         """Write one message.
@@ -97,52 +97,52 @@ class LineWriter(AsyncResource):
 
     async def send_line(self, line: bytes) -> None:
         """Write one line; `line` has no line end."""
-        if not self._room.is_set():
-            await self._room.wait()
-        if self._broken:
+        if not self._has_room.is_set():
+            await self._has_room.wait()
+        if self._is_broken:
             raise anyio.BrokenResourceError
         self._unsent += line + b"\n"
-        self._empty.clear()
-        if not self._watched:
-            self._push()
+        self._is_empty.clear()
+        if not self._is_watched:
+            self._write()
 
     async def aclose(self) -> None:
         """Let what is written leave, for a bounded time."""
-        with anyio.move_on_after(LAST_WRITE_SECONDS, shield=True):
-            await self._empty.wait()
-        self._unwatch()
-        self._broken = True
-        self._room.set()
-        self._empty.set()
+        with anyio.move_on_after(FLUSH_SECONDS, shield=True):
+            await self._is_empty.wait()
+        self._remove_writer()
+        self._is_broken = True
+        self._has_room.set()
+        self._is_empty.set()
 
-    def _push(self) -> None:
+    def _write(self) -> None:
         try:
             while self._unsent:
                 written = os.write(self._fd, self._unsent)
                 del self._unsent[:written]
         except BlockingIOError:
-            self._watch()
+            self._add_writer()
         except OSError as error:
             logger.debug("the client has closed its end: %s", error)
             self._unsent.clear()
-            self._broken = True
+            self._is_broken = True
         if not self._unsent:
-            self._unwatch()
-            self._empty.set()
-        if len(self._unsent) <= UNSENT_BYTES:
-            self._room.set()
+            self._remove_writer()
+            self._is_empty.set()
+        if len(self._unsent) <= MAX_UNSENT_BYTES:
+            self._has_room.set()
         else:
-            self._room.clear()
+            self._has_room.clear()
 
-    def _watch(self) -> None:
-        if not self._watched:
-            asyncio.get_running_loop().add_writer(self._fd, self._push)
-            self._watched = True
+    def _add_writer(self) -> None:
+        if not self._is_watched:
+            asyncio.get_running_loop().add_writer(self._fd, self._write)
+            self._is_watched = True
 
-    def _unwatch(self) -> None:
-        if self._watched:
+    def _remove_writer(self) -> None:
+        if self._is_watched:
             asyncio.get_running_loop().remove_writer(self._fd)
-            self._watched = False
+            self._is_watched = False
 
 
 class DescriptorReader:
@@ -150,17 +150,17 @@ class DescriptorReader:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._pollable = True
+        self._is_pollable = True
 
     async def read(self) -> bytes:
         """What has come; nothing at the end of input."""
-        if self._pollable:
+        if self._is_pollable:
             try:
                 await anyio.wait_readable(self._fd)
                 return os.read(self._fd, READ_BYTES)
             except PermissionError:
                 # epoll_ctl(2) EPERM: a regular file or the null device, always readable.
-                self._pollable = False
+                self._is_pollable = False
             except BlockingIOError:
                 return await self.read()
             except OSError as error:
@@ -169,7 +169,7 @@ class DescriptorReader:
         return await anyio.to_thread.run_sync(os.read, self._fd, READ_BYTES)
 
 
-class MessageReader(MessageLines):
+class StdioMessageReader(LineMessageReader):
     """Messages on a descriptor."""
 
     def __init__(
@@ -180,12 +180,12 @@ class MessageReader(MessageLines):
 
 @asynccontextmanager
 async def stdio_streams(
-    wire: Wire, line_bytes: int, on_end: Callable[[], None]
-) -> AsyncIterator[tuple[MessageReader, LineWriter]]:
+    wire: StdioDescriptors, line_bytes: int, on_end: Callable[[], None]
+) -> AsyncIterator[tuple[StdioMessageReader, LineWriter]]:
     """The two ends that `Server.run` takes. `on_end` is told when the client has closed its end."""
     async with (
         LineWriter(wire.write_fd) as writer,
-        MessageReader(wire.read_fd, writer, line_bytes=line_bytes, on_end=on_end) as reader,
+        StdioMessageReader(wire.read_fd, writer, line_bytes=line_bytes, on_end=on_end) as reader,
     ):
         yield reader, writer
 
@@ -193,11 +193,16 @@ async def stdio_streams(
 # One server on the standard streams of its process, until its client or a signal ends it.
 
 
-Work = Callable[[], Coroutine[Any, Any, None]]
+BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
 
 
-async def run_on_wire(
-    server: Server[Any], wire: Wire, *, line_bytes: int, ending: Ending, beside: Sequence[Work] = ()
+async def run_on_stdio(
+    server: Server[Any],
+    wire: StdioDescriptors,
+    *,
+    line_bytes: int,
+    process_exit: ProcessExit,
+    background: Sequence[BackgroundWork] = (),
 ) -> None:
     """Serve until the client closes its end or SIGTERM or SIGINT comes; the end is bounded from then on.
 
@@ -205,12 +210,12 @@ async def run_on_wire(
     """
     requests = OpenRequests(server.server_info_stamp)
     async with (
-        until_signalled(ending, requests.finish),
-        stdio_streams(wire, line_bytes, ending.begin) as streams,
+        cancel_on_signal(process_exit, requests.finish),
+        stdio_streams(wire, line_bytes, process_exit.begin) as streams,
         anyio.create_task_group() as tasks,
     ):
-        for work in beside:
+        for work in background:
             tasks.start_soon(work)
-        await server.run(*requests.around(*streams), server.create_initialization_options())
+        await server.run(*requests.wrap(*streams), server.create_initialization_options())
         tasks.cancel_scope.cancel()
-    ending.begin()
+    process_exit.begin()

@@ -27,11 +27,11 @@ from coretools.operations.dispatch import NO_DEFAULTS, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Command
 from coretools.protocol.call_adapter import address_of, author_in, principal_of
-from coretools.protocol.extensions import declared, offered, require
-from coretools.protocol.live_questions import MOST_ATTEMPTS, answer_in, request_of
+from coretools.protocol.extensions import declared_settings, has_capability, require_extension
+from coretools.protocol.live_questions import MAX_ATTEMPTS, answer_in, request_of
 from coretools.protocol.results import as_result
-from coretools.protocol.round_trip_questions import Interviews, Known, RoundInterview, as_questions
-from coretools.protocol.tasks.store import Answer, Asked, Task, Tasks
+from coretools.protocol.round_trip_questions import AnswerOrWay, QuestionFactory, RoundTripQuestions, as_input_required
+from coretools.protocol.tasks.store import InputRequest, Task, TaskAnswer, TaskStore
 from coretools.questions.kinds import Question
 from coretools.questions.resolution import AskChannel, ResolvedAnswer
 
@@ -50,24 +50,24 @@ def _responses() -> TypeAdapter[types.InputResponse]:
     return TypeAdapter(types.InputResponse)
 
 
-class Asker:
+class TaskClient:
     """What is known of the client that started a task, after its request is over."""
 
-    def __init__(self, context: ServerRequestContext[Any], interview: RoundInterview) -> None:
+    def __init__(self, context: ServerRequestContext[Any], questions: RoundTripQuestions) -> None:
         """`interview` has the answers that came with the request."""
         self.revision = context.protocol_version
         self.capabilities = context.session.client_capabilities
         self.author = author_in(context)
         self.address = address_of(context)
-        self.interview = interview
+        self.questions = questions
 
 
 class TaskCall:
     """One task's call. The client that started it is never asked on a stream."""
 
-    def __init__(self, task: Task, asker: Asker) -> None:
+    def __init__(self, task: Task, client: TaskClient) -> None:
         self._task = task
-        self._asker = asker
+        self._client = client
 
     @property
     def principal(self) -> str:
@@ -77,12 +77,12 @@ class TaskCall:
     @property
     def address(self) -> str:
         """Where the request came from that started the task."""
-        return self._asker.address
+        return self._client.address
 
     @property
     def author(self) -> Author | None:
         """As whom whoever started the task commits."""
-        return self._asker.author
+        return self._client.author
 
     @property
     def session(self) -> str:
@@ -91,20 +91,20 @@ class TaskCall:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Kept for the questions."""
-        self._asker.interview.prefill(answers, asks)
+        self._client.questions.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """The task says it when it is asked for."""
-        self._task.tell(message or (f"{done:g}" if total is None else f"{done:g} of {total:g}"))
+        self._task.set_message(message or (f"{done:g}" if total is None else f"{done:g} of {total:g}"))
 
     async def log(self, level: Level, text: str) -> None:
         """As progress; the protocol has no log messages of tasks."""
         if level != "debug":
-            self._task.tell(text)
+            self._task.set_message(text)
 
     def offers(self, capability: Capability) -> bool:
         """As the client declared with the request."""
-        return offered(self._asker.capabilities, capability)
+        return has_capability(self._client.capabilities, capability)
 
     async def close_stream(self) -> None:
         """There is none."""
@@ -121,18 +121,18 @@ class TaskCall:
         Raises:
             InputNeeded: the client has no task yet; the call is made again with the answers.
         """
-        known = await self._asker.interview.known(*questions)
+        known = await self._client.questions.known(*questions)
         if all(isinstance(found, ResolvedAnswer) for found, _ in known):
             return tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
-        if self._task.ask_in_result():
-            raise self._asker.interview.needed(questions, known)
-        return await self._asked_in_task(questions, known)
+        if self._task.claim_result():
+            raise self._client.questions.needed(questions, known)
+        return await self._ask_in_task(questions, known)
 
-    async def _asked_in_task(self, questions: Sequence[Question[Any]], known: Sequence[Known]) -> tuple[Any, ...]:
-        asked: list[Asked | None] = []
+    async def _ask_in_task(self, questions: Sequence[Question[Any]], known: Sequence[AnswerOrWay]) -> tuple[Any, ...]:
+        asked: list[InputRequest | None] = []
         try:
-            for question, (way, said) in zip(questions, known, strict=True):
-                asked.append(None if isinstance(way, ResolvedAnswer) else self._asked(question, way, said))
+            for question, (way, problem) in zip(questions, known, strict=True):
+                asked.append(None if isinstance(way, ResolvedAnswer) else self._request_input(question, way, problem))
             return tuple(
                 [
                     way.answer if isinstance(way, ResolvedAnswer) else await self._answer(question, way, first)
@@ -144,27 +144,27 @@ class TaskCall:
                 if one is not None:
                     self._task.withdraw(one)
 
-    async def _answer(self, question: Question[Any], way: AskChannel, first: Asked | None) -> Any:
+    async def _answer(self, question: Question[Any], way: AskChannel, first: InputRequest | None) -> Any:
         """The answer to a question that was asked; asked again where it is none."""
-        asked, said = first, ""
-        for _ in range(MOST_ATTEMPTS):
-            asked = asked or self._asked(question, way, said)
+        asked, problem = first, ""
+        for _ in range(MAX_ATTEMPTS):
+            asked = asked or self._request_input(question, way, problem)
             try:
-                return question.accept(answer_in(question, way, await asked.answered()))
+                return question.accept(answer_in(question, way, await asked.wait()))
             except InvalidArguments as error:
-                said = str(error)
+                problem = str(error)
             finally:
                 self._task.withdraw(asked)
             asked = None
-        raise question.fault(f"no answer in {MOST_ATTEMPTS} attempts; the last: {said}")
+        raise question.fault(f"no answer in {MAX_ATTEMPTS} attempts; the last: {problem}")
 
-    def _asked(self, question: Question[Any], way: AskChannel, said: str = "") -> Asked:
-        request = request_of(question, way, said=said, revision=self._asker.revision)
+    def _request_input(self, question: Question[Any], way: AskChannel, problem: str = "") -> InputRequest:
+        request = request_of(question, way, problem=problem, revision=self._client.revision)
         wire = request.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return self._task.ask(question.key, wire, lambda response: _read(question, response))
+        return self._task.request_input(question.key, wire, lambda response: _parse_response(question, response))
 
 
-def _read(question: Question[Any], response: Any) -> types.InputResponse:
+def _parse_response(question: Question[Any], response: Any) -> types.InputResponse:
     try:
         return _responses().validate_python(response, by_name=False)
     except ValidationError as error:
@@ -176,7 +176,7 @@ IDENTIFIER = "io.modelcontextprotocol/tasks"
 NAME_HEADER = "mcp-name"
 """Where a request comes by HTTP, it names the task there too, for what stands between (SEP-2663, "Routing Headers")."""
 
-RUN_SHARE = 0.99
+RUN_TIMEOUT_SHARE = 0.99
 """Part of the longest wait that a command gets as its deadline: so that it has ended when the wait is over."""
 
 
@@ -203,17 +203,17 @@ class TaskExtension(Extension):
         self,
         catalog: LiveCatalog,
         dispatcher: Dispatcher,
-        tasks: Tasks,
+        tasks: TaskStore,
         *,
         limits: Limits,
-        interviews: Interviews,
+        questions: QuestionFactory,
     ) -> None:
         """`interviews` are those of the server itself: a confirmation counts once, whether it makes a task or not."""
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._tasks = tasks
         self._limits = limits
-        self._interviews = interviews
+        self._questions = questions
 
     def methods(self) -> Sequence[MethodBinding]:
         """What is asked of a task."""
@@ -228,28 +228,28 @@ class TaskExtension(Extension):
         self, params: types.CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Answer a long-running tool with a task, unless it is through, or has a question, in a moment."""
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or declared(ctx, IDENTIFIER) is None:
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or declared_settings(ctx, IDENTIFIER) is None:
             return await call_next(ctx)
         principal = principal_of(ctx)
-        command = self._as_task(params.name, principal)
+        command = self._task_command(params.name, principal)
         if command is None:
             return await call_next(ctx)
-        asker = Asker(ctx, self._interviews.in_rounds(ctx, params))
-        task = self._tasks.start(principal, partial(self._carried, command, params.arguments or {}, asker))
+        client = TaskClient(ctx, self._questions.for_stateless_call(ctx, params))
+        task = self._tasks.start(principal, partial(self._execute, command, params.arguments or {}, client))
         try:
             with anyio.move_on_after(self._tasks.limits.answer_seconds):
                 await task.ended.wait()
-            if not task.ended.is_set() and not task.give_out():
+            if not task.ended.is_set() and not task.hand_out():
                 await task.ended.wait()
         except anyio.get_cancelled_exc_class():
             self._tasks.forget(task)  # nobody knows its id
             raise
         if task.answer is None:
-            return {"resultType": "task", **escape_surrogates(self._standing(task))}
+            return {"resultType": "task", **escape_surrogates(self._status(task))}
         self._tasks.forget(task)
-        return _answered(task.answer)
+        return _result_of(task.answer)
 
-    def _as_task(self, name: str, principal: str) -> Command | None:
+    def _task_command(self, name: str, principal: str) -> Command | None:
         """The command, if a call of it may become a task."""
         try:
             command = self._catalog.command(principal, name)
@@ -257,20 +257,24 @@ class TaskExtension(Extension):
             return None
         return command if command.declaration.long_running and self._tasks.has_room(principal) else None
 
-    async def _carried(self, command: Command, arguments: Mapping[str, Any], asker: Asker, task: Task) -> Answer:
+    async def _execute(
+        self, command: Command, arguments: Mapping[str, Any], client: TaskClient, task: Task
+    ) -> TaskAnswer:
         defaults = run_defaults(command, arguments, self._limits)
-        outcome = await self._dispatcher.dispatch(command, arguments, TaskCall(task, asker), defaults=defaults)
+        outcome = await self._dispatcher.dispatch(command, arguments, TaskCall(task, client), defaults=defaults)
         if isinstance(outcome.error, InputNeeded):
-            return Answer(result=as_questions(outcome.error).model_dump(by_alias=True, mode="json", exclude_none=True))
+            return TaskAnswer(
+                result=as_input_required(outcome.error).model_dump(by_alias=True, mode="json", exclude_none=True)
+            )
         if isinstance(outcome.error, RequestRefused):
             refused = outcome.error
             said: dict[str, Any] = {"code": refused.code, "message": str(refused)}
-            return Answer(error=said if refused.data is None else said | {"data": refused.data})
-        return Answer(result=as_result(outcome).model_dump(by_alias=True, mode="json", exclude_none=True))
+            return TaskAnswer(error=said if refused.data is None else said | {"data": refused.data})
+        return TaskAnswer(result=as_result(outcome).model_dump(by_alias=True, mode="json", exclude_none=True))
 
     async def _get(self, context: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
-        task = self._found(context, params)
-        standing = self._standing(task)
+        task = self._resolve(context, params)
+        standing = self._status(task)
         if task.status == "input_required":
             standing["inputRequests"] = task.requests
         elif task.answer is not None:
@@ -278,7 +282,7 @@ class TaskExtension(Extension):
         return dict(escape_surrogates(standing))
 
     async def _update(self, context: ServerRequestContext[Any], params: UpdateParams) -> dict[str, Any]:
-        task = self._found(context, params)
+        task = self._resolve(context, params)
         try:
             task.respond(params.input_responses)
         except CoreError as error:
@@ -286,11 +290,11 @@ class TaskExtension(Extension):
         return {}
 
     async def _cancel(self, context: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
-        self._tasks.cancel(self._found(context, params))
+        self._tasks.cancel(self._resolve(context, params))
         return {}
 
-    def _found(self, context: ServerRequestContext[Any], params: TaskParams) -> Task:
-        require(context, IDENTIFIER)
+    def _resolve(self, context: ServerRequestContext[Any], params: TaskParams) -> Task:
+        require_extension(context, IDENTIFIER)
         header = context.request.headers.get(NAME_HEADER) if context.request is not None else None
         if header is not None and header.strip() != params.task_id:
             raise MCPError(code=types.HEADER_MISMATCH, message=f"{NAME_HEADER}: names another task than the request")
@@ -299,7 +303,7 @@ class TaskExtension(Extension):
         except CoreError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
 
-    def _standing(self, task: Task) -> dict[str, Any]:
+    def _status(self, task: Task) -> dict[str, Any]:
         limits = self._tasks.limits
         said = {"statusMessage": task.message} if task.message else {}
         return {
@@ -322,11 +326,11 @@ def run_defaults(command: Command, arguments: Mapping[str, Any], limits: Limits)
     is_plain = (command.tool_set, command.name) == ("commands", "run_command")
     if not is_plain or any(arguments.get(name) for name in ("stdin", "terminal")) or "wait_seconds" in arguments:
         return NO_DEFAULTS
-    seconds = max(1, math.floor(limits.run_seconds_most * RUN_SHARE))
+    seconds = max(1, math.floor(limits.run_seconds_most * RUN_TIMEOUT_SHARE))
     return {"timeout_seconds": seconds, "wait_seconds": limits.run_seconds_most}
 
 
-def _answered(answer: Answer) -> dict[str, Any]:
+def _result_of(answer: TaskAnswer) -> dict[str, Any]:
     if answer.error is not None:
         raise MCPError(**answer.error)
     return dict(answer.result or {})

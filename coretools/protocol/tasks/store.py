@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
-SHOWN = 80
+MAX_SHOWN_ID = 80
 """Characters of an id that is of no task, in what is said of it."""
 
 INTERNAL_ERROR = -32603
@@ -50,7 +50,7 @@ class TaskLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TaskAnswer:
     """How the request would have been answered: one of the two, as JSON."""
 
     result: Mapping[str, Any] | None = None
@@ -58,29 +58,29 @@ class Answer:
     """A JSON-RPC error."""
 
 
-class Asked:
+class InputRequest:
     """A request that the client is to answer."""
 
-    def __init__(self, key: str, request: Mapping[str, Any], read: Callable[[Any], Any]) -> None:
+    def __init__(self, key: str, request: Mapping[str, Any], parse: Callable[[Any], Any]) -> None:
         """`read` makes of a response what the work is to have, and raises `InvalidArguments` when it is none."""
         self.key = key
         self.request = request
-        self._read = read
+        self._parse = parse
         self._response: Any = None
-        self._came = anyio.Event()
+        self._has_response = anyio.Event()
 
-    def take(self, response: Any) -> None:
+    def set_response(self, response: Any) -> None:
         """Take the client's response.
 
         Raises:
             InvalidArguments: it is none.
         """
-        self._response = self._read(response)
-        self._came.set()
+        self._response = self._parse(response)
+        self._has_response.set()
 
-    async def answered(self) -> Any:
+    async def wait(self) -> Any:
         """The response, once it is there."""
-        await self._came.wait()
+        await self._has_response.wait()
         return self._response
 
 
@@ -94,19 +94,19 @@ class Task:
         self.scope = anyio.CancelScope()
         self.created = self.updated = _now()
         self.message = ""
-        self.answer: Answer | None = None
+        self.answer: TaskAnswer | None = None
         self.kept_bytes = 0
         self.ended = anyio.Event()
-        self._is_given_out = False
-        self._asks_in_result = False
-        self._open: dict[str, Asked] = {}
-        self._used: set[str] = set()
+        self._is_handed_out = False
+        self._is_result_claimed = False
+        self._pending: dict[str, InputRequest] = {}
+        self._used_keys: set[str] = set()
 
     @property
     def status(self) -> Status:
         """How it stands, in the protocol's words."""
         if not self.ended.is_set():
-            return "input_required" if self._open else "working"
+            return "input_required" if self._pending else "working"
         if self.answer is None:
             return "cancelled"
         return "completed" if self.answer.result is not None else "failed"
@@ -114,43 +114,43 @@ class Task:
     @property
     def requests(self) -> dict[str, Mapping[str, Any]]:
         """What the client is asked and has not answered."""
-        return {key: asked.request for key, asked in self._open.items()}
+        return {key: request.request for key, request in self._pending.items()}
 
     @property
     def is_detached(self) -> bool:
         """Whether it goes on without the call that began it."""
-        return self._is_given_out and not self.ended.is_set()
+        return self._is_handed_out and not self.ended.is_set()
 
-    def give_out(self) -> bool:
+    def hand_out(self) -> bool:
         """Whether its id may go to the client; from then on its questions wait in it.
 
         False: it is about to end, with a question that is the answer to the request itself.
         """
-        self._is_given_out = not self._asks_in_result
-        return self._is_given_out
+        self._is_handed_out = not self._is_result_claimed
+        return self._is_handed_out
 
-    def ask_in_result(self) -> bool:
+    def claim_result(self) -> bool:
         """Whether a question can still be the answer to the request: nobody has the id of this task, nor gets it."""
-        self._asks_in_result = not self._is_given_out
-        return self._asks_in_result
+        self._is_result_claimed = not self._is_handed_out
+        return self._is_result_claimed
 
-    def tell(self, message: str) -> None:
+    def set_message(self, message: str) -> None:
         """Say how the work goes; the last word counts."""
         if not self.ended.is_set():
             self.message = message
             self.updated = _now()
 
-    def ask(self, key: str, request: Mapping[str, Any], read: Callable[[Any], Any]) -> Asked:
+    def request_input(self, key: str, request: Mapping[str, Any], parse: Callable[[Any], Any]) -> InputRequest:
         """Ask the client. It goes out under a key that was never used in this task, because clients tell by that."""
-        asked = Asked(next(name for name in _numbered(key) if name not in self._used), request, read)
-        self._used.add(asked.key)
-        self._open[asked.key] = asked
+        pending = InputRequest(next(name for name in _numbered(key) if name not in self._used_keys), request, parse)
+        self._used_keys.add(pending.key)
+        self._pending[pending.key] = pending
         self.updated = _now()
-        return asked
+        return pending
 
-    def withdraw(self, asked: Asked) -> None:
+    def withdraw(self, request: InputRequest) -> None:
         """Ask this no more."""
-        if self._open.pop(asked.key, None) is not None:
+        if self._pending.pop(request.key, None) is not None:
             self.updated = _now()
 
     def respond(self, responses: Mapping[str, Any]) -> None:
@@ -160,24 +160,24 @@ class Task:
             InvalidArguments: a response is none; the question stays.
         """
         for key, response in responses.items():
-            asked = self._open.get(key)
-            if asked is not None:
-                asked.take(response)
-                self.withdraw(asked)
+            request = self._pending.get(key)
+            if request is not None:
+                request.set_response(response)
+                self.withdraw(request)
 
-    def end(self, answer: Answer | None) -> None:
+    def end(self, answer: TaskAnswer | None) -> None:
         """It is over; without an answer it was cancelled."""
-        self._open.clear()
+        self._pending.clear()
         self.answer = answer
-        self.message = _last_word(answer)
+        self.message = _final_message(answer)
         self.updated = _now()
         self.ended.set()
 
 
-Work = Callable[[Task], Awaitable[Answer]]
+TaskWork = Callable[[Task], Awaitable[TaskAnswer]]
 
 
-class Tasks:
+class TaskStore:
     """All tasks of a server. An asynchronous context; what starts children must be closed after it."""
 
     def __init__(self, limits: TaskLimits | None = None, ids: ReplicaScopedIds = LOCAL_IDS) -> None:
@@ -186,7 +186,7 @@ class Tasks:
         self._tasks: dict[str, Task] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
-        self._working: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,10 +201,10 @@ class Tasks:
         for task in tuple(self._tasks.values()):
             self.forget(task)
         with anyio.CancelScope(shield=True):
-            if self._working:
-                await asyncio.wait(self._working, timeout=self.limits.end_seconds)
-        for working in self._working:
-            working.cancel()
+            if self._running:
+                await asyncio.wait(self._running, timeout=self.limits.end_seconds)
+        for running in self._running:
+            running.cancel()
 
     @property
     def count(self) -> int:
@@ -216,7 +216,7 @@ class Tasks:
         """Whose tasks are at work without a call."""
         return {task.principal for task in self._tasks.values() if task.is_detached}
 
-    def end_of_principal(self, principal: str) -> int:
+    def end_for_principal(self, principal: str) -> int:
         """Stop and forget what is at work for a principal who is let in no more; says how many tasks."""
         detached = [task for task in self._of(principal) if task.is_detached]
         for task in detached:
@@ -229,15 +229,15 @@ class Tasks:
         alive = sum(not task.ended.is_set() for task in mine)
         return alive < self.limits.alive and len(mine) < self.limits.kept
 
-    def start(self, principal: str, work: Work) -> Task:
+    def start(self, principal: str, work: TaskWork) -> Task:
         """Begin one. It can be asked for from now on."""
         task = Task(principal, self._ids)
         self._tasks[task.id] = task
         loop = asyncio.get_running_loop()
         self._timers[task.id] = loop.call_later(self.limits.ttl_seconds, self.forget, task)
-        working = loop.create_task(self._carry(task, work))
-        self._working.add(working)
-        working.add_done_callback(lambda done: self._note_end(task, done))
+        running = loop.create_task(self._run(task, work))
+        self._running.add(running)
+        running.add_done_callback(lambda done: self._on_done(task, done))
         return task
 
     def get(self, task_id: str, principal: str) -> Task:
@@ -248,8 +248,8 @@ class Tasks:
         """
         task = self._tasks.get(task_id)
         if task is None or task.principal != principal:
-            said = self._ids.explain_foreign(task_id) or "no such task, or its time is over"
-            raise NotFound(f"{task_id[:SHOWN]!r}: {said}")
+            message = self._ids.explain_foreign(task_id) or "no such task, or its time is over"
+            raise NotFound(f"{task_id[:MAX_SHOWN_ID]!r}: {message}")
         return task
 
     def cancel(self, task: Task) -> None:
@@ -264,28 +264,28 @@ class Tasks:
         if timer is not None:
             timer.cancel()
 
-    async def _carry(self, task: Task, work: Work) -> None:
+    async def _run(self, task: Task, work: TaskWork) -> None:
         answer = None
         try:
             with task.scope:
-                answer = self._bounded(task, await work(task))
+                answer = self._check_size(task, await work(task))
         finally:
             task.end(answer)
 
-    def _bounded(self, task: Task, answer: Answer) -> Answer:
+    def _check_size(self, task: Task, answer: TaskAnswer) -> TaskAnswer:
         size = len(json.dumps(answer.result)) if answer.result is not None else 0
         room = self.limits.result_bytes - sum(other.kept_bytes for other in self._of(task.principal))
         if size > room:
-            said = TooLarge(f"the result has {size} bytes, and tasks may keep {room} more; ask for less of it")
-            return Answer(error={"code": INTERNAL_ERROR, "message": str(said)})
+            message = TooLarge(f"the result has {size} bytes, and tasks may keep {room} more; ask for less of it")
+            return TaskAnswer(error={"code": INTERNAL_ERROR, "message": str(message)})
         task.kept_bytes = size
         return answer
 
-    def _note_end(self, task: Task, working: "asyncio.Task[None]") -> None:
-        self._working.discard(working)
-        if not working.cancelled() and (failure := working.exception()) is not None:
-            said = f"{task.id} failed inside the server; its log has the reason"
-            task.end(Answer(error={"code": INTERNAL_ERROR, "message": said}))
+    def _on_done(self, task: Task, running: "asyncio.Task[None]") -> None:
+        self._running.discard(running)
+        if not running.cancelled() and (failure := running.exception()) is not None:
+            message = f"{task.id} failed inside the server; its log has the reason"
+            task.end(TaskAnswer(error={"code": INTERNAL_ERROR, "message": message}))
             logger.error("%s failed inside", task.id, exc_info=failure)
 
     def _of(self, principal: str) -> list[Task]:
@@ -296,7 +296,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _last_word(answer: Answer | None) -> str:
+def _final_message(answer: TaskAnswer | None) -> str:
     if answer is None:
         return "cancelled"
     return str(answer.error.get("message", "")) if answer.error is not None else ""

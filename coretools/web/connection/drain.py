@@ -89,7 +89,7 @@ class DrainMiddleware:
             def bound() -> None:
                 serving.deadline = self._deadline()
 
-            stop = self._draining.hear(bound)
+            stop = self._draining.add_listener(bound)
             try:
                 await self._app(scope, receive, answer.send)
             finally:

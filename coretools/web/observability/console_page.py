@@ -162,7 +162,7 @@ class Console:
         """What one viewer is sent: a snapshot each second, until he may not look any more or the server ends."""
         wake = anyio.Event()
         operator.wakes.add(wake)
-        forget = self._draining.hear(wake.set)
+        forget = self._draining.add_listener(wake.set)
         try:
             yield b"retry: 2000\n\n"
             while not (because := await self._end_for(operator)):

@@ -12,7 +12,7 @@ from mcp.server.streamable_http import EventMessage
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
-from coretools.protocol.round_trip_questions import Once
+from coretools.protocol.round_trip_questions import InMemoryUsedStates
 from coretools.web.replicas.stores import MissedEvents, Ownership
 
 # How often somebody comes, in the memory of one process: the generic cell rate algorithm (ITU-T I.371, annex A).
@@ -159,7 +159,7 @@ class MemoryStores:
         """It has no name: there is no other."""
         self.sessions = MemorySessions(self.replica)
         self.rates = MemoryRateLimiter()
-        self.used_states = Once()
+        self.used_states = InMemoryUsedStates()
         self.sealing_keys: Sequence[bytes] = (secrets.token_bytes(32),)
         self._buses: dict[str, InMemorySubscriptionBus] = {}
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from coretools.errors import BadSetting, Conflict, Unreachable
-from coretools.protocol.round_trip_questions import STATE_SECONDS
+from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS
 from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
 from coretools.web.replicas.redis_lease import Lease, replica_key
 from coretools.web.replicas.stores import Ownership
@@ -198,7 +198,7 @@ class RedisUsedStates:
         if not math.isfinite(minted):
             return False
         keys = (self._engine.key("states"), self._engine.key("used", hashed(nonce)))
-        words = (repr(minted), STATE_SECONDS, SKEW_SECONDS, int(KEYS_SECONDS * 1000))
+        words = (repr(minted), STATE_TTL_SECONDS, SKEW_SECONDS, int(KEYS_SECONDS * 1000))
         return bool(await self._engine.run(_TAKE, keys, *words))
 
     async def keep(self) -> None:

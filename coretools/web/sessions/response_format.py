@@ -211,7 +211,7 @@ class SessionTransport(StreamableHTTPServerTransport):
     async def connect(self) -> AsyncIterator[tuple[RequestReader, ResponseWriter]]:
         """The two ends for the dispatcher."""
         async with super().connect() as streams:
-            yield OpenRequests(finish_seconds=None).around(*streams)
+            yield OpenRequests(finish_seconds=None).wrap(*streams)
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         transport = self

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, cast
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coretools.protocol.stdio.lines import MOST_BATCHED
+from coretools.protocol.stdio.lines import MAX_BATCHED
 from coretools.web.common.config import LimitsSection
 from coretools.web.common.error_response import ID_KEY, error_response
 from coretools.web.common.principals import principal_name
@@ -300,7 +300,7 @@ class BodyMiddleware:
 
     def _checked(self, scope: Scope, body: bytes) -> Response | None:
         try:
-            most = MOST_BATCHED if may_be_batch(scope) else 0
+            most = MAX_BATCHED if may_be_batch(scope) else 0
             message = check_message(body, depth=self._limits.json_depth, most_batched=most)
         except BadJson as error:
             is_json = not isinstance(error, Malformed)

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from starlette.routing import Router
 
-from coretools.app.assembly import assembled
+from coretools.app.assembly import open_assembly
 from coretools.config.policy import ConfinementPolicy, OperatorPolicy
 from coretools.config.settings import Settings
 from coretools.errors import Unreachable
@@ -118,7 +118,7 @@ async def test_commands_must_be_held_as_required(tmp_path: Path, is_allowed: boo
     """observability-6: as the keeper finds it on this machine, which has some tier; `none` is none without a word."""
     confinement = ConfinementPolicy(allow_unconfined=is_allowed)
     settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(confinement=confinement))
-    async with assembled(settings, dict(os.environ)) as assembly:
+    async with open_assembly(settings, dict(os.environ)) as assembly:
         holding = await assembly.runner.prepare()
         failing = await Health({"commands": commands_check(lambda: [assembly, assembly])}, lambda: False).failing()
     assert (failing == ()) == holding.is_permitted

@@ -22,7 +22,7 @@ from coretools.operations.declare import Effect
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.server import Beside, Identity, build_shared
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.tracing import Tracing, provider_of, scrubbing
 from tests.checkout import TREE
@@ -298,8 +298,11 @@ def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> Non
 @pytest.mark.parametrize("is_traced", [True, False])
 def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
     """observability-21: the SDK makes one for each message, which then costs a twentieth of a call."""
-    server = build_shared(
-        LiveCatalog(Registry(), lambda _: Selection()), Dispatcher(threads=1), Identity(), Beside(is_traced=is_traced)
+    server = build_server(
+        LiveCatalog(Registry(), lambda _: Selection()),
+        Dispatcher(threads=1),
+        ServerInfo(),
+        ServerOptions(is_traced=is_traced),
     )
     names = [type(middleware).__name__ for middleware in server.middleware]
     assert ("OpenTelemetryMiddleware" in names) == is_traced

@@ -25,7 +25,7 @@ from mcp.server.subscriptions import (
 from redis import Redis
 
 from coretools.errors import BadSetting, Conflict, Unreachable
-from coretools.protocol.round_trip_questions import STATE_SECONDS
+from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.replicas.redis_stores import RedisStores
 from coretools.web.sessions.session_manager import SessionEventStore
@@ -265,7 +265,7 @@ async def test_a_state_is_used_once_on_all_replicas(pair: Pair) -> None:
 
 async def test_a_state_that_is_too_old_counts_as_used(pair: Pair) -> None:
     """replicas-8: what was used is forgotten after a while, so what is older is refused unseen; so is the future."""
-    for minted in (time.time() - 2 * STATE_SECONDS, time.time() + STATE_SECONDS, float("nan"), float("inf")):
+    for minted in (time.time() - 2 * STATE_TTL_SECONDS, time.time() + STATE_TTL_SECONDS, float("nan"), float("inf")):
         assert not await pair[0].used_states.take(f"at {minted}", minted)
 
 

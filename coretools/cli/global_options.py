@@ -13,7 +13,7 @@ from coretools.config.flags import add_options
 from coretools.errors import InvalidArguments
 
 
-class Parser(argparse.ArgumentParser):
+class OptionParser(argparse.ArgumentParser):
     """Says what is wrong with a line as every other error of the command line is said, in one sentence."""
 
     def error(self, message: str) -> NoReturn:
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
         raise InvalidArguments(f"{where + ': ' if where else ''}{message}; `{self.prog} --help` says more")
 
 
-def add_own(parser: argparse.ArgumentParser) -> None:
+def add_global_options(parser: argparse.ArgumentParser) -> None:
     """Add what decides about roots and rights."""
     parser.add_argument(
         "--root", action="append", metavar="DIRECTORY[:ro]", help="what the tools may touch [the current directory]"
@@ -34,7 +34,7 @@ def add_own(parser: argparse.ArgumentParser) -> None:
     add_options(parser, profile="all", log_level="warning")
 
 
-def add_with(parser: argparse.ArgumentParser) -> None:
+def add_registry_option(parser: argparse.ArgumentParser) -> None:
     """Add what names other people's commands."""
     parser.add_argument(
         "--with",
@@ -46,24 +46,24 @@ def add_with(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def own_parser() -> argparse.ArgumentParser:
+def global_parser() -> argparse.ArgumentParser:
     """Parser of the options alone, without any word."""
-    parser = Parser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
-    add_with(parser)
-    _add_line(parser)
-    add_own(parser)
+    add_registry_option(parser)
+    _add_line_options(parser)
+    add_global_options(parser)
     return parser
 
 
 def line_parser() -> argparse.ArgumentParser:
     """Parser of the options that say how one command is run: those of a line in the REPL."""
-    parser = Parser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
-    _add_line(parser)
+    parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    _add_line_options(parser)
     return parser
 
 
-def _add_line(parser: argparse.ArgumentParser) -> None:
+def _add_line_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-h", "--help", action="store_true", dest="wants_help", help="say what there is")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
@@ -76,7 +76,9 @@ def option_names(parser: argparse.ArgumentParser) -> dict[str, bool]:
     return {name: action.nargs != 0 for name, action in parser._option_string_actions.items()}  # noqa: SLF001  # argparse has no public way to ask
 
 
-def divided(words: Sequence[str], options: dict[str, bool], *, behind: Collection[str]) -> tuple[list[str], list[str]]:
+def split_options(
+    words: Sequence[str], options: dict[str, bool], *, behind: Collection[str]
+) -> tuple[list[str], list[str]]:
     """The words of coretools' own options, and the rest in its order.
 
     `options` says of each whether it takes a value; `behind` are those that are taken behind the first word too.

@@ -1,0 +1,222 @@
+"""A command as it is typed, in a shell or in the REPL: found by its words, checked and run by the one dispatch.
+
+No server and no protocol stand between: the SDK is not even loaded.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from coretools.app.assembly import Assembly
+from coretools.cli.arguments import parse_arguments
+from coretools.cli.call import CliCall
+from coretools.cli.manual import command_page, context_page
+from coretools.cli.routes import RouteMatch, Routes, leading_words, options_at
+from coretools.cli.terminal import TerminalCapabilities, colour_result, escape_controls, print_error, print_text
+from coretools.config.settings import AskMode, Settings
+from coretools.errors import CoreError, InvalidArguments
+from coretools.operations.arguments import ANSWERS
+from coretools.operations.call import LOCAL
+from coretools.operations.catalog import Selection
+from coretools.operations.content import escape_surrogates
+from coretools.operations.dispatch import Dispatcher, Outcome
+from coretools.operations.documentation import document_command
+from coretools.operations.live_catalog import LiveCatalog
+from coretools.operations.registry import Command
+
+FAILED = 1
+"""Exit code when the call worked and what it ran failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """One command as it was typed, without the options that are not its own."""
+
+    words: Sequence[str]
+    by_tool: bool = False
+    """Whether the first word is the name of a tool and arguments may be `name=value`, as `coretools call` has it."""
+    as_json: bool = False
+    wants_help: bool = False
+    answers: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandContext:
+    """What commands are run on."""
+
+    catalog: LiveCatalog
+    dispatcher: Dispatcher
+    selection: Selection
+    ask: AskMode = "elicitation"
+    roots: tuple[str, ...] = ()
+    """The directories worked on, as file URIs."""
+
+    @classmethod
+    def of(cls, assembly: Assembly, settings: Settings) -> "CommandContext":
+        """That of our own tool sets."""
+        roots = tuple(PurePath(root.path).as_uri() for root in assembly.roots)
+        return cls(
+            catalog=assembly.catalog,
+            dispatcher=assembly.dispatcher,
+            selection=assembly.selection,
+            ask=settings.ask,
+            roots=roots,
+        )
+
+
+class CommandRunner:
+    """Runs typed commands on a bench."""
+
+    def __init__(
+        self,
+        context: CommandContext,
+        terminal: TerminalCapabilities,
+        *,
+        stdin: Callable[[], str] | None = None,
+        program: str = "coretools",
+    ) -> None:
+        """`stdin` reads standard input where that holds data; `program` stands before commands in help."""
+        self.context = context
+        self._terminal = terminal
+        self._stdin = stdin
+        self._program = program
+
+    @property
+    def routes(self) -> Routes:
+        """The commands there are now."""
+        return Routes(self.context.catalog.registry, self.context.selection)
+
+    def option_names(self, words: Sequence[str]) -> frozenset[str]:
+        """The options of the command that the words begin with."""
+        return options_at(self.routes, words)
+
+    async def run(self, line: CommandLine) -> int:
+        """Run one line and print what came of it.
+
+        Returns:
+            The exit code: by kind of failure.
+        """
+        words = line.words[:1] if line.by_tool else leading_words(line.words)
+        try:
+            if line.wants_help and not line.by_tool:
+                return print_text(self.help(words))
+            found = RouteMatch(self._tool(words[0]), {}, 1) if line.by_tool else self.routes.get(words)
+            if line.wants_help:
+                return print_text(command_page(document_command(found.command), program=self._program))
+            arguments = self._arguments(found, line)
+        except CoreError as error:
+            return _report_error(" ".join(words), error, as_json=line.as_json)
+        return await self._dispatch(found.command, arguments, as_json=line.as_json)
+
+    def help(self, words: Sequence[str]) -> str:
+        """The page of a command or of a context.
+
+        Raises:
+            UnknownTool: the words are neither.
+        """
+        routes = self.routes
+        found = routes.at(words)
+        if found is None and routes.below(words):
+            width = shutil.get_terminal_size((100, 24)).columns
+            return context_page(routes, words, width, program=self._program)
+        return command_page(document_command((found or routes.get(words)).command), program=self._program)
+
+    def _tool(self, name: str) -> Command:
+        return self.context.catalog.command(LOCAL, name)
+
+    def _arguments(self, found: RouteMatch, line: CommandLine) -> dict[str, Any]:
+        page = document_command(found.command)
+        arguments = parse_arguments(
+            page, found.route_values, line.words[found.count :], stdin=self._stdin, has_names=line.by_tool
+        )
+        if line.answers and not page.asks:
+            raise InvalidArguments(f"{page.words}: it asks nothing, so --answer has no use")
+        return {**arguments, ANSWERS: answers_of(line.answers)} if line.answers else arguments
+
+    async def _dispatch(self, command: Command, arguments: Mapping[str, Any], *, as_json: bool) -> int:
+        context = self.context
+        call = CliCall(self._terminal, context.ask, context.roots)
+        try:
+            command = context.catalog.require_registered(command)
+            outcome = await context.dispatcher.dispatch(command, arguments, call)
+        except CoreError as error:
+            return _report_error(command.name, error, as_json=as_json)
+        finally:
+            call.close()
+        return self._print_outcome(command, outcome, as_json=as_json)
+
+    def _print_outcome(self, command: Command, outcome: Outcome, *, as_json: bool) -> int:
+        print_failure = 0
+        if as_json:
+            print_failure = print_text(outcome_json(command.name, outcome))
+        elif outcome.error is not None:
+            print_error(escape_controls(outcome.text))
+        else:
+            print_failure = print_text(self._for_terminal(command.name, outcome.text))
+        if outcome.error is not None:
+            return outcome.error.exit_code
+        return FAILED if outcome.failed else print_failure
+
+    def _for_terminal(self, name: str, text: str) -> str:
+        text = escape_surrogates(text)
+        if not self._terminal.is_stdout_terminal:
+            return text
+        text = escape_controls(text)
+        return colour_result(name, text) if self._terminal.has_colours else text
+
+
+def answers_of(words: Sequence[str]) -> dict[str, Any]:
+    """What `--answer KEY=VALUE` gives; `KEY:=JSON` for what text can't say; a key given twice is a list.
+
+    Raises:
+        InvalidArguments: a word that is neither.
+    """
+    answers: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key.rstrip(":"):
+            raise InvalidArguments(f"--answer {word}: write KEY=VALUE or KEY:=JSON")
+        value: Any = text
+        if key.endswith(":"):
+            key = key[:-1]
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise InvalidArguments(f"--answer {word[:100]}: the value must be JSON: {error}") from None
+        if key in answers:
+            before = answers[key]
+            value = [*(before if isinstance(before, list) else [before]), value]
+        answers[key] = value
+    return answers
+
+
+def outcome_json(name: str, outcome: Outcome) -> str:
+    """A result for programs, in a fixed shape whatever the command."""
+    kind = outcome.error.kind if outcome.error else None
+    shape = {
+        "tool": name,
+        "ok": kind is None and not outcome.failed,
+        "text": escape_surrogates(outcome.text),
+        "data": escape_surrogates(outcome.data),
+        "facts": escape_surrogates(outcome.facts),
+        "error": kind,
+    }
+    return json.dumps(shape, ensure_ascii=False, indent=2)
+
+
+def read_stdin() -> str:
+    """All of standard input."""
+    return sys.stdin.read()
+
+
+def _report_error(name: str, error: CoreError, *, as_json: bool) -> int:
+    """A command that did not come to run."""
+    if as_json:
+        print_text(outcome_json(name, Outcome(text=str(error), facts=error.facts, error=error)))
+    else:
+        print_error(escape_controls(str(error)))
+    return error.exit_code

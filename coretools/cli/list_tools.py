@@ -1,0 +1,102 @@
+"""What `coretools tools` prints, of a server inside this process."""
+
+import difflib
+import json
+import os
+import shutil
+import textwrap
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import mcp_types as types
+from mcp import Client
+
+from coretools.app.assembly import open_assembly
+from coretools.cli.manual import truncate
+from coretools.cli.terminal import TerminalCapabilities, colour_tools_table, print_text
+from coretools.config.settings import Settings
+from coretools.errors import UnknownTool
+from coretools.protocol.listing import LONG_RUNNING_KEY
+from coretools.protocol.round_trip_questions import QuestionFactory
+from coretools.protocol.server import ServerOptions, build_server
+
+# What the command line prints: a result for a person or as JSON, the tools as a table.
+
+
+def result_text(result: types.CallToolResult) -> str:
+    """The text of a result, one block a line."""
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def tools_table(tools: Sequence[types.Tool], width: int) -> str:
+    """The tools, a line each: name, what it does to the world, first sentence."""
+    longest = max((len(tool.name) for tool in tools), default=0)
+    lines = []
+    for tool in tools:
+        sentence = (tool.description or "").split(". ")[0].rstrip(".")
+        line = f"{tool.name:<{longest}}  {effect_of(tool):<7} {sentence}"
+        lines.append(truncate(line, width))
+    return "\n".join(lines)
+
+
+def effect_of(tool: types.Tool) -> str:
+    """What a tool does to the world, in one word."""
+    hints = tool.annotations or types.ToolAnnotations()
+    if hints.read_only_hint:
+        return "reads"
+    return "changes" if hints.destructive_hint else "adds"
+
+
+def tool_page(tool: types.Tool) -> str:
+    """One tool with its arguments."""
+    required = set(tool.input_schema.get("required", ()))
+    notes = " Long-running." if (tool.meta or {}).get(LONG_RUNNING_KEY) else ""
+    lines = [f"{tool.name} ({effect_of(tool)}){notes}", "", *textwrap.wrap(tool.description or "", 100), ""]
+    for name, schema in tool.input_schema.get("properties", {}).items():
+        default = "required" if name in required else f"default {json.dumps(schema.get('default'))}"
+        said = f": {schema['description']}" if "description" in schema else ""
+        lines.append(f"  {name} ({schema.get('type', 'object')}, {default}){said}")
+    return "\n".join(lines)
+
+
+# A real server inside this process, and a real client of it: what `coretools tools` lists comes from it.
+
+
+@asynccontextmanager
+async def in_process(settings: Settings) -> AsyncIterator[Client]:
+    """A client connected to a server with these settings. At the end every child of the server is gone.
+
+    Raises:
+        BadSetting: a root or another setting can't be used.
+    """
+    async with open_assembly(settings, dict(os.environ)) as assembly:
+        # Who types a call at a shell may say yes in it.
+        asking = replace(settings.asking, trusts_answers=True)
+        options = ServerOptions(runs=assembly.resources, questions=QuestionFactory(asking))
+        server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)
+        async with Client(server, cache=None) as client:
+            yield client
+
+
+async def tools(settings: Settings, name: str | None, as_json: bool) -> int:
+    """Print the tools of a profile, or one of them with its arguments."""
+    async with in_process(settings) as client:
+        found = (await client.list_tools()).tools
+    chosen = [_find(found, name)] if name else found
+    if as_json:
+        shapes = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in chosen]
+        return print_text(json.dumps(shapes, ensure_ascii=False, indent=2))
+    if name:
+        return print_text(tool_page(chosen[0]))
+    table = tools_table(chosen, shutil.get_terminal_size((100, 24)).columns)
+    return print_text(colour_tools_table(table) if TerminalCapabilities.of(os.environ).has_colours else table)
+
+
+def _find(tools: list[types.Tool], name: str) -> types.Tool:
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise UnknownTool(f"no tool {name!r} here; {meant}`coretools tools` lists them")
