@@ -1,7 +1,7 @@
-"""A command as one line for the log: words quoted as a shell takes them, without the credentials in them.
+"""Format a command as one line for the log: quoted as for a shell, without credentials.
 
-Here every word's role is known, so more is hidden than in free text: whatever follows `--password`, the value of every
-telling `NAME=value`, and the short options of programs that take a password by one.
+The role of every word is known here, so more is redacted than in free text: whatever follows `--password`, the value of
+every `NAME=value` with the name of a credential, and short options by which programs take a password.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +11,16 @@ from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
 
 MOST_WORDS = 100
-"""Words that are shown."""
+"""Words that are printed."""
 
 MOST_OF_WORD = 300
-"""Characters of one word that are shown."""
+"""Characters of one word that are printed."""
 
 MOST_OF_LINE = 2_000
-"""Characters of the line that are shown."""
+"""Characters of the line that are printed."""
 
-_LOOKED_AT = 16 * 1024
-"""Characters of a word that are looked at; what is shown of it is far less."""
+_EXAMINED = 16 * 1024
+"""Characters of a word that are examined; far fewer are printed."""
 
 _MYSQL = ("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlshow", "mariadb", "mariadb-dump", "mariadb-admin")
 _ATTACHED = dict.fromkeys((*_MYSQL, "sshpass", "7z", "7za"), "-p") | {"plink": "-pw"}
@@ -34,7 +34,7 @@ _SEPARATE = {
     **dict.fromkeys(("mongo", "mongosh", "mongodump", "cqlsh"), ("-p",)),
     **dict.fromkeys(("plink", "pscp"), ("-pw",)),
 }
-"""Options whose next word is the password. What is no password elsewhere (`docker run -p 80:80`) has no letters."""
+"""Options whose next word is the password. Other meanings of them (`docker run -p 80:80`) have no letters."""
 _PAIRS = {
     **dict.fromkeys(("curl", "curlie", "xh"), ("-u", "--user", "-U", "--proxy-user")),
     **dict.fromkeys(("http", "https"), ("-a", "--auth")),
@@ -50,9 +50,9 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 
 
 def redacted_command_line(argv: Sequence[str], redactor: Redactor | None = None) -> str:
-    """The command as one printable line of at most `MOST_OF_LINE` characters; what is cut is counted."""
+    """The command as one printable line of at most `MOST_OF_LINE` characters; omitted ones are counted."""
     redactor = redactor or Redactor()
-    words = _Words(redactor).redacted([word[:_LOOKED_AT] for word in argv[:MOST_WORDS]])
+    words = _Words(redactor).redacted([word[:_EXAMINED] for word in argv[:MOST_WORDS]])
     shown = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
     line = escape_unprintable(join([word.replace("\0", "\\x00") for word in shown]))
     if len(argv) > MOST_WORDS:
@@ -68,10 +68,10 @@ class _Words:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._program = ""
-        """The last word that named a program with options of its own, wherever `env` or `sudo` put it."""
+        """The last word that named a program with known options, also after `env` or `sudo`."""
         self._is_shell = False
         self._next: Callable[[str], str] | None = None
-        """What is done to the next word, because of the option before it."""
+        """How to redact the next word, because of the option before it."""
 
     def redacted(self, argv: Sequence[str]) -> list[str]:
         return [self._word(word) for word in argv]
@@ -101,7 +101,7 @@ class _Words:
         return word
 
     def _treatment(self, name: str) -> Callable[[str], str] | None:
-        """What is done to the value of an option; None when nothing is known of it."""
+        """How to redact the value of an option; None if the option is unknown."""
         if self._is_shell and not name.startswith("--") and name.endswith("c"):
             return self._script
         if name in _SEPARATE.get(self._program, ()):
@@ -113,7 +113,7 @@ class _Words:
         return _hidden(credential_kind(name)) if is_credential_name(name) else None
 
     def _assigned(self, word: str) -> str:
-        """`NAME=value`, `//host/:_authToken=value`; anything else as free text."""
+        """Redact `NAME=value` and `//host/:_authToken=value`; anything else as free text."""
         name, equals, value = word.partition("=")
         tail = name[len(name.rstrip(_NAME_LETTERS)) :]
         if equals and value and "?" not in name and is_credential_name(tail):
@@ -121,7 +121,7 @@ class _Words:
         return self._redactor.text(word)
 
     def _header(self, word: str) -> str:
-        """`Name: value`; the scheme of an authorization stays."""
+        """Redact `Name: value`; the scheme of an Authorization header is kept."""
         name, colon, value = word.partition(":")
         small = name.strip().lower()
         if not colon or not (small in _SECRET_FIELDS or is_credential_name(small)):
@@ -130,14 +130,14 @@ class _Words:
         return f"{name}: {scheme if blank and small.endswith('authorization') else ''}{blank}[redacted:header]"
 
     def _pair(self, word: str) -> str:
-        """`user:password`, or `user%password` as Samba has it."""
+        """Redact `user:password`, or `user%password` as in Samba."""
         user, sign, password = word.partition(":" if ":" in word else "%")
         if not password:
             return self._redactor.text(word)
         return f"{self._redactor.text(user)}{sign}[redacted:password]"
 
     def _script(self, text: str) -> str:
-        """The text of a shell: its words, and what its lines say in free text."""
+        """Redact a shell script: word by word, then as free text."""
         lines = [" ".join(_Words(self._redactor).redacted(line.split(" "))) for line in text.split("\n")]
         return self._redactor.text("\n".join(lines))
 
@@ -147,7 +147,7 @@ def _hidden(kind: str) -> Callable[[str], str]:
 
 
 def _secret_unless_number(word: str) -> str:
-    """The password, but not a port or a list of them: `docker run -p 8080:80`."""
+    """Redact a password, but not ports: `docker run -p 8080:80`."""
     return word if word and not word.strip("0123456789.:-/tcpud") else "[redacted:password]"
 
 
@@ -158,5 +158,5 @@ def _cut(word: str, whole: int) -> str:
 
 
 def escape_unprintable(line: str) -> str:
-    """The text with everything that is no printable character, a line feed too, as its escape in Python."""
+    """The text with non-printable characters, line feeds too, as Python escapes."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)

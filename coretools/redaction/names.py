@@ -1,9 +1,9 @@
-"""Credentials that are known by the name before them: `DB_PASSWORD=x`, `"api_key": "x"`, `--token x`.
+"""Find credentials by the name before them: `DB_PASSWORD=x`, `"api_key": "x"`, `--token x`.
 
-A name proves little: code is full of `token = parser.next()` and `password: str`. So the value decides too, and what
-reads like code, a type, a path, a number or a reference stays. In a command line every word's role is known, so there
-the name alone decides (`is_credential_name`). The work grows with the length of the text only: of a name at most 48
-characters are looked at, of a value 80 unless it is taken.
+A name alone proves little: code is full of `token = parser.next()` and `password: str`. So the value decides too:
+text that reads like code, a type, a path, a number or a reference is kept. In a command line the role of every word
+is known, and the name alone decides (`is_credential_name`). The work is linear in the length of the text: at most 48
+characters of a name are examined, and 80 of a value unless it is redacted.
 """
 
 import re
@@ -19,7 +19,7 @@ _KEYWORDS = (
     r"[_-]?(?:access[_-]?)?key)"
 )
 _HINTS = ("pass", "pwd", "secret", "token", "credential", "key", "auth")
-"""One of these, in small letters, stands in every telling name."""
+"""Every name of a credential contains one of these, in lower case."""
 _REST = r"(?P<rest>[\w.-]{0,48}+)"
 _ASSIGNMENT = (
     rf"(?i:{_KEYWORDS}){_REST}"
@@ -32,7 +32,7 @@ _QUOTED = {
     "`": r"[^`\n\r\x00]*+",
     "\\": r"[^\\\"\n\r\x00]*+",
 }
-"""What stands between quotes, by the first character of the opening one."""
+"""Quoted text, by the first character of the opening quote."""
 _RUN = r"[^\s\"'`\x00]"
 _PLAIN = r"[^\s\"'`\x00,;&<>(){}|\\]"
 
@@ -44,7 +44,7 @@ _LAST_WORDS = """
     validator generator parser reset expired timeout strength
 """
 _NOT_THE_SECRET = frozenset(_LAST_WORDS.split())
-"""Last words of names that tell of a secret without holding one: `token_file`, `password-stdin`, `secret_name`."""
+"""Last words of names that mention a secret without holding one: `token_file`, `password-stdin`, `secret_name`."""
 
 _NO_VALUES = """
     none null nil true false undefined void any str string bytes bytearray int integer bool boolean float object self
@@ -62,44 +62,44 @@ _PATH = r"(?:~|\.{1,2})?/[\w.@/+-]*|[A-Za-z]:\\.*"
 _PARTS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-_LOOKED_AT = 80
-"""Characters of a value by which it is judged."""
+_EXAMINED = 80
+"""Characters of a value that are examined."""
 
 _AWS_SECRET_LENGTH = 40
-"""An AWS secret key is as long, in base64, and may begin with a slash: it is no path."""
+"""Length of an AWS secret key, in base64: it may begin with a slash and is not a path."""
 
 
 class _Candidate(NamedTuple):
-    """A value behind a telling name, and what stands around it."""
+    """A value after the name of a credential, and its context."""
 
     value: str
     strong: str
-    """The keyword of the name, when it can only mean a password."""
+    """The keyword of the name, if it can only mean a password."""
     is_quoted: bool
     is_tight: bool
-    """`NAME=value`, without blanks around the sign."""
+    """`NAME=value`, without blanks around the equals sign."""
     is_upper: bool
-    """The name is written as those of environment variables."""
+    """The name is in upper case, as of environment variables."""
     behind: str
     """The character after the value."""
 
 
 @cache
 def _pattern(expression: str) -> re.Pattern[str]:
-    """Compiled at first use: a start should not pay for it."""
+    """Compiled on first use, to keep the start fast."""
     return re.compile(expression, re.ASCII)
 
 
 def is_credential_name(name: str) -> bool:
-    """Whether a variable, an option or a field of this name holds a credential."""
-    # The directories of a shell; `DB_PWD` and the `Pwd` of a connection string are passwords.
+    """Whether a variable, option or field of this name holds a credential."""
+    # `PWD` is the directory of a shell; `DB_PWD` and the `Pwd` of a connection string are passwords.
     if name in ("PWD", "OLDPWD") or not any(hint in name.lower() for hint in _HINTS):
         return False
     return any(map(_names_the_secret, _pattern(rf"(?i:{_KEYWORDS}){_REST}").finditer(name[:200])))
 
 
 def credential_kind(name: str) -> str:
-    """The kind that stands in the mark for a value of this name."""
+    """The kind in the redaction marker for a value of this name."""
     small = name.lower()
     if "pass" in small or "pwd" in small:
         return "password"
@@ -107,11 +107,11 @@ def credential_kind(name: str) -> str:
 
 
 def _names_the_secret(match: re.Match[str]) -> bool:
-    """Whether the name goes on so that it still means the secret itself: `token2` and `apiKeys`, no `tokenizer`."""
+    """Whether the rest of the name still means the secret itself: `token2` and `apiKeys`, not `tokenizer`."""
     rest, keyword = match["rest"], match["strong"] or match["weak"]
     if not rest:
         return True
-    # A letter of the same case goes on with the same word; a plural is the same word still.
+    # A letter of the same case continues the word; a plural is still the same word.
     same_case = str.isupper if keyword[-1].isupper() else str.islower
     follows = rest[1:2] if rest[0] in "sS" and same_case(rest[0]) else rest[0]
     if same_case(follows):
@@ -120,7 +120,7 @@ def _names_the_secret(match: re.Match[str]) -> bool:
 
 
 def find_assignments(text: str) -> list[Span]:
-    """Every value in the text that stands behind a telling name and looks like a credential; sorted."""
+    """Every value in the text that follows the name of a credential and looks like one; sorted."""
     small = text.lower()
     if not any(hint in small for hint in _HINTS):
         return []
@@ -136,7 +136,7 @@ def find_assignments(text: str) -> list[Span]:
 
 
 def _is_option(text: str, match: re.Match[str]) -> bool:
-    """Whether the word of the name is an option of a command with a value: only those have one after a blank."""
+    """Whether the name belongs to a command-line option: only those take a value after a blank."""
     at = match.start()
     if text.startswith("-", match.end()):
         return False
@@ -151,8 +151,8 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     is_upper = (name + match["rest"]).isupper()
     is_tight = _is_tight(match)
     whole = _RUN if is_upper and is_tight else _PLAIN
-    end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_LOOKED_AT}}}+", text, start)
-    value = text[start : min(end, start + _LOOKED_AT)]
+    end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_EXAMINED}}}+", text, start)
+    value = text[start : min(end, start + _EXAMINED)]
     found = _Candidate(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
     if not _is_secret(found):
         return None
@@ -214,21 +214,21 @@ def _is_code(value: str) -> bool:
 
 
 def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
-    """Whether a value behind a password's name reads like a variable: `password = prompt`, `f(password=given2)`."""
+    """Whether a value after the name of a password reads like a variable: `password = prompt`, `f(password=given2)`."""
     if is_argument:
         return _pattern(_IDENTIFIER).fullmatch(value) is not None
     return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
 
 
 def _is_variable_secret(found: _Candidate, value: str) -> bool:
-    """`NAME=value`: what `env` prints, a line of a `.env` file, an assignment of a shell."""
+    """For `NAME=value`: output of `env`, a line of a `.env` file, a shell assignment."""
     if found.strong:
         return len(value) >= 3 and not (_is_placeholder(value) and value.isupper())
     return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _is_placeholder(value))
 
 
 def _is_placeholder(value: str) -> bool:
-    """`args.token`, `your-api-key`: a variable or a place for the value, as long as no digit stands in it."""
+    """Whether it is a variable or a placeholder, such as `args.token` or `your-api-key`: without a digit."""
     return _pattern(f"(?i:{_KEYWORDS})").search(value) is not None and not _pattern(_DIGIT).search(value)
 
 

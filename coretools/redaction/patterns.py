@@ -1,10 +1,10 @@
-"""Credentials that are known by their shape alone: what issuers of tokens print, keys in PEM, headers, addresses.
+"""Find credentials by their format alone: issued tokens, keys in PEM, HTTP headers, URLs.
 
-Facts of the shapes: the issuers' own documentation and the rules of gitleaks (config/gitleaks.toml), read 2026-11-22;
-the expressions are our own. Every expression begins with a literal or at the start of a run, repeats are possessive or
-bounded, and no repeat stands inside another over the same characters: the work grows with the length of the text only.
-A group is repeated in an atomic group, `(?>(?:...)*)`: before CPython 3.11.5 a possessive repeat of a group keeps what
-its last, failed turn took (gh-106052).
+Sources of the formats: the issuers' own documentation and the rules of gitleaks (config/gitleaks.toml), read
+2026-11-22; the expressions are our own. Every expression begins with a literal or at the start of a run, repeats are
+possessive or bounded, and no repeat is nested in another over the same characters: the work is linear in the length
+of the text. A group is repeated in an atomic group, `(?>(?:...)*)`: before CPython 3.11.5 a possessive repeat of a
+group keeps what its last, failed iteration matched (gh-106052).
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A piece of a text that is to be replaced, and what it is."""
+    """A range of a text to redact, and its kind."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 _WORD = "[A-Za-z0-9_-]"
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
-"""A token begins a word, or comes after an escape: a line break in JSON is `\\n`, a colon in an address `%3A`."""
+"""A token begins a word, or follows an escape: a line break in JSON is `\\n`, a colon in a URL `%3A`."""
 
 _TOKENS = {
     "aws": r"AKIA[A-Z0-9]{16}+(?![A-Za-z0-9_])|(?:ASIA|ABIA|ACCA)(?=[A-Z]{0,15}[0-9])[A-Z0-9]{16}+(?![A-Za-z0-9_])",
@@ -79,8 +79,8 @@ _EMBEDDED_TOKENS = (
     (("AIzaSy",), rf"AIzaSy{_WORD}{{33}}(?!{_WORD})", "google"),
     (("sntrys_", "sntryu_"), r"sntry[su]_[A-Za-z0-9_+/=]{40,}+", "token"),
 )
-"""Those of a beginning so rare that they are tokens in the middle of a word too, `xghp_...` of a careless `print`: what
-must stand in the text, the expression, and the kind."""
+"""Tokens with a prefix so rare that they are recognised inside a word too, as `xghp_...` from a careless `print`: text
+that must occur, the expression, and the kind."""
 
 _TOKEN_HINTS = (
     *("akia", "asia", "abia", "acca", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gl", "gr1348941"),
@@ -89,22 +89,22 @@ _TOKEN_HINTS = (
     *("age-secret-key-", "lin_api_", "shp", "dapi", "pscale_", "att3", "nrak-", "ctt3", "dp.", "rubygems_", "tskey-"),
     *("pmak-", "sntry", "sbp_", "fm1_", "fm2_", "key-", ":aa", "cio"),
 )
-"""One of these, in small letters, stands in every text that an expression of `_TOKENS` can match: most hold none."""
+"""Every text that an expression of `_TOKENS` matches contains one of these, in lower case; most texts contain none."""
 
 _JWT = (
     r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))eyJ[A-Za-z0-9_-]{8,2048}+\."
     r"(?:eyJ[A-Za-z0-9_-]{4,}+(?>(?:\.[A-Za-z0-9_-]*+){0,3})|[A-Za-z0-9_-]*+(?>(?:\.[A-Za-z0-9_-]++){2,3}))"
 )
-"""JWS and JWE in compact form (RFC 7515, 7516): the header is `{"...`, hence `eyJ`; a cut one is taken too."""
+"""JWS and JWE in compact form (RFC 7515, 7516): the header is `{"...`, hence `eyJ`; a truncated one matches too."""
 
 _EMBEDDED_JWT = (
     r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{1,64}?"
     r"(?P<secret>eyJ[A-Za-z0-9_-]{8,2048}+\.eyJ[A-Za-z0-9_-]{4,}+\.[A-Za-z0-9_-]{16,}+)"
 )
-"""A whole one in the middle of a word."""
+"""A complete one inside a word."""
 
 _ADDRESS = r"://[^\s/:@\"'<>`\x00]{0,256}+:(?P<secret>(?![$<{*%][^@]{0,80}@)[^\s/\"'<>`\x00]{1,512})@"
-"""`scheme://user:password@host`; a password that is a reference (`$NAME`, `<password>`) stays."""
+"""`scheme://user:password@host`; a password that is a reference (`$NAME`, `<password>`) is kept."""
 
 _HEADER = (
     r"(?i:authorization)\\?[\"']?[ \t]*+[:=][ \t]*+\\?[\"']?"
@@ -113,7 +113,7 @@ _HEADER = (
     r"|(?i:\bbearer)[ \t]++(?=[A-Za-z_.~+/=-]{0,200}+[0-9])(?P<bearer>[A-Za-z0-9+/=._~-]{16,}+)"
     r"|(?i:\bcookie)\\?[\"']?[ \t]*+:[ \t]*+\\?[\"']?(?P<cookie>[^\s=;:\"'\\\x00]{1,128}+=[^\n\r\"'\\\x00]{4,}+)"
 )
-"""Header fields that carry credentials (RFC 9110 part 11, RFC 6265); the scheme stays."""
+"""Header fields that carry credentials (RFC 9110 part 11, RFC 6265); the scheme is kept."""
 
 _HOOK = (
     r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9+/]{20,}+)"
@@ -130,7 +130,7 @@ _INNER = (
     (("hooks.", "webhooks", "sig=", "signature="), _HOOK, "address"),
     (("password",), _NETRC, "password"),
 )
-"""What must stand in a text, the expression of which one group or all is the credential, and its kind."""
+"""Text that must occur, the expression, whose one group or whole match is the credential, and its kind."""
 
 _BASE64 = "[A-Za-z0-9+/=]"
 _EDGE = r"[ \t>|\"'+#*]{0,20}+"
@@ -145,7 +145,7 @@ _KEY = (
     rf"(?P<short>{_EDGE}{_BASE64}{{1,80}}+{_TAIL}\n?(?={_EDGE}-----END|\Z))?)?"
     rf"(?P<end>{_EDGE}-----END {_NAME})?"
 )
-"""A private key in PEM (RFC 7468) or of OpenPGP, whole or without its end, also as text of a program or of JSON."""
+"""A private key in PEM (RFC 7468) or OpenPGP armor, complete or without its end, also as a literal in code or JSON."""
 
 _LONG_LINE = rf"{_EDGE}{_BASE64}{{60,}}+{_TAIL}\n"
 _ANY_LINE = rf"{_EDGE}{_BASE64}{{1,}}+{_TAIL}\n"
@@ -154,12 +154,12 @@ _EDGES = " \t>|\"'+#*"
 _BODY = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\"
 
 MOST_BEFORE_END = 16 * 1024
-"""Characters before the end of a private key that are looked at when its beginning is missing."""
+"""Characters examined before the end of a private key whose beginning is missing."""
 
 
 @cache
 def compiled(expression: str) -> re.Pattern[str]:
-    """An expression of this module, compiled at first use: a start should not pay for it."""
+    """Compile an expression on first use, to keep the start fast."""
     return re.compile(expression, re.ASCII)
 
 
@@ -170,13 +170,13 @@ def _tokens() -> re.Pattern[str]:
 
 
 def find_credentials(text: str) -> list[Span]:
-    """Every credential in the text that is known by its shape; sorted, none over another."""
+    """Every credential in the text that its format reveals; sorted and disjoint."""
     small = text.lower()
     found = [*find_private_keys(text)] if " private key" in small else []
     glued = [*_embedded_tokens(text)]
     if any(hint in small for hint in _TOKEN_HINTS):
         found += _beginning_words(text)
-        if glued:  # one that another is glued to ends where that begins
+        if glued:  # a token that another is appended to ends where that begins
             found += _beginning_words(_masked(text, glued))
     found += glued
     for hints, expression, kind in _INNER:
@@ -191,7 +191,7 @@ def _beginning_words(text: str) -> Iterator[Span]:
 
 
 def _masked(text: str, spans: list[Span]) -> str:
-    """The text with something in the place of each span that belongs to no word."""
+    """The text with each span replaced by characters that belong to no word."""
     pieces: list[str] = []
     at = 0
     for start, end, _ in merge_overlapping(spans):
@@ -201,7 +201,7 @@ def _masked(text: str, spans: list[Span]) -> str:
 
 
 def _embedded_tokens(text: str) -> Iterator[Span]:
-    """Tokens of a rare beginning, also in the middle of a word."""
+    """Tokens with a rare prefix, also inside a word."""
     for beginnings, expression, kind in _EMBEDDED_TOKENS:
         if any(beginning in text for beginning in beginnings):
             for match in compiled(expression).finditer(text):
@@ -209,13 +209,13 @@ def _embedded_tokens(text: str) -> Iterator[Span]:
 
 
 def _inner(text: str, expression: str, kind: str) -> Iterator[Span]:
-    """The one group that took part, or the whole, of every match."""
+    """The one participating group, or the whole, of every match."""
     for match in compiled(expression).finditer(text):
         yield Span(*match.span(match.lastgroup or 0), kind)
 
 
 def merge_overlapping(spans: list[Span]) -> list[Span]:
-    """Sorted; what overlaps becomes one span of the first one's kind."""
+    """Sort the spans; overlapping ones become one span of the first one's kind."""
     merged: list[Span] = []
     for span in sorted(spans):
         if merged and span.start < merged[-1].end:
@@ -226,7 +226,7 @@ def merge_overlapping(spans: list[Span]) -> list[Span]:
 
 
 def find_private_keys(text: str) -> Iterator[Span]:
-    """Every private key in the text, in PEM or of OpenPGP."""
+    """Every private key in the text, in PEM or OpenPGP armor."""
     floor = 0
     for match in compiled(rf"{_KEY}|(?P<lone>{_END})").finditer(text):
         if match["lone"]:
@@ -235,14 +235,14 @@ def find_private_keys(text: str) -> Iterator[Span]:
                 yield Span(start, match.end(), "private-key")
         elif match["first"] or match["end"] or len(match["inline"] or "") >= 16:
             end = match.end()
-            while text[end - 1] in "\r\n":  # the line break after it stays
+            while text[end - 1] in "\r\n":  # keep the line break after it
                 end -= 1
             yield Span(match.start(), end, "private-key")
         floor = match.end()
 
 
 def _body_before(text: str, at: int, floor: int) -> int:
-    """Where the body of a key begins whose end marker stands at `at`, or `at`."""
+    """Where the body of a key begins whose end marker is at `at`, or `at`."""
     line = text.rfind("\n", floor, at) + 1 or floor
     before = text[line:at].rstrip(_BODY)
     if before.strip(_EDGES):
@@ -253,7 +253,7 @@ def _body_before(text: str, at: int, floor: int) -> int:
 
 
 def _long_lines_before(text: str, end: int, floor: int) -> int:
-    """Where a run of long lines of base64 begins that ends at `end`, its last line perhaps short; or `end`."""
+    """Where a run of long base64 lines begins that ends at `end`, the last line possibly short; or `end`."""
     start = line = end
     while line > floor:
         above = text.rfind("\n", floor, line - 1) + 1 or floor
@@ -266,20 +266,20 @@ def _long_lines_before(text: str, end: int, floor: int) -> int:
 
 
 class OpenKey(NamedTuple):
-    """A private key that may go on after the end of a text: where it begins, and as little of it as must be kept."""
+    """A private key that may continue after the end of a text: where it begins, and the part that must be kept."""
 
     start: int
     kept: str
 
 
 def find_open_key(lines: str) -> OpenKey | None:
-    """What may be a private key that the next lines go on with; `lines` ends with a line break."""
+    """A possible private key that the next lines may continue; `lines` ends with a line break."""
     last = None
     at = lines.rfind("-----BEGIN ")
     if at >= 0:
         last = compiled(_KEY).match(lines, at)
     if last and last.end() == len(lines) and not last["end"]:
-        # Without a first line of base64 it may still turn out to be no key: then all of it is shown.
+        # Without a first line of base64 it may still turn out not to be a key; then all of it is shown.
         kept = f"{last['begin']}\n{last['first']}{last['short'] or ''}" if last["first"] else lines[at:]
         return OpenKey(at, kept)
     start = _long_lines_before(lines, len(lines), max(0, len(lines) - MOST_BEFORE_END))

@@ -1,9 +1,9 @@
-"""Texts without the credentials in them: for the log always, for what commands print when the operator wants it.
+"""Redact credentials: always in the log, and in the output of commands if the operator wants it. Pure.
 
-Pure. What is found is replaced by `[redacted:KIND]`. Three looks: values that are known to be secret, shapes that
-issuers give their tokens (`secret_shapes`), and values behind telling names (`secret_names`). Nothing crosses a line
-but a private key, so a text may be treated line by line (`redact_stream`). This is care, not a wall: who can run a
-program can also make it print a secret backwards.
+Each one is replaced by `[redacted:KIND]`. There are three passes: values that are known to be secret, formats of tokens
+(`patterns`), and values after the names of credentials (`names`). Only a private key spans lines, so a stream can be
+redacted line by line (`StreamRedactor`). This is a precaution, not a security boundary: whoever can run a program can
+make it print a secret backwards.
 """
 
 import base64
@@ -18,35 +18,35 @@ from coretools.redaction.names import find_assignments, is_credential_name
 from coretools.redaction.patterns import Span, compiled, find_credentials, find_open_key, merge_overlapping
 
 SHORTEST_VALUE = 8
-"""Characters; a shorter value would be found in half of all words."""
+"""Characters; a shorter value would occur in ordinary words."""
 
 LONGEST_VALUE = 1024
-"""Characters of a value that are looked for at once; a longer one is looked for in pieces."""
+"""Characters of a value that are searched for; a longer one is split into pieces."""
 
 MOST_VALUES = 500
-"""Values that are looked for; the rest is left to the other looks."""
+"""Known values that are searched for; the others are left to the other passes."""
 
 MOST_TRIMMED = 4096
-"""Bytes that are given up on each side of a gap when no line begins there."""
+"""Bytes dropped on each side of a gap if no line begins there."""
 
 BREAKS = " \t:>$#?"
-"""Where an unfinished line may be shown up to: behind a word, or behind a prompt."""
+"""An unfinished line may be shown up to one of these: the end of a word, or of a prompt."""
 
 _MARK = r"\[redacted:[a-z-]{1,24}\]"
 _FILLER = "\0"
-"""Stands for what is replaced already: no expression goes across it, so that a second pass finds nothing new."""
+"""Replaces text that is already redacted: no expression matches across it, so a second pass finds nothing new."""
 
 _ESCAPES = r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()][0-9A-B])"
-"""Colours, titles and character sets (ECMA-48 parts 5.4 and 5.6): they stand next to a token, or inside it."""
+"""Colours, titles and character sets (ECMA-48 parts 5.4 and 5.6): they occur next to a token, or inside it."""
 
 _ADDRESS = r"://[^\s/:@]{0,256}:([^\s/]{1,512})@"
 
 
 class Redactor:
-    """Replaces what looks like a credential, and every one of `values` in its usual spellings."""
+    """Redacts what looks like a credential, and each of `values` in its usual encodings."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        # A value that is but a name for what it should be ("password") would hide the names that other looks need.
+        # A value that is only the name of a credential ("password") would hide names that the other passes need.
         telling = [value for value in values if not (value.isalpha() and is_credential_name(value))]
         spellings = {spelling for value in telling[:MOST_VALUES] for spelling in _spellings(value)}
         self._in_text = sorted(spellings, key=len, reverse=True)
@@ -63,7 +63,7 @@ class Redactor:
         return replace_spans(text, self.byte_spans(text)).encode("latin-1")
 
     def byte_spans(self, text: str) -> list[Span]:
-        """Where the credentials stand in bytes that were decoded as Latin-1; sorted, none over another."""
+        """The credentials in bytes that were decoded as Latin-1; sorted and disjoint."""
         return self.spans(text, self._in_bytes)
 
     def value_start(self, text: str, end: int) -> int:
@@ -77,7 +77,7 @@ class Redactor:
         return min(starts, default=end)
 
     def spans(self, text: str, spellings: Iterable[str]) -> list[Span]:
-        """Where the credentials stand, those of `spellings` among them; sorted, none over another."""
+        """The credentials, including those of `spellings`; sorted and disjoint."""
         if "\x1b" in text:
             bare, cuts = _without_escapes(text)
             return [_restore_offsets(span, cuts) for span in self.spans(bare, spellings)]
@@ -91,7 +91,7 @@ class Redactor:
 
 
 def replace_spans(text: str, spans: Iterable[Span]) -> str:
-    """The text with a mark in the place of each span."""
+    """The text with each span replaced by a marker."""
     pieces, at = [], 0
     for start, end, kind in spans:
         pieces += [text[at:start], f"[redacted:{kind}]"]
@@ -100,10 +100,10 @@ def replace_spans(text: str, spans: Iterable[Span]) -> str:
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """The values that are secret by the name of their variable, and the passwords in addresses of any variable."""
+    """Values that are secret by the name of their variable, and passwords in URLs of any variable."""
     values = []
     for name, value in environment.items():
-        # A path to a file of credentials is no secret, and would be missed in every message.
+        # The path of a credential file is not a secret, and messages need it.
         if is_credential_name(name) and not ("credential" in name.lower() and value.startswith(("/", "~"))):
             values.append(value)
         if "://" in value:
@@ -112,7 +112,7 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
 
 
 def drop_partial_lines(excerpt: Excerpt) -> Excerpt:
-    """The excerpt without the lines that its gap has cut: half a token can't be told from a word."""
+    """The excerpt without lines that its gap has cut: half a token cannot be told from a word."""
     if not excerpt.dropped_bytes:
         return excerpt
     head = excerpt.head[: _last_break(excerpt.head)]
@@ -128,7 +128,7 @@ def _last_break(head: bytes) -> int:
 
 
 def _blank_out(text: str, spans: Iterable[Span]) -> str:
-    """The text with its spans filled, every other character in its place."""
+    """The text with its spans overwritten, all other characters unchanged."""
     pieces, at = [], 0
     for start, end, _ in spans:
         pieces += [text[at:start], _FILLER * (end - start)]
@@ -137,19 +137,19 @@ def _blank_out(text: str, spans: Iterable[Span]) -> str:
 
 
 def _without_escapes(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without colours and the like, and how much is missing from each place on that lost something."""
+    """The text without escape sequences, and the offset to add from each removed one on."""
     pieces, cuts, at, missing = [], [], 0, 0
     for match in compiled(_ESCAPES).finditer(text):
         pieces.append(text[at : match.start()])
         at = match.end()
         missing += at - match.start()
         cuts.append((at - missing, missing))
-    # An escape that no expression takes for one must not bring us back here.
+    # An unrecognised escape must not cause another round.
     return "".join([*pieces, text[at:]]).replace("\x1b", _FILLER), cuts
 
 
 def _restore_offsets(span: Span, cuts: list[tuple[int, int]]) -> Span:
-    """The same span in the text with its escape sequences."""
+    """The span in the original text, with its escape sequences."""
     most = cuts[-1][1] if cuts else 0
     first, last = (bisect_right(cuts, (at, most)) - 1 for at in (span.start, span.end - 1))
     start = span.start + (cuts[first][1] if first >= 0 else 0)
@@ -169,7 +169,7 @@ def _as_bytes(text: str) -> str:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A value as it is, and as programs write it; of several lines, each long one for itself."""
+    """The value, and its usual encodings; for several lines, those of each long line."""
     value = value.strip()
     lines = [line.strip() for line in value.splitlines()]
     wholes = [value] if len(lines) < 2 else [line for line in lines if len(line) >= 2 * SHORTEST_VALUE]
@@ -191,7 +191,7 @@ def _forms(value: str) -> Iterator[str]:
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     for before in range(3):
-        # In the middle of a longer text base64 has three forms; what the neighbours have a part in is left out.
+        # Inside a longer text base64 has three forms; characters shared with neighbouring bytes are left out.
         encoded = base64.b64encode(b"\0" * before + raw)
         first = (0, 2, 3)[before]
         core = encoded[first : (before + len(raw)) * 8 // 6]
@@ -199,41 +199,38 @@ def _forms(value: str) -> Iterator[str]:
         yield core.translate(bytes.maketrans(b"+/", b"-_")).decode()
 
 
-# Output that comes in pieces, without the credentials in it: none gets through because two pieces share it.
-#
-# What is complete goes on at once. Held back are the word that is being written, a line that may belong to a private
-# key, and no more than `MOST_HELD` bytes of anything.
-
+# Redaction of a stream: a credential that is split between two pieces is found too. Complete text is passed on at once.
+# Held back are an unfinished word, a line that may belong to a private key, and at most `MOST_HELD` bytes.
 
 MOST_HELD = 16 * 1024
-"""Bytes held back at most; a longer line goes on in parts, a longer credential is left out to its line's end."""
+"""Bytes held back at most; a longer line is passed on in parts, a longer credential is dropped up to its line's end."""
 
 RECOGNISED = 4096
-"""Bytes within which every credential can be told as one, from its first byte on."""
+"""Bytes from its beginning within which every credential is recognised."""
 
 CONTEXT = 256
-"""Bytes of an unfinished line that are kept after they were given on: the name in front of a value."""
+"""Bytes of an unfinished line that are kept after they were passed on: the name before a value."""
 
 _BLANKS = " \t"
 _PROMPT = re.compile(r"[A-Za-z'()-]{0,30}[:>$#?]{1,3}")
-"""The last word of a question without a blank after it: no credential begins so, and somebody may wait for it."""
+"""The last word of a prompt without a blank after it: no credential begins so, and a user may wait for it."""
 
 
 class StreamRedactor:
-    """Takes an output piece by piece and gives back what is safe to show. For one stream of one program."""
+    """Redacts the output of one stream of one program, piece by piece."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._buffer = ""
-        """From the last line break on, or from the start of a private key. Latin-1: a character is a byte."""
+        """Text from the last line break on, or from the start of a private key. Latin-1: one character per byte."""
         self._shown = 0
-        """Characters of the buffer that were given on already."""
+        """Characters of the buffer that were already passed on."""
         self._in_key = False
         self._is_skipping = False
-        """Inside a credential that is longer than what may be held."""
+        """Inside a credential that is too long to hold back."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next piece; what can be shown now."""
+        """Add the next piece and return what can be shown now."""
         text = self._skipped(data.decode("latin-1"))
         self._buffer += text
         out = self._lines()
@@ -245,13 +242,13 @@ class StreamRedactor:
         return out.encode("latin-1")
 
     def end(self) -> bytes:
-        """What was held back, at the end of the output."""
+        """Return the rest at the end of the output."""
         out = self._give(len(self._buffer), self._spans())
         self._buffer, self._shown, self._in_key = "", 0, False
         return out.encode("latin-1")
 
     def _skipped(self, text: str) -> str:
-        """The text from where a credential ends that was too long to hold."""
+        """The text after a credential that was too long to hold back."""
         if not self._is_skipping:
             return text
         ends = [at for at in map(text.find, "\n\r\"'") if at >= 0]
@@ -262,14 +259,14 @@ class StreamRedactor:
         return self._redactor.byte_spans(self._buffer)
 
     def _give(self, upto: int, spans: list[Span]) -> str:
-        """The buffer from what was shown up to there, redacted. No span may lie across either end."""
+        """Pass on the buffer up to `upto`, redacted. No span may cross either end."""
         start = self._shown
         self._shown = max(start, upto)
         inside = [_moved(span, start) for span in spans if start <= span.start and span.end <= upto]
         return replace_spans(self._buffer[start:upto], inside)
 
     def _lines(self) -> str:
-        """Give on the complete lines, but for those that a private key may go on from."""
+        """Pass on complete lines, except those that a private key may continue from."""
         border = _last_line_end(self._buffer)
         if border <= self._shown:
             return ""
@@ -285,7 +282,7 @@ class StreamRedactor:
         return out
 
     def _words(self) -> str:
-        """Give on the words of an unfinished line that nothing after them can turn into a credential."""
+        """Pass on words of an unfinished line that no later text can turn into a credential."""
         upto = max(self._shown, *(self._buffer.rfind(blank) + 1 for blank in _BLANKS))
         if _PROMPT.fullmatch(self._buffer, upto):
             upto = len(self._buffer)
@@ -304,14 +301,14 @@ class StreamRedactor:
         return out
 
     def _forget(self) -> None:
-        """Drop what was shown of a long line, but for the words next to what comes."""
+        """Drop the shown part of a long line, except the last words before the rest."""
         if self._shown > 2 * CONTEXT:
             blanks = (self._buffer.find(blank, self._shown - CONTEXT) for blank in _BLANKS)
             cut = min(at for at in (self._shown, *blanks) if at >= 0)
             self._buffer, self._shown = self._buffer[cut:], self._shown - cut
 
     def _excess(self) -> str:
-        """Give on a part of what is too much to hold: all but what a credential may be told from."""
+        """Pass on a part of what is too long to hold back, except what is needed to recognise a credential."""
         spans = self._spans()
         last = spans[-1] if spans else None
         if last is not None and last.end == len(self._buffer) and last.end - last.start > RECOGNISED:
@@ -330,7 +327,7 @@ def _moved(span: Span, by: int) -> Span:
 
 
 def _last_line_end(text: str) -> int:
-    """Behind the last line break; a carriage return at the very end may be the first half of one."""
+    """The end of the last line break; a trailing carriage return may be the first half of one."""
     feed = text.rfind("\n") + 1
     back = text.rfind("\r", feed, len(text) - 1) + 1
     return max(feed, back)

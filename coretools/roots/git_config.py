@@ -1,8 +1,10 @@
-"""git's configuration grammar, read strictly: which keys does a repository set?
+"""Parse and write git configuration files, strictly. Pure.
 
-Pure: bytes in, settings out. Follows `git_parse_source` in git's config.c. What git would refuse is refused here, and
-so are a few things that git lets pass and nobody writes (a NUL, a key before any section): no file may mean less to us
-than it means to git.
+Parsing follows `git_parse_source` in git's config.c. It refuses what git refuses, and a few things that git accepts and
+nobody writes (a NUL, a key before any section): no file may mean less here than it means to git.
+
+Writing produces a whole file, or changes single keys and keeps everything else. The result is parsed again before it is
+used: a setting that git would read differently is an error, never another configuration.
 """
 
 import re
@@ -19,18 +21,18 @@ _ESCAPES = {ord("t"): b"\t", ord("b"): b"\b", ord("n"): b"\n", ord("\\"): b"\\",
 _NEWLINE = ord("\n")
 _RETURN = ord("\r")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""A byte order mark, which git passes over at the start of a file."""
+"""A byte order mark, which git skips at the start of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One assignment. `key` is canonical: section and variable in lower case, a subsection as it stands."""
+    """One assignment. `key` is canonical: section and variable in lower case, the subsection as written."""
 
     key: str
     value: str | None
     """None for a key without `=`, which git reads as true."""
     span: tuple[int, int] = field(default=(0, 0), compare=False)
-    """Where it stands in the file: from its name to behind the end of its line."""
+    """Its position in the file: from its name to the end of its line, inclusive."""
 
     @property
     def section(self) -> str:
@@ -67,7 +69,7 @@ def parse(data: bytes, shown: str) -> list[Setting]:
 
 
 class _ByteReader:
-    """The bytes of one file, one at a time. As in git a CRLF and the end of the last line read as a newline."""
+    """Reads a file byte by byte. As in git, CRLF and the end of the last line read as a newline."""
 
     def __init__(self, data: bytes, shown: str) -> None:
         self._data = data
@@ -87,7 +89,7 @@ class _ByteReader:
         return byte
 
     def _ended(self) -> int | None:
-        """One newline for a last line that has none, then None."""
+        """A newline if the last line has none, then None."""
         if self._at > len(self._data) or self._data.endswith(b"\n"):
             return None
         self._at += 1
@@ -95,7 +97,7 @@ class _ByteReader:
 
     @property
     def position(self) -> int:
-        """Where the next byte stands."""
+        """The position of the next byte."""
         return self._at
 
     def must(self, what: str) -> int:
@@ -114,7 +116,7 @@ class _ByteReader:
 
 
 def _section(reader: _ByteReader) -> bytes:
-    """What stands between `[` and `]`, as the start of a key with its dot."""
+    """The section between `[` and `]`, as the start of a key with its dot."""
     name = bytearray()
     while (byte := reader.must("a section header")) != ord("]"):
         if byte in _SPACE:
@@ -161,7 +163,7 @@ def _assignment(reader: _ByteReader, section: bytes, first: int) -> Setting:
 
 
 def _value(reader: _ByteReader) -> bytes:
-    """The rest of the line: quotes and escapes taken off, blanks around it dropped, comments left out."""
+    """The rest of the line, without quotes, escapes, surrounding blanks and comments."""
     value = bytearray()
     spaces = 0
     quoted = False
@@ -198,12 +200,6 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-# Write git's configuration files: a whole one, or changes to single keys of one that keep everything else as it is.
-#
-# Pure. What is written is read again before it is used, so a file that can't be written so that git reads it as meant
-# is an error and never another configuration. The grammar itself is in `git_grammar`.
-
-
 Value = str | None
 """None for a key without `=`."""
 Values = Mapping[str, tuple[Value, ...]]
@@ -215,7 +211,7 @@ _HEADER = re.compile(rb"[ \t]*\[[^\n]*\][ \t]*\r?\n")
 
 
 class NotWritable(ValueError):
-    """A setting that can't be written so that it is read as the same."""
+    """A setting that git would not read back as the same."""
 
 
 def values_of(settings: Iterable[Setting]) -> dict[str, tuple[Value, ...]]:
@@ -243,7 +239,7 @@ def serialize(settings: Sequence[Setting]) -> bytes:
 
 
 def with_changes(settings: Sequence[Setting], changes: Values) -> list[Setting]:
-    """The settings with other values for some keys; none for a key removes it."""
+    """The settings with new values for some keys; an empty tuple removes a key."""
     left = {key: list(values) for key, values in changes.items()}
     found: list[Setting] = []
     for one in settings:
@@ -255,12 +251,12 @@ def with_changes(settings: Sequence[Setting], changes: Values) -> list[Setting]:
 
 
 def edit(data: bytes, changes: Values) -> bytes:
-    """The bytes of a file with other values for some keys: comments, order, line ends and spelling of the rest stay.
+    """The bytes of a file with new values for some keys; comments, order, line endings and spelling of the rest stay.
 
     Raises:
         GitRefused: the file is not in git's grammar. NotWritable: as for `written`.
     """
-    end = b"\r\n" if data.count(b"\r\n") * 2 > data.count(b"\n") else b"\n"  # as most lines have it
+    end = b"\r\n" if data.count(b"\r\n") * 2 > data.count(b"\n") else b"\n"  # as in most lines
     mark, text = _whole_lines(data, end)
     before = values_of(parse(data, "config"))
     settings = parse(text, "config")
@@ -276,14 +272,14 @@ def edit(data: bytes, changes: Values) -> bytes:
 
 
 def _whole_lines(data: bytes, end: bytes) -> tuple[bytes, bytes]:
-    """The byte order mark of a file, if it has one, and the rest with an ended last line."""
+    """The byte order mark of a file, if any, and the rest with a terminated last line."""
     mark = BYTE_ORDER_MARK if data.startswith(BYTE_ORDER_MARK) else b""
     text = data.removeprefix(mark)
     return mark, text + end if text and not text.endswith(b"\n") else text
 
 
 def _pieces(text: bytes, settings: Sequence[Setting], changes: Values) -> list[tuple[int, int, bytes]]:
-    """What to put where: start, end, and the new bytes."""
+    """The edits: start, end, and the new bytes."""
     pieces: list[tuple[int, int, bytes]] = []
     more: dict[str, bytes] = {}
     for key, values in changes.items():
@@ -295,7 +291,7 @@ def _pieces(text: bytes, settings: Sequence[Setting], changes: Values) -> list[t
 
 
 def _replacements(text: bytes, found: Sequence[Setting], values: Sequence[Value]) -> list[tuple[int, int, bytes]]:
-    """What to put in the place of the settings of one key: start, end, and the new bytes."""
+    """The edits that replace the settings of one key: start, end, and the new bytes."""
     pieces: list[tuple[int, int, bytes]] = []
     for one, value in zip(found, values, strict=False):
         if one.value != value:
@@ -308,7 +304,7 @@ def _replacements(text: bytes, found: Sequence[Setting], values: Sequence[Value]
 
 
 def _additions(end: int, settings: Sequence[Setting], more: Mapping[str, bytes]) -> list[tuple[int, int, bytes]]:
-    """Where lines are added: behind the last one of their section, or in a new section at the end."""
+    """The edits that add lines: after the last one of their section, or in a new section at the end."""
     pieces: list[tuple[int, int, bytes]] = []
     new = b""
     for section, lines in more.items():
@@ -317,7 +313,7 @@ def _additions(end: int, settings: Sequence[Setting], more: Mapping[str, bytes])
             pieces.append((max(behind), max(behind), lines))
         elif lines:
             new += _header(section) + lines
-    return [(end, end, new), *pieces]  # put in first, it comes to stand last
+    return [(end, end, new), *pieces]  # inserted first, it ends up last
 
 
 def _spliced(text: bytes, pieces: Sequence[tuple[int, int, bytes]]) -> bytes:
@@ -327,7 +323,7 @@ def _spliced(text: bytes, pieces: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def _without_empty_sections(text: bytes, emptied: set[str]) -> bytes:
-    """Without the headers of sections that have lost their last key."""
+    """The text without headers of sections that lost their last key."""
     lines = text.splitlines(keepends=True)
     kept: list[bytes] = []
     for number, line in enumerate(lines):
@@ -339,10 +335,10 @@ def _without_empty_sections(text: bytes, emptied: set[str]) -> bytes:
 
 
 def _named(header: bytes) -> set[str]:
-    """The section that a line is the header of."""
+    """The section of a header line."""
     try:
         return {_quoted_section(one.key) for one in parse(header.rstrip() + b"\nx\n", "config")}
-    except GitRefused:  # the end of a value that goes over several lines
+    except GitRefused:  # the end of a value with several lines
         return set()
 
 

@@ -1,6 +1,6 @@
-"""The one step in which new content, or a thing that is moved, takes a name; and the temporary file before it.
+"""Create temporary files and rename them, or moved files, into place atomically.
 
-Works on handles and single names only, beneath the roots by way of its callers' `ResolvedPath`.
+Works on descriptors and single names only; the callers' `ResolvedPath` keeps it beneath the roots.
 """
 
 import errno
@@ -17,25 +17,25 @@ from coretools.roots.file_version import Version, version_of
 from coretools.roots.resolve import ResolvedPath
 
 TEMPORARY_PREFIX = ".coretools-"
-"""Temporary files begin so; one that is found was left by a server that was killed in the act."""
+"""Prefix of temporary files; a leftover one is from a server that was killed during a write."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK_BYTES = 1024 * 1024
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-"""renameat2 or its flag is missing: an old kernel, or a file system that lacks it."""
+"""renameat2 or its flag is not supported by the kernel or the file system."""
 
 _SECOND_NS = 1_000_000_000
-"""A file from further in the future was dated so on purpose, or by another clock."""
+"""A modification time further in the future was set on purpose, or by another clock."""
 
 
 @contextmanager
 def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iterator[tuple[int, str]]:
-    """A new file beside the resolved, with the mode and owner of `model`: its descriptor and name.
+    """Create a temporary file next to the path, with the mode and owner of `model`; yields its descriptor and name.
 
-    Gone at the end of the block, however that ends, unless it was renamed.
+    It is deleted at the end of the block, unless it was renamed.
     """
     name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}.tmp"
-    # A new file gets what the umask and the directory's default ACL leave of 0666.
+    # A new file gets mode 0666 minus the umask, or the directory's default ACL.
     fd = os.open(name, _CREATE, 0o666 if model is None else 0o600, dir_fd=resolved.fd)
     try:
         if model is not None:
@@ -48,7 +48,7 @@ def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iter
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write everything, however little the system takes at a time."""
+    """Write all data, in as many calls as needed."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest[:_BLOCK_BYTES]) :]
@@ -57,10 +57,10 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def advance_modification_time(fd: int, old: os.stat_result) -> None:
-    """Make the time of modification differ from that of the file that is to be replaced.
+    """Make the modification time later than that of the file that will be replaced.
 
-    Without it three writes of one size within a tick of the kernel's clock (4 ms, and inode numbers are used again at
-    once) could end in a version that a reader of the first takes for its own.
+    Otherwise three writes of the same size within one tick of the kernel's clock (4 ms; inode numbers are reused at
+    once) could end with the version of the first.
     """
     now = os.fstat(fd).st_mtime_ns
     if old.st_mtime_ns - _SECOND_NS < now <= old.st_mtime_ns:
@@ -68,10 +68,10 @@ def advance_modification_time(fd: int, old: os.stat_result) -> None:
 
 
 def commit(resolved: ResolvedPath, name: str, *, overwrite: bool, expected: Version | None = None) -> None:
-    """Give the temporary file of this name the name of the resolved.
+    """Rename the temporary file to the final name.
 
     Raises:
-        Conflict, OSError (EEXIST where it must not overwrite).
+        Conflict, OSError (EEXIST unless `overwrite`).
     """
     if not overwrite:
         rename_no_replace(resolved.fd, name, resolved.fd, resolved.name)
@@ -82,10 +82,10 @@ def commit(resolved: ResolvedPath, name: str, *, overwrite: bool, expected: Vers
 
 
 def require_version(resolved: ResolvedPath, expected: Version) -> None:
-    """Look again.
+    """Check that the file still has the expected version.
 
     Raises:
-        Conflict: what has the name now has another version.
+        Conflict: it has another version, or is gone.
     """
     try:
         now = version_of(os.stat(resolved.name, dir_fd=resolved.fd, follow_symlinks=False))
@@ -96,10 +96,10 @@ def require_version(resolved: ResolvedPath, expected: Version) -> None:
 
 
 def rename_no_replace(source_directory: int, source: str, directory: int, name: str) -> None:
-    """Rename to a name that nothing has; atomic by renameat2, else by what the file system offers.
+    """Rename to an unused name, atomically: with renameat2, else with link(2) or mkdir(2).
 
     Raises:
-        OSError: EEXIST when something has the name.
+        OSError: EEXIST if the name is taken.
     """
     try:
         resolver.rename(source_directory, source, directory, name, flags=resolver.NO_REPLACE)
@@ -110,7 +110,7 @@ def rename_no_replace(source_directory: int, source: str, directory: int, name: 
 
 
 def rename_without_flags(source_directory: int, source: str, directory: int, name: str) -> None:
-    """The same without renameat2: mkdir(2) and link(2) fail on a name that is taken, too."""
+    """The same without renameat2: mkdir(2) and link(2) also fail if the name is taken."""
     if not stat.S_ISDIR(os.stat(source, dir_fd=source_directory, follow_symlinks=False).st_mode):
         os.link(source, name, src_dir_fd=source_directory, dst_dir_fd=directory, follow_symlinks=False)
         os.unlink(source, dir_fd=source_directory)
@@ -127,7 +127,7 @@ def rename_without_flags(source_directory: int, source: str, directory: int, nam
 def _copy_owner_and_mode(fd: int, model: os.stat_result) -> None:
     """Give a new file the owner, group and permissions of another, as far as the system allows.
 
-    The set-user-ID and set-group-ID bits go, as they do when a file is written to (write(2)).
+    The set-user-ID and set-group-ID bits are dropped, as by write(2).
     """
     own = os.fstat(fd)
     for user, group in ((model.st_uid, -1), (-1, model.st_gid)):

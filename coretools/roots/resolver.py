@@ -1,4 +1,4 @@
-"""The one interface of the two resolvers, and which of them this machine gets."""
+"""Open a path beneath a directory without following links: by openat2, or by a walk where the kernel lacks it."""
 
 import ctypes
 import errno
@@ -10,10 +10,8 @@ from typing import Protocol
 
 from coretools.errors import BadSetting
 
-# System calls that the `os` module lacks, by ctypes: openat2, renameat2, statx and fstatfs. Linux only.
-#
-# `CDLL`, not `PyDLL`: the interpreter's lock is released meanwhile, so a slow file system stops nobody else.
-
+# System calls that the `os` module lacks, by ctypes: openat2, renameat2, statx and fstatfs. Linux only. `CDLL`, not
+# `PyDLL`: it releases the interpreter's lock, so a slow file system does not stop other threads.
 
 NO_REPLACE = 1
 """RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
@@ -21,7 +19,7 @@ EXCHANGE = 2
 """RENAME_EXCHANGE: swap two names."""
 
 _SYS_OPENAT2 = 437
-"""openat2 has one number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""
+"""openat2 has the same number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""
 
 _NO_SYMLINKS = 0x04
 _BENEATH = 0x08
@@ -43,11 +41,11 @@ _INODE_MASK = 0x100
 _BIRTH_MASK = 0x800
 """STATX_INO, STATX_BTIME."""
 _STATUS = Struct("=I28xQ40xqI44xII")
-"""What is known, inode, birth time, device: the beginning of `struct statx`."""
+"""Mask, inode, birth time, device: the beginning of `struct statx`."""
 
 _ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
-"""`f_type` of ext4, XFS, Btrfs and F2FS (statfs(2)), which no other machine and no program serves. Not tmpfs, where
-RWF_NOWAIT is refused."""
+"""`f_type` of ext4, XFS, Btrfs and F2FS (statfs(2)), which no other machine or program serves. tmpfs is
+missing: it refuses RWF_NOWAIT."""
 
 _RETRY = (errno.EINTR, errno.EAGAIN)
 _MOST_TRIES = 64
@@ -75,7 +73,7 @@ if _statx is not None:
 
 @lru_cache(64)
 def _how(flags: int) -> object:
-    """A reference to the structure for these flags. The kernel only reads it, so threads may share it."""
+    """A pointer to the structure for these flags. The kernel only reads it, so threads may share it."""
     return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, _RESOLVE))
 
 
@@ -85,14 +83,14 @@ def _how_cached(flags: int, resolve: int) -> object:
 
 
 def open_cached(beneath: int | None, path: str, flags: int) -> int:
-    """Open a path that holds no link, if the kernel has all of the way to it in memory, on one file system.
+    """Open a path without links, if the kernel has every component cached, on one file system.
 
-    A name is left on which something is mounted in whatever namespace, as the views of commands do it with `.git`
-    (Linux: `__follow_mount_rcu`). Without `beneath` the path is absolute, and on any file system.
+    Fails for a name that is a mount point in any mount namespace, as `.git` is in those of commands (Linux:
+    `__follow_mount_rcu`). Without `beneath` the path is absolute, and may cross file systems.
 
     Raises:
-        OSError: EAGAIN where it would have to wait, EXDEV where another file system lies on the way, EINVAL before
-            Linux 5.12; else as open(2).
+        OSError: EAGAIN if it would block, EXDEV if another file system lies on the way, EINVAL before Linux 5.12; else
+            as open(2).
     """
     resolve = _NO_SYMLINKS | _CACHED if beneath is None else _IN_MEMORY
     how = _how_cached(flags, resolve)
@@ -104,7 +102,7 @@ def open_cached(beneath: int | None, path: str, flags: int) -> int:
 
 
 def statx_identity(fd: int) -> tuple[int, int]:
-    """Device and inode of an open file, without asking who serves it: fstat(2) may wait for that on FUSE or NFS.
+    """Device and inode of an open file from the cache: on FUSE or NFS fstat(2) may wait for the server.
 
     Raises:
         OSError: ENOSYS where this libc lacks statx.
@@ -114,10 +112,10 @@ def statx_identity(fd: int) -> tuple[int, int]:
 
 
 def birth_time(path: str, top: int | None = None) -> int | None:
-    """When a file was made, in nanoseconds; None where the file system does not tell. Follows no link.
+    """Birth time of a file in nanoseconds; None if the file system does not record it. Follows no link.
 
     Raises:
-        OSError: there is none.
+        OSError: there is no such file.
     """
     if _statx is None:
         return None
@@ -135,7 +133,7 @@ def _statx_of(beneath: int, path: bytes, flags: int, mask: int) -> tuple[int, ..
 
 
 def is_on_disk(fd: int) -> bool:
-    """Whether a handle is of a file system that no other program or machine serves."""
+    """Whether a descriptor is on a file system that no other program or machine serves."""
     if sys.platform != "linux":
         return False
     found = (ctypes.c_long * 64)()
@@ -143,7 +141,7 @@ def is_on_disk(fd: int) -> bool:
 
 
 class Openat2Resolver:
-    """Opens a path beneath a directory in one system call that refuses every link. See `resolve.Resolver`."""
+    """Opens a path beneath a directory in one system call that refuses every link. See `Resolver`."""
 
     name = "openat2"
 
@@ -163,10 +161,10 @@ class Openat2Resolver:
 
 
 def openat2_available() -> bool:
-    """Whether the kernel has openat2 and lets us call it: 5.6 or later, and no filter that forbids it."""
+    """Whether openat2 can be called: Linux 5.6 or later, and no seccomp filter that forbids it."""
     if sys.platform != "linux":
         return False
-    # Not the working directory, which may be one that we can't read.
+    # Not the working directory, which may be unreadable.
     here = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.close(Openat2Resolver().open(here, ".", os.O_RDONLY | os.O_DIRECTORY))
@@ -181,7 +179,7 @@ def rename(source_directory: int, source: str, directory: int, name: str, *, fla
     """Rename between two directories with flags.
 
     Raises:
-        OSError: ENOSYS when this libc or kernel lacks it, EINVAL when the file system does; EEXIST as asked for.
+        OSError: ENOSYS if this libc or kernel lacks it, EINVAL if the file system does; EEXIST with NO_REPLACE.
     """
     if _renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), source)
@@ -190,17 +188,15 @@ def rename(source_directory: int, source: str, directory: int, name: str, *, fla
         raise OSError(failure, os.strerror(failure), source, None, name)
 
 
-# The resolver for kernels without openat2: one component at a time, each from the handle of the one before.
-#
-# O_NOFOLLOW on every component, so a link is an error here as it is in `openat2`; `follow` reads it and goes on.
-
+# The resolver for kernels without openat2 opens one component at a time, each from the descriptor of the one before,
+# with O_NOFOLLOW: a link is an error here as with openat2. `resolve.PathWalker` reads the link and continues.
 
 HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""A directory as a place to start from; needs no right to read it where the platform has O_PATH."""
+"""Flags for opening a directory to start from; with O_PATH, read permission is not needed."""
 
 
 class WalkResolver:
-    """Opens a path beneath a directory step by step. See `resolve.Resolver`."""
+    """Opens a path beneath a directory component by component. See `Resolver`."""
 
     name = "walk"
 
@@ -221,35 +217,35 @@ class WalkResolver:
 
 
 class Resolver(Protocol):
-    """Opens a path beneath the handle of a directory, in an act that can't be raced.
+    """Opens a path beneath an open directory, without races.
 
-    The path is free of `..` and is opened only if no component of it is a link. So the text of a path that was opened
-    is the place that was reached, which is what deny globs and rights are decided by.
+    The path contains no `..`, and is opened only if no component is a link. So the text of a path that was opened is
+    the place that was reached, and deny globs and permissions can be decided by it.
     """
 
     name: str
 
     def open(self, beneath: int, relative: str, flags: int) -> int:
-        """A new descriptor of the thing at `relative`; `.` is the directory itself.
+        """Open `relative`; `.` is the directory itself.
 
         Raises:
-            OSError: ELOOP or ENOTDIR where a component is a link, else as open(2).
+            OSError: ELOOP or ENOTDIR if a component is a link, else as open(2).
         """
         ...
 
 
 def resolver_named(name: str | None) -> Resolver:
-    """The resolver of this name; None takes the strongest that the kernel has.
+    """The resolver of this name; None chooses the strongest that the kernel supports.
 
     Raises:
-        BadSetting: no such resolver, or not on this kernel.
+        BadSetting: no such resolver, or not supported by this kernel.
     """
     if name is None:
         return Openat2Resolver() if openat2_available() else WalkResolver()
     if name == "walk":
         return WalkResolver()
     if name != "openat2":
-        raise BadSetting(f"resolver {name}: there are openat2 and walk")
+        raise BadSetting(f"unknown resolver {name!r}; choose openat2 or walk")
     if not openat2_available():
-        raise BadSetting("resolver openat2: this kernel lacks it, or a filter forbids it; take walk")
+        raise BadSetting("resolver openat2: this kernel lacks it, or a seccomp filter forbids it; choose walk")
     return Openat2Resolver()

@@ -1,7 +1,7 @@
-"""Roots: the directories that tools may touch, each held by handle from start to end, and which root a path lies in.
+"""Roots: the directories that tools may access, each kept open, and the root that a path lies in.
 
-Everything here about a tool's path is text. Opening it is done by `resolve`, always from the handle of a root; the path
-of a root is used for words and to see whether the root is still there, never to reach something in it.
+This module treats a tool's path as text. `resolve` opens it, always from the descriptor of a root; the path of a root
+is used in messages and to check that the root is still there, never to reach something in it.
 """
 
 import os
@@ -19,13 +19,13 @@ from coretools.roots.resolver import HANDLE, Resolver, is_on_disk, resolver_name
 from coretools.roots.secret_check import SecretCheck
 
 _FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
-"""Not directories of files: a path in them acts on processes, the kernel and devices."""
+"""Not directories of files: paths in them act on processes, the kernel and devices."""
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a memory file system like any other; nothing is created there by us
 
 
 @dataclass(frozen=True, slots=True)
 class RootSpec:
-    """A root as the operator names it."""
+    """A root as the operator configures it."""
 
     path: str
     writable: bool = True
@@ -33,7 +33,7 @@ class RootSpec:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory that is held open. `path` is where it was at start, with every link followed."""
+    """A directory that is kept open. `path` is its path at start, with all links resolved."""
 
     name: str
     path: str
@@ -42,19 +42,19 @@ class Root:
     identity: tuple[int, int]
     """Device and inode."""
     is_on_disk: bool = False
-    """Whether no other program or machine serves what it lies on, as far as is known."""
+    """Whether it lies on a local file system that no other program or machine serves, as far as known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RootedPath:
-    """A path by text: the root it lies in and the way from there, `.` for the root itself. May still hold `..`."""
+    """A path by its text: a root and a path relative to it, `.` for the root itself. May contain `..`."""
 
     root: Root
     relative: str
 
 
 class Roots:
-    """All roots of a server, and the rules that hold in them. Close it to give the handles back."""
+    """All roots of a server and their rules. Close it to close the descriptors."""
 
     def __init__(
         self,
@@ -67,30 +67,30 @@ class Roots:
         """Open every root.
 
         Raises:
-            BadSetting: none is given, one is missing, is no directory, is named twice or can't be a root.
+            BadSetting: no root is given, or one is missing, not a directory, named twice or not permitted as a root.
         """
         self.deny = deny
         self.resolver: Resolver = resolver_named(resolver)
         self.refuse_hard_links = refuse_hard_links
         self.nonblocking_from = 0.0
-        """From when on small files are read without a thread, by the monotonic clock (`at_once`)."""
+        """Monotonic time from which small files may be read without a thread (`nonblocking_read`)."""
         self._roots = _open_roots(specs)
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}
         self._first_prefix = f"{self._roots[0].path}/"
         self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
-        """Decides about the files whose names are suspect."""
+        """Decides about files whose names suggest a secret."""
         self.hidden_inodes = HiddenInodes()
-        """What the last scan for commands found hidden; empty until commands are prepared."""
+        """Hidden files found by the last scan for commands; empty until commands are prepared."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
     def disable_nonblocking_until(self, moment: float) -> None:
-        """Read no small file without a thread before this moment of the monotonic clock."""
+        """Read all files in threads until this monotonic time."""
         self.nonblocking_from = moment
 
     @property
     def resolver_name(self) -> str:
-        """Which way of resolving is in use: `openat2` or `walk`."""
+        """The resolver in use: `openat2` or `walk`."""
         return self.resolver.name
 
     def __iter__(self) -> Iterator[Root]:
@@ -98,7 +98,7 @@ class Roots:
 
     @property
     def first(self) -> Root:
-        """The root that relative paths lie beneath."""
+        """The root that relative paths are relative to."""
         return self._roots[0]
 
     def __enter__(self) -> Self:
@@ -110,15 +110,15 @@ class Roots:
         self.close()
 
     def close(self) -> None:
-        """Give the handles back. Nothing can be reached afterwards."""
+        """Close all descriptors. Nothing can be opened afterwards."""
         while self._roots:
             os.close(self._roots.pop().fd)
 
     def place(self, path: str) -> RootedPath:
-        """The root a path lies in by its text, and the rest of it.
+        """The root that a path lies in by its text, and the relative rest.
 
         Raises:
-            InvalidPath: no path at all.
+            InvalidPath: not a valid path.
             OutsideRoot: absolute, and beneath no root.
         """
         check_path(path)
@@ -130,42 +130,42 @@ class Roots:
         return RootedPath(self._roots[0], _normalized(path))
 
     def split(self, absolute: str) -> RootedPath | None:
-        """The place of an absolute path, unchecked; None when it lies in no root."""
+        """The place of an absolute path, unchecked; None if it lies in no root."""
         text = f"/{_normalized(absolute)}/"
         for prefix, root in self._prefixes:
             if text.startswith(prefix):
                 relative = text[len(prefix) : -1] or "."
                 if self.are_nested and prefix != f"{root.path}/":
-                    # By its other path only this root is known, not one that lies in it.
+                    # The alternative path is known for this root only, not for roots nested in it.
                     return self.split(join_path(root.path, relative))
                 return RootedPath(root, relative)
         return None
 
     def shown(self, place: RootedPath) -> str:
-        """How a caller writes this place: relative beneath the first root, else absolute."""
+        """The path as callers write it: relative in the first root, else absolute."""
         if place.root is self._roots[0]:
             return printable(place.relative)
         path = join_path(place.root.path, place.relative)
         return printable(path.removeprefix(self._first_prefix))
 
     def root_with(self, identity: tuple[int, int]) -> Root | None:
-        """The root that is this very directory, whatever its path."""
+        """The root with this device and inode, whatever its path."""
         return self._by_identity.get(identity)
 
     def holds_root(self, place: RootedPath) -> bool:
-        """Whether a root is, or lies beneath, this place."""
+        """Whether this place is a root or contains one."""
         path = join_path(place.root.path, place.relative)
         return any(root.path == path or _lies_in(root.path, path) for root in self._roots)
 
     def outside(self, shown: str) -> OutsideRoot:
-        """The error for a path that leads out of every root."""
+        """The error for a path outside all roots."""
         where = ", ".join(printable(root.path) for root in self._roots)
         return OutsideRoot(f"{shown}: leads out of the root; name a path beneath {where}", path=shown)
 
     def require_present(self, root: Root) -> None:
-        """Refuse to work in a root that was renamed, deleted or replaced since start.
+        """Refuse to work in a root that was renamed, deleted or replaced since the start.
 
-        The handle would go on to mean the old directory, which is not the one the caller sees at this path.
+        The descriptor still refers to the old directory, which is not the one that the caller sees at this path.
         """
         try:
             found = os.stat(root.path)
@@ -175,7 +175,7 @@ class Roots:
             raise _root_gone(root)
 
     def denied_by(self, place: RootedPath) -> str | None:
-        """The deny glob that covers a place, free of links and `..`; also as part of a root that lies in its root."""
+        """The deny glob that covers a place, free of links and `..`; also by its path in a nested root."""
         glob = self.deny.denying_glob(place.relative)
         if glob is None and self.are_nested:
             inner = self.split(join_path(place.root.path, place.relative))
@@ -189,7 +189,7 @@ class Roots:
             raise deny_error(shown, glob)
 
     def secret_format(self, place: RootedPath) -> str:
-        """The format for which the content of a file at this place decides whether it is hidden; "" for nearly all."""
+        """The secret format for which a file at this place must be checked; "" for nearly all."""
         kind = self.deny.secret_format(place.relative)
         if not kind and self.are_nested:
             inner = self.split(join_path(place.root.path, place.relative))
@@ -197,9 +197,9 @@ class Roots:
         return kind
 
     def hidden(self, place: RootedPath, fd: int | None = None) -> str:
-        """Why what is at a place, free of links and `..`, is hidden; "" when it is not. `fd` when it is open already.
+        """Why the file at a place, free of links and `..`, is hidden; "" if it is not. `fd` if it is already open.
 
-        By its name, by what it holds now, or since it was hidden under another name.
+        A file is hidden by its name, by its content, or because it was hidden under another name.
         """
         glob = self.denied_by(place)
         if glob is not None:
@@ -215,7 +215,7 @@ class Roots:
         return self.secret_check.decide_open(top, place.relative, kind, fd).reason
 
     def _renamed(self, place: RootedPath) -> str:
-        """The kind of suspect that this, or a directory above it, was hidden as before it was renamed."""
+        """The kind that this file, or a parent directory, was hidden as before it was renamed; else ""."""
         inodes = self.hidden_inodes
         parts = place.relative.split("/")
         for end in range(1 if inodes.has_directories else len(parts), len(parts) + 1):
@@ -230,24 +230,24 @@ class Roots:
         return ""
 
     def may_be_renamed(self, number: int) -> bool:
-        """Whether what has this inode number, or a directory above it, may have been hidden under another name."""
+        """Whether a file with this inode number, or a parent directory, may have been hidden under another name."""
         return self.hidden_inodes.has_directories or self.hidden_inodes.has(number)
 
     def require_writable(self, root: Root, shown: str) -> None:
-        """Refuse a change in a root that is for reading only."""
+        """Refuse a change in a read-only root."""
         if not root.writable:
             raise ReadOnly(f"{shown}: the root {printable(root.path)} is read-only; nothing in it can be changed")
 
 
 def join_path(above: str, relative: str) -> str:
-    """A path from a directory's path and the way from there, `.` for the directory itself."""
+    """Join a directory's path and a relative path, where `.` is the directory itself."""
     if relative == ".":
         return above
     return relative if above == "." else f"{above}/{relative}"
 
 
 def identity_of(found: os.stat_result) -> tuple[int, int]:
-    """Device and inode: what a thing is, whatever its path."""
+    """Device and inode: the identity of a file, whatever its path."""
     return found.st_dev, found.st_ino
 
 
@@ -257,16 +257,16 @@ def deny_error(shown: str, glob: str) -> DeniedPath:
 
 
 GLOB_KIND = "deny glob "
-"""What the kind of a suspect begins with that a glob closes by name; other kinds are formats of a file."""
+"""Prefix of the kind of a file that a glob denies by name; all other kinds are secret formats."""
 
 
 def glob_reason(glob: str) -> str:
-    """Why something is hidden that a deny glob covers."""
+    """The reason for a file that a deny glob covers."""
     return f"the deny glob {glob} of this server's operator closes it"
 
 
 def hidden_error(shown: str, reason: str) -> DeniedPath:
-    """The error for a file that is hidden because of what it holds."""
+    """The error for a file that is hidden because of its content."""
     name = shown.rpartition("/")[2]
     return DeniedPath(
         f"{shown}: hidden, since {reason}; the operator can open it with --deny '!{name}'", path=shown, reason=reason
@@ -288,9 +288,9 @@ def _open_roots(specs: Sequence[RootSpec]) -> list[Root]:
 
 
 def _prefixes(specs: Sequence[RootSpec], roots: Sequence[Root]) -> list[tuple[str, Root]]:
-    """What absolute paths in a root begin with, the longest first: of nested roots the inner one must be found.
+    """Path prefixes of the roots, longest first, so that the innermost of nested roots is found.
 
-    The operator may know a root by a path with links in it, and so may links that lie in a root.
+    Includes the paths that the operator configured: they, and links in a root, may reach it through other links.
     """
     known = {os.path.abspath(spec.path): root for spec, root in zip(specs, roots, strict=True)}
     known |= {root.path: root for root in roots}
@@ -327,7 +327,7 @@ def _lies_in(path: str, directory: str) -> bool:
 
 
 def _normalized(path: str) -> str:
-    """The path without `.`, doubled slashes and slashes at its ends. `..` stays: what it means depends on links."""
+    """The path without `.`, repeated, leading and trailing slashes. `..` stays: its meaning depends on links."""
     if "//" not in path and "." not in path and path[0] != "/" and path[-1] != "/":
         return path
     return "/".join(part for part in path.split("/") if part not in ("", ".")) or "."

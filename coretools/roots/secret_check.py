@@ -1,8 +1,9 @@
-"""Whether a suspect file is hidden: by what is behind its descriptor, unless git's index holds the same content.
+"""Decide whether a suspect file is hidden: by its content, unless git's index has the same content.
 
-The one decision for tools and for the view of commands. What is tracked is not enough: a command can write any path
-into an index. It can't know the object name of content that it never read, so that is what is compared, for this path
-and one entry only. Blocks: for a worker thread, or for the few files whose name is suspect.
+The only implementation of this decision, for tools and for the mount namespaces of commands. It is not enough that a
+path is tracked: a command can write any path into an index. It cannot know the object name of content that it never
+read, so the object names are compared, for this path and a single entry. Blocks on files: call it in a worker thread,
+or for the few files whose name suggests a secret.
 """
 
 import hashlib
@@ -18,31 +19,29 @@ from coretools.roots.file_version import Version, version_of
 from coretools.roots.resolver import Resolver
 from coretools.roots.secret_formats import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
 
-# Names and object names of a git index, from its bytes: a hostile one costs bounded time and memory. Pure.
-#
-# The format: gitformat-index(5), versions 2 to 4, with SHA-1 or SHA-256. Of a split index only what stands in the file
-# itself is seen; entries of a sparse index that are directories name no file.
-
+# Parse a git index (gitformat-index(5), versions 2 to 4, with SHA-1 or SHA-256). Pure; a hostile one costs bounded time
+# and memory. Of a split index only the entries in the file itself are read; directory entries of a sparse index name no
+# file.
 
 MOST_INDEX_BYTES = 32 * 1024 * 1024
-"""A longer index, of some 300,000 files, is not looked into."""
+"""Largest index that is read, of about 300,000 files."""
 
 _MOST_NAME_BYTES = 4096
 _MOST_OF_ALL_NAMES = 64 * 1024 * 1024
-"""Names of version 4 share their beginnings and can come to far more than the file holds."""
+"""Names in version 4 share prefixes, so their total length can far exceed the file's."""
 
 _HEADER_BYTES = 12
 _STATUS_BYTES = 40
-"""Of an entry, before the object name."""
+"""Bytes of an entry before the object name."""
 _EXTENDED, _STAGE = 0x4000, 0x3000
 
 
 class BadIndex(ValueError):
-    """The bytes are no index, or one of an unknown version."""
+    """The bytes are not an index, or one of an unknown version."""
 
 
 def index_objects(data: bytes, *, hash_bytes: int) -> dict[bytes, bytes]:
-    """Name to object name, of every file that is there once and not in conflict.
+    """Map the name to the object name of every file that occurs once and is not in conflict.
 
     Raises:
         BadIndex.
@@ -51,7 +50,7 @@ def index_objects(data: bytes, *, hash_bytes: int) -> dict[bytes, bytes]:
     repeated = set()
     for name, object_name, stage in _entries(data, hash_bytes):
         if name in found or stage:
-            repeated.add(name)  # nobody may offer several contents for one file
+            repeated.add(name)  # no file may have several candidate contents
         else:
             found[name] = object_name
     for name in repeated:
@@ -79,7 +78,7 @@ def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, bytes, int]]
         if len(name) > _MOST_NAME_BYTES or total > _MOST_OF_ALL_NAMES:
             raise BadIndex("has names that are too long")
         yield name, data[flags_at - hash_bytes : flags_at], flags & _STAGE
-        # Up to version 3 an entry is filled up with 1 to 8 NUL bytes to a multiple of eight.
+        # Up to version 3 an entry is padded with 1 to 8 NUL bytes to a multiple of eight.
         position = stop + 1 if version == 4 else position + ((stop - position + 8) & ~7)
 
 
@@ -88,12 +87,12 @@ def _header(data: bytes, hash_bytes: int) -> tuple[int, int]:
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise BadIndex("no index")
     if count > len(data) // (_STATUS_BYTES + hash_bytes):
-        raise BadIndex("says more entries than it has room for")
+        raise BadIndex("claims more entries than it has room for")
     return version, count
 
 
 def _name_prefix(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Bytes to take off the end of the name before, a number of variable width, and where the rest of the name is."""
+    """Bytes to cut from the end of the previous name, a variable-width integer, and where the new rest begins."""
     number = data[at] & 0x7F
     while data[at] & 0x80:
         at += 1
@@ -110,27 +109,27 @@ NO_FILE = "it is no regular file, and what it gives may be a secret"
 ABSENT = (0, 0)
 
 HASHED_BYTES = 16 * 1024 * 1024
-"""A longer secret is hidden, whatever git holds."""
+"""A larger secret is hidden, whatever git has."""
 
 MOST_LEVELS = 64
-"""Directories upwards in which a repository is looked for; a secret that lies deeper in one is hidden."""
+"""Parent directories searched for a repository; a secret nested deeper in one is hidden."""
 
 _POINTER_BYTES = 4096
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _HANDLE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
 _HASHES = (("sha1", 20), ("sha256", 32))
-"""Of a repository, and the bytes of its object names (extensions.objectFormat)."""
+"""Hash algorithms of repositories, and the size of their object names in bytes (extensions.objectFormat)."""
 
 
 class SecretDecision(NamedTuple):
-    """What was decided about a suspect."""
+    """The decision about a suspect file."""
 
     reason: str
-    """Why it is hidden, as a clause; "" when it may be read."""
+    """Why it is hidden, as a clause; "" if it may be read."""
     index_paths: tuple[str, ...] = ()
-    """Absolute path of the index that decides; of all that could, where there is no repository yet."""
+    """Absolute path of the deciding index; of all possible ones, if there is no repository yet."""
     inode: tuple[int, int] | None = None
-    """Device and inode of what may be read; `ABSENT` when there was nothing at the path."""
+    """Device and inode of the examined file; `ABSENT` if there was none."""
 
 
 class _Index(NamedTuple):
@@ -140,16 +139,16 @@ class _Index(NamedTuple):
 
 
 class SecretCheck:
-    """Judges suspects beneath the roots, which are given by path and handle."""
+    """Decides about suspect files beneath the roots, which are given by path and descriptor."""
 
     def __init__(self, engine: Resolver, tops: Sequence[tuple[str, int]]) -> None:
         self._engine = engine
         self._tops = tops
         self._last: _Index | None = None
-        """The index that was read last: many files of one repository are judged in a row."""
+        """The last index that was read: many files of one repository are checked in a row."""
 
     def decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
-        """Look at what lies at a path beneath a root, links not followed. A directory or a link is no suspect."""
+        """Decide about a path beneath a root, links not followed. A directory or a link is never hidden."""
         try:
             handle = self._engine.open(top[1], relative, _HANDLE)
         except FileNotFoundError:
@@ -169,7 +168,7 @@ class SecretCheck:
             return SecretDecision(UNREADABLE) if fd is None else self.decide_open(top, relative, kind, fd)
 
     def decide_open(self, top: tuple[str, int], relative: str, kind: str, fd: int) -> SecretDecision:
-        """Look at a regular file through its descriptor."""
+        """Decide about a regular file by its descriptor."""
         try:
             version, reason = _version_of(fd)[0], _content(kind, fd)
             inode = (version.device, version.inode)
@@ -184,7 +183,7 @@ class SecretCheck:
             return SecretDecision(UNREADABLE)
 
     def _is_published(self, place: tuple[tuple[str, int], str, str], fd: int) -> bool:
-        """Whether git's index holds this very content for this path; line ends as git may have stored them."""
+        """Whether git's index has this content for this path, with line endings as they are or as git stores them."""
         data = _read(fd, HASHED_BYTES + 1)
         index = self._index_at(place[0][1], place[1]) if len(data) <= HASHED_BYTES else None
         if index is None:
@@ -217,9 +216,9 @@ class SecretCheck:
             return last
 
     def _repositories(self, top: tuple[str, int], relative: str) -> Iterator[tuple[tuple[str, int], str, str]]:
-        """Root, path and the file's name for the index that speaks of it, the nearest upwards: at most one."""
+        """Root, path and file name for the nearest index upwards: at most one."""
         outer = next((one for one in self._tops if top[0].startswith(f"{one[0]}/")), None)
-        if outer is not None:  # a root that lies in this one may be a part of its repository
+        if outer is not None:  # a nested root may be part of the outer root's repository
             top, relative = outer, f"{top[0][len(outer[0]) + 1 :]}/{relative}"
         above = relative
         for _ in range(MOST_LEVELS):
@@ -251,7 +250,7 @@ class SecretCheck:
 
     @contextmanager
     def _opened(self, beneath: int, path: str) -> Iterator[int | None]:
-        """Descriptor of a regular file, None where there is none. Opening a FIFO would wake its writer."""
+        """Open a regular file; None for anything else. Opening a FIFO would wake its writer."""
         found = self._version(beneath, path)
         fd = None
         try:
@@ -266,7 +265,7 @@ class SecretCheck:
                 os.close(fd)
 
     def _version(self, beneath: int, path: str) -> tuple[Version, int] | None:
-        """Version and mode of what has this path; None for nothing, and where a link is on the way."""
+        """Version and mode of a path; None if it does not exist or contains a link."""
         try:
             handle = self._engine.open(beneath, path, _HANDLE)
         except (OSError, ValueError):
@@ -289,7 +288,7 @@ def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
 
 
 def _content(kind: str, fd: int) -> str:
-    """Why the content is one to hide; "" when it is not."""
+    """Why the content must be hidden; "" if it need not be."""
     data = _read(fd, HEAD_BYTES)
     found = secret_in(kind, data)
     if not found and len(data) == HEAD_BYTES and not is_settled(kind, data):
@@ -301,7 +300,7 @@ def _content(kind: str, fd: int) -> str:
 
 
 def _read(fd: int, most: int) -> bytes:
-    """The first bytes of a file, wherever the descriptor stands."""
+    """The first bytes of a file, regardless of the descriptor's position."""
     blocks: list[bytes] = []
     total = 0
     while total < most and (block := os.pread(fd, most - total, total)):

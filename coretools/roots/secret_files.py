@@ -1,7 +1,7 @@
-"""Which names make a file a suspect, and of which format: what it holds decides then (`secret_formats`). Pure.
+"""File names that suggest a secret, and in which format; the content then decides (`secret_formats`). Pure.
 
-`secret_format` is asked for every name and gives "" for nearly all. No folder is exempt: a command could move a secret
-into it.
+`secret_format` is called for every name and returns "" for nearly all. No directory is exempt: a command could move a
+secret into it.
 """
 
 import re
@@ -19,7 +19,7 @@ _ENDINGS = {
     "kubeconfig": "kube",
     "json": "account",
 }
-"""Formats by what follows the last dot of a name."""
+"""Formats by file extension."""
 
 _NAMES = {
     **dict.fromkeys((".npmrc", ".yarnrc", ".yarnrc.yml"), "npm"),
@@ -52,7 +52,7 @@ _IN_DIRECTORY = {
     (".gem", "credentials"): "settings",
     (".bundle", "config"): "bundle",
 }
-"""Names that are suspect in a directory of this name only."""
+"""Names that suggest a secret only in a directory of this name."""
 
 _PARENTS = frozenset(parent for parent, _ in _IN_DIRECTORY)
 _ONLY_THERE = frozenset(name for _, name in _IN_DIRECTORY)
@@ -67,12 +67,12 @@ _ENVIRONMENT_NAME = re.compile(
 )
 _ACCOUNT_NAME = re.compile(r".*(?:service|account|credential|gcp|gcloud|firebase|adminsdk|key|[0-9a-f]{12})")
 _TEMPLATE_NAME = re.compile(r".*(?:^|[._-])(?:example|sample|template|dist|tmpl|tpl|defaults?|schema|vault)(?:$|[._-])")
-"""What is written to be filled in, or is encrypted (`.env.vault`)."""
+"""Templates, and encrypted files (`.env.vault`)."""
 
 
 @lru_cache(_CACHED_NAMES)
 def secret_format(name: str, parent: str = "") -> str:
-    """The format that makes a file of this name, in a directory of that name, worth a look; "" for none."""
+    """The secret format that this name suggests, in a directory named `parent`; "" for none."""
     lower = name.lower()
     found = _NAMES.get(lower) or _IN_DIRECTORY.get((parent.lower(), lower))
     if found:
@@ -86,7 +86,7 @@ def secret_format(name: str, parent: str = "") -> str:
 
 
 def _by_several(lower: str) -> str:
-    """By more of a name than what follows its last dot: `.env.local`, `x.tfvars.json`, a backup."""
+    """By more than the extension: `.env.local`, `x.tfvars.json`, a backup."""
     if _ENVIRONMENT_NAME.match(lower):
         return "environment"
     if lower.endswith(".tfvars.json"):
@@ -101,10 +101,10 @@ def _by_beginning(lower: str) -> str:
 def secret_format_of(relative: str) -> str:
     """The same for a path."""
     above, _, name = relative.rpartition("/")
-    # Most names mean the same everywhere, and are remembered once.
+    # Most names mean the same everywhere; cache them once.
     return secret_format(name, above.rpartition("/")[2] if name.lower() in _ONLY_THERE else "")
 
 
 def is_significant_directory(directory_name: str) -> bool:
-    """Whether something is suspect only because it lies in a directory of this name."""
+    """Whether some name suggests a secret only in a directory of this name."""
     return directory_name.lower() in _PARENTS

@@ -1,7 +1,8 @@
-"""What content is a secret, for each format that a name stands for (`secret_files`). Pure.
+"""Recognise secrets in the content of a file, for each format that a name suggests (`secret_files`). Pure.
 
-Tokens and private keys in text are recognised by `secret_shapes`, names of credentials by `secret_names`; here is what
-belongs to one file format only. The work grows with the length of the content only: repeats are possessive or bounded.
+`redaction.patterns` recognises tokens and private keys in text, and `redaction.names` names of credentials; this module
+has what is specific to one file format. The work is linear in the length of the content: repeats are possessive or
+bounded.
 """
 
 import json
@@ -11,16 +12,16 @@ from coretools.redaction.names import is_credential_name
 from coretools.redaction.patterns import compiled, find_credentials, find_private_keys
 
 HEAD_BYTES = 64 * 1024
-"""Of a suspect, read first: nearly all are shorter."""
+"""Bytes of a suspect file that are read first: nearly all are shorter."""
 
 MOST_BYTES = 1024 * 1024
-"""Of a suspect that is longer; one that is undecided after this counts as a secret."""
+"""Bytes read of a longer one; if still undecided, it counts as a secret."""
 
 _CREDENTIAL = "a token or password"
 
 
 def secret_in(kind: str, data: bytes) -> str:
-    """What secret the content of a suspect holds, as the end of "it holds ..."; "" for none."""
+    """The secret in the content of a suspect file, as the end of "it holds ..."; "" for none."""
     if kind in ("key", "store"):
         return _key_in(data)
     text = _text(data)
@@ -32,13 +33,13 @@ def secret_in(kind: str, data: bytes) -> str:
         return found
     if _has_private_key(text):
         return "a private key"
-    # Files of credentials are short, and this look costs ten times the others.
+    # Credential files are short, and this check costs ten times as much as the others.
     return _CREDENTIAL if find_credentials(text[:HEAD_BYTES]) else ""
 
 
 def is_settled(kind: str, head: bytes) -> bool:
-    """Whether what follows the first HEAD_BYTES can't make a suspect a secret that is none until there."""
-    # A key store is known by its first bytes, and binary keys too; the key file of an account is some 2,400 bytes.
+    """Whether content after the first HEAD_BYTES cannot turn a file without a secret into one with a secret."""
+    # Key stores and binary keys are known by their first bytes; the key file of an account has about 2,400 bytes.
     return kind in ("store", "account") or (kind == "key" and b"\0" in head and not _is_utf16(head))
 
 
@@ -47,9 +48,9 @@ def _is_utf16(data: bytes) -> bool:
 
 
 def _text(data: bytes) -> str:
-    """As programs read it; editors on Windows, and `>` of PowerShell, write UTF-16, and some lines end in CR alone.
+    """The content as programs read it: Windows editors and `>` of PowerShell write UTF-16, and lines may end in CR.
 
-    Without its NUL what is ASCII reads the same as UTF-16 without a mark of byte order, and as UTF-32.
+    Without NUL bytes, ASCII text in UTF-16 without a byte order mark, or in UTF-32, reads the same.
     """
     text = data.decode("utf-16" if _is_utf16(data) else "utf-8-sig", "replace")
     return text.replace("\0", "").replace("\r", "\n")
@@ -64,7 +65,7 @@ _STORES = (
 """First bytes: JKS, JCEKS, KeePass; BKS by version and length of the salt."""
 
 _PASSWORD_BASED = (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x05", b"\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01")
-"""Object identifiers that an encrypted PKCS #8 key begins with: those of PKCS #5 and PKCS #12 (RFC 8018, RFC 7292)."""
+"""Object identifiers at the start of an encrypted PKCS #8 key: PKCS #5 and PKCS #12 (RFC 8018, RFC 7292)."""
 
 _OTHER_KEYS = (
     r"(?m)^PuTTY-User-Key-File-[123]:|^AGE-SECRET-KEY-1|^-----BEGIN OpenVPN Static key V1-----"
@@ -72,10 +73,10 @@ _OTHER_KEYS = (
 )
 _OTHER_MARKS = ("PuTTY-User-Key", "AGE-SECRET-KEY-1", "OpenVPN Static key", "SSH2 ENCRYPTED", "private-key")
 _HEX_KEY = r"\s*+(?:[0-9a-f]{32}|[0-9a-f]{64})\s*+"
-"""`master.key` of Rails, and keys of others that write 16 or 32 bytes in hexadecimal and nothing else."""
+"""Keys of 16 or 32 bytes in hexadecimal and nothing else, such as `master.key` of Rails."""
 _HEX_KEY_BYTES = 80
 _VERSIONS = (3, 4, 5, 6)
-"""Of OpenPGP secret keys (RFC 9580, part 5.5)."""
+"""Versions of OpenPGP secret keys (RFC 9580, part 5.5)."""
 
 
 def _key_in(data: bytes) -> str:
@@ -97,7 +98,7 @@ def _has_private_key(text: str) -> bool:
 
 
 def _der(data: bytes) -> str:
-    """DER (X.690) by the first fields of its sequence. Certificates, requests, public keys and parameters differ."""
+    """Recognise DER (X.690) by the first fields of its sequence; certificates, requests and public keys differ."""
     first = _content(data, 0)
     inner = data[first : first + 4]
     if inner[:3] == b"\x02\x01\x03" and inner[3:] == b"\x30":
@@ -111,13 +112,13 @@ def _der(data: bytes) -> str:
 
 
 def _content(data: bytes, at: int) -> int:
-    """Where the content of the value begins that stands at `at`."""
+    """Where the content of the value at `at` begins."""
     length = data[at + 1] if len(data) > at + 1 else 0
     return at + 2 + (length & 0x7F if length & 0x80 else 0)
 
 
 def _is_openpgp_secret(data: bytes) -> bool:
-    """Whether the first packet is a secret key, tag 5, with a length in the old or the new form (RFC 9580, 4.2)."""
+    """Whether the first packet is a secret key, tag 5, with a length in either form (RFC 9580, 4.2)."""
     if len(data) < 64:
         return False
     if 0x94 <= data[0] <= 0x97:
@@ -137,31 +138,31 @@ _NO_LITERAL = (
     r"\$.*|<.*>|<%.*|\{\{.*|%\w{1,80}%|x{3,}+|\*{3,}+|\.{3,}+|(?i:(?:your|change|replace|insert)[ _-].*|changeme|"
     r"null|none|true|false|~)"
 )
-"""A reference, or a place for a value."""
+"""A reference or a placeholder."""
 
 _ENVIRONMENT = (
     r"(?m)^(?![^\S\n]*+#)(?:[^\n]*?(?<![\w.$?/%+\"'-])([\"']?)[\w.-]++\1[ \t]*+[:+?]?="
     r"|[^\S\n]*+(?:export[ \t]++)?([\"']?)[\w.-]++\2[ \t]*+:(?=\s))([^\n]*+)"
 )
-"""The first assignment of a line, and what follows: of a shell, of Docker, of PowerShell, or dotenv's `NAME: value`."""
+"""The first assignment in a line, and the rest: shell, Docker, PowerShell, or dotenv's `NAME: value`."""
 _UNSET = (
     r"[ \t]*+(?:(?P<quote>[\"'])(?P=quote)|(?P<mark>[\"']?)(?:\$\w++|\$\{\w++(?::?-)?\}|\$\([^)]*+\))(?P=mark))?"
     r"[ \t;]*+(?:(?<=[\s;])#.*+)?"
 )
-"""No value, or a reference alone."""
+"""No value, or only a reference."""
 _ECHOED = (
     r"\b(?:echo|printf)"
     r"(?>(?:[ \t]++(?:-\w++|[\"']?(?:\$\w++|\$\{[^}\n]{0,80}+\}|%[\w.]++)(?:\\n)?[\"']?)(?=[\s|)])){0,20})"
     r"[ \t]++(?![$%-])[\"']?(?=[^\s$|)&;<>\"'])|<<<[ \t]*+[\"']?[^\s$\"']"
 )
-"""A command in a reference that prints a word of its own."""
+"""A command substitution that prints a literal word."""
 _NPM = r"(?:_authToken|_auth|_password|npmAuthToken|npmAuthIdent)[\"']?[ \t]*+[=:][ \t]*+([^\n]*+)"
 _NETRC = r"\bpassword\s++(\S{1,200})"
 _ADDRESS = r"://[A-Za-z0-9_-]{20,256}@"
 _LINES = r"(?m)^[^#\s]"
 _NPM_REFERENCE = r"\$(?:\w++|\{\w++(?:\?|:?-(?P<default>[^}\n]*+))?\})"
 _NPM_FRAME = r"[\s\"']*+(?:(?i:bearer|basic)|[^\s\"':]++:)?[\s\"':]*+(?:[#;].*+)?"
-"""What may stand around references that are the whole secret."""
+"""Text that may surround references without being part of a secret."""
 _DOCKER_NAMES = r"auth|identitytoken|registrytoken|password"
 _DOCKER = rf'"(?:{_DOCKER_NAMES})"\s*+:\s*+"([^"\n]*+)"'
 _KUBE_NAMES = r"token|password|client-key-data|client-secret|id-token|refresh-token|access-token"
@@ -179,7 +180,7 @@ _BUNDLE = (
     r"(?:(?:HTTPS?://)?(?=[^\s\":]*?[A-Z0-9]__[A-Z0-9])[^\s\":]++:[ \t]*+([^\n]++)"
     r"|[A-Z0-9_]++:[ \t]*+[\"']?([^\s\"':]++:(?![/\\])[^\s\"']++))"
 )
-"""Of a host, in whose name two underscores stand for a dot: anything. Of other names: a user and his password."""
+"""For a host, whose name has two underscores for a dot: any value. For other names: `user:password`."""
 _SETTING = (
     r"(?<![\w.-])(?P<name>[\w.-]{1,80}+)[\"']?[ \t]*+[=:][ \t]*+"
     r"(?:(?:\"{3}|'{3})[\s\\]*+(?P<lines>[^\n\"']*+)"
@@ -189,23 +190,23 @@ _PROPERTY = (
     r"(?m)^[ \t\f]*+(?![#!])(?P<name>(?>(?:[^\s=:\\]|\\[^\n])+))"
     r"(?:[ \t\f]*+[=:]|[ \t\f])(?>(?:[ \t\f]|\\\n)*)(?P<value>[^\n]*+)"
 )
-"""As java.util.Properties.load reads it: a blank separates too, and a backslash before a line break joins lines."""
+"""As java.util.Properties.load reads it: a space separates too, and a backslash before a line break joins lines."""
 _NUGET = (
     r"<add\s(?=[^<>]*?\bkey\s*+=\s*+[\"'](?i:(?:ClearText|http_proxy\.)?Password)[\"'])"
     r"[^<>]*?\bvalue\s*+=\s*+(?:\"([^\"<>]*+)\"|'([^'<>]*+)')"
 )
 _ADDED = r"<add\s[^<>]*?\bvalue\s*+=\s*+(?:\"([^\"<>]*+)\"|'([^'<>]*+)')"
 _OAUTH = r'"(?:github-oauth|gitlab-oauth|gitlab-token|bearer)"\s{0,80}+:\s{0,80}+\{\s{0,80}+"[^"\n]{1,200}"\s{0,80}+:'
-"""Of Composer's auth.json: a host and its token."""
+"""Composer's auth.json: a host and its token."""
 
 
 def _values(expression: str, text: str) -> Iterator[str]:
-    """The group of each match that took part."""
+    """The participating group of each match."""
     return (match[match.lastindex or 0] for match in compiled(expression).finditer(text))
 
 
 def _members(text: str) -> list[tuple[str, str]] | None:
-    """Names and values of all strings in the objects of a JSON text, repeated names too; None for no JSON."""
+    """Names and values of all string members in a JSON text, repeated names too; None if it is not JSON."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     found: list[tuple[str, str]] = []
@@ -221,7 +222,7 @@ def _members(text: str) -> list[tuple[str, str]] | None:
 
 
 def _has_member(names: str, expression: str) -> Callable[[str], bool]:
-    """Whether one of these names has a literal value, in JSON, or where an expression finds it in anything else."""
+    """Whether one of these names has a literal value, in JSON, or by an expression in any other text."""
 
     def look(text: str) -> bool:
         members = _members(text)
@@ -233,7 +234,7 @@ def _has_member(names: str, expression: str) -> Callable[[str], bool]:
 
 
 def _has_literal(expression: str) -> Callable[[str], bool]:
-    """Whether the group of an expression is somewhere a value of its own, and no reference."""
+    """Whether the group of an expression matches a literal value, not a reference."""
     return lambda text: any(map(_is_literal, _values(expression, text)))
 
 
@@ -247,7 +248,7 @@ def _is_literal(value: str) -> bool:
 
 
 def _sets_a_variable(text: str) -> bool:
-    """Whether an assignment has a value, whatever its name: in such a file it is anybody's guess what is secret."""
+    """Whether any assignment has a value, whatever its name: in such a file any value may be secret."""
     values = (match[3] for match in compiled(_ENVIRONMENT).finditer(text))
     return any(compiled(_UNSET).fullmatch(value) is None or _prints_a_word(value) for value in values)
 
@@ -261,19 +262,19 @@ def _has_npm_token(text: str) -> bool:
 
 
 def _is_npm_token(value: str) -> bool:
-    """Whether it is more than references: `${NAME}` alone is none, `${NAME}x` and `${NAME-default}` are."""
+    """Whether it is more than references: `${NAME}` alone is not, `${NAME}x` and `${NAME-default}` are."""
     rest, count = compiled(_NPM_REFERENCE).subn(lambda match: match["default"] or "", value)
     return compiled(_NPM_FRAME).fullmatch(rest) is None if count else _is_literal(value)
 
 
 def _has_nuget_secret(text: str) -> bool:
-    """Whether a source has a password, encrypted too, or anything a key for its API."""
+    """Whether a package source has a password, plain or encrypted, or an API key."""
     keys = text.partition("<apikeys")[2].rpartition("</apikeys")[0]
     return any(map(_is_literal, (*_values(_NUGET, text), *_values(_ADDED, keys))))
 
 
 def _sets_a_secret(text: str) -> bool:
-    """Whether a setting whose name tells of a credential has a literal value."""
+    """Whether a setting with the name of a credential has a literal value."""
     members = _members(text)
     pairs = _settings(text) if members is None else members
     return any(_is_secret(*pair) for pair in pairs) or compiled(_OAUTH).search(text) is not None
@@ -308,4 +309,4 @@ _FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
     "properties": (_sets_a_secret_property, _CREDENTIAL),
     "state": (_has(_STATE), "the state of a deployment"),
 }
-"""How a text format is recognised as a secret, and what to say then. Tokens and keys by shape count in each of them."""
+"""How a secret in a text format is recognised and described. Tokens and private keys count in every format."""

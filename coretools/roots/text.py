@@ -1,7 +1,8 @@
-"""Bytes of a file as text and back without a single byte changed, or an error that says what they are. Pure.
+"""Decode the bytes of a file as text and encode them again unchanged, or report what they are. Pure.
 
-UTF-8, UTF-16 and UTF-32 are told for certain; a file in none of them is taken for a Western 8-bit encoding only where
-nothing speaks against it, and the name of the encoding goes with the text. Line endings are left as they are.
+UTF-8, UTF-16 and UTF-32 are recognised with certainty; a file in none of them is read in a Western 8-bit encoding only
+if nothing contradicts it, and the text carries the name of its encoding. Line endings are preserved. Binary
+content is reported by its media type, from a small table of signatures common in repositories.
 """
 
 import codecs
@@ -9,10 +10,9 @@ import re
 from dataclasses import dataclass
 
 from coretools.errors import NotText
-from coretools.roots.media_type import ENOUGH_BYTES, UNKNOWN, media_type
 
 _MARKS: tuple[tuple[bytes, str, str], ...] = (
-    # UTF-32 first: its mark begins with that of UTF-16.
+    # UTF-32 first: its byte order mark begins with that of UTF-16.
     (codecs.BOM_UTF8, "utf-8", "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32-le", "utf-32-le-bom"),
     (codecs.BOM_UTF32_BE, "utf-32-be", "utf-32-be-bom"),
@@ -22,31 +22,31 @@ _MARKS: tuple[tuple[bytes, str, str], ...] = (
 
 _CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\v\f\r\b\x1b"))
 _MOST_CONTROLS = 0.02
-"""A larger share of control characters is no text; a log with an odd one still is."""
+"""Largest share of control characters in text: a log with a few still is text."""
 
 _MOST_HIGH = 0.3
-"""In Western text few letters have accents; more bytes above 127 are another script, which can't be guessed."""
+"""Largest share of bytes above 127 in Western text; more means another script, which cannot be guessed."""
 
 _MULTIBYTE = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 
 _SAMPLE_BYTES = 64 * 1024
-"""Looked at where a share is measured."""
+"""Sample in which a share is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """Text with everything that is needed to write it back."""
+    """Text with what is needed to write it back."""
 
     text: str
     """Without the byte order mark."""
     encoding: str
-    """`utf-8`, `utf-8-sig`, `utf-16-le` or another name of a codec; `-bom` at its end: with a byte order mark."""
+    """`utf-8`, `utf-8-sig`, `utf-16-le` or another name of a codec; the suffix `-bom`: with a byte order mark."""
     newline: str
-    """`\\n`, `\\r\\n` or `\\r` where every line ends so, `mixed`, or empty without any."""
+    """`\\n`, `\\r\\n` or `\\r` if every line ends so, `mixed`, or empty without line breaks."""
     shown: str
 
     def encode(self, text: str) -> bytes:
-        """Other text in the same encoding, with the same mark.
+        """Encode other text in the same encoding, with the same byte order mark.
 
         Raises:
             NotText: the encoding has no such character.
@@ -65,10 +65,10 @@ class DecodedText:
 
 
 def decode(data: bytes, shown: str) -> DecodedText:
-    """The text of a file's bytes; `decode(data).encode` of it gives the same bytes.
+    """Decode a file's bytes; `encode` of the result returns the same bytes.
 
     Raises:
-        NotText: binary content, with its media type and size, or an encoding that can't be told.
+        NotText: binary content, with its media type and size, or an encoding that cannot be determined.
     """
     for mark, codec, name in _MARKS:
         if data.startswith(mark):
@@ -88,9 +88,9 @@ def decode(data: bytes, shown: str) -> DecodedText:
 
 
 def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | None:
-    """Name of the encoding and length of its mark, where a file that begins so is UTF-8 as far as its start can tell.
+    """Encoding and length of the byte order mark, if the start of a file is UTF-8.
 
-    None where the whole file must be looked at: another encoding, with a mark or without.
+    None if the whole file must be examined: another encoding, with or without a byte order mark.
 
     Raises:
         NotText: binary content, with its media type and size.
@@ -126,7 +126,7 @@ def _decode_as(data: bytes, skipped: int, codec: str, name: str, shown: str) -> 
 def _wide_codec(data: bytes) -> str | None:
     """UTF-16 without a byte order mark: every second byte is mostly NUL and the others never are."""
     sample = data[: _SAMPLE_BYTES & ~1]
-    if len(data) % 2 or media_type(data[:ENOUGH_BYTES]) != UNKNOWN:
+    if len(data) % 2 or media_type(data[:SIGNATURE_BYTES]) != UNKNOWN:
         return None
     for codec, empty, full in (("utf-16-le", sample[1::2], sample[::2]), ("utf-16-be", sample[::2], sample[1::2])):
         if b"\0" not in full and empty.count(0) * 2 > len(empty) and _share(full, _CONTROLS) <= _MOST_CONTROLS:
@@ -135,8 +135,8 @@ def _wide_codec(data: bytes) -> str | None:
 
 
 def _decode_western(data: bytes, at: int, shown: str) -> DecodedText:
-    """Text in ISO 8859-1 or Windows-1252, where nothing speaks against it."""
-    if media_type(data[:ENOUGH_BYTES]) != UNKNOWN:
+    """Text in ISO 8859-1 or Windows-1252, if nothing contradicts that."""
+    if media_type(data[:SIGNATURE_BYTES]) != UNKNOWN:
         raise binary_error(data, shown, size=len(data))
     sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
     high = sum(sample.count(byte) for byte in range(0x80, 0x100))
@@ -154,8 +154,8 @@ def _decode_western(data: bytes, at: int, shown: str) -> DecodedText:
 
 
 def binary_error(start: bytes, shown: str, *, size: int) -> NotText:
-    """The refusal of a file that begins so."""
-    kind = media_type(start[:ENOUGH_BYTES])
+    """The error for a binary file with this start."""
+    kind = media_type(start[:SIGNATURE_BYTES])
     return NotText(f"{shown}: binary ({kind}, {size} bytes), not text", path=shown, type=kind, size=size)
 
 
@@ -165,8 +165,67 @@ def _share(data: bytes, characters: bytes) -> float:
 
 
 def newline_of(text: str) -> str:
-    """How every line of a text ends: see `Text.newline`."""
+    """The line ending of a text: see `DecodedText.newline`."""
     both = text.count("\r\n")
     counts = {"\r\n": both, "\n": text.count("\n") - both, "\r": text.count("\r") - both}
     found = [ending for ending, count in counts.items() if count]
     return found[0] if len(found) == 1 else "mixed" if found else ""
+
+
+SIGNATURE_BYTES = 512
+"""Bytes at the start of a file that `media_type` needs."""
+
+_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (0, b"BM", "image/bmp"),
+    (0, b"II*\0", "image/tiff"),
+    (0, b"MM\0*", "image/tiff"),
+    (0, b"\0\0\1\0", "image/x-icon"),
+    (0, b"%PDF-", "application/pdf"),
+    (0, b"PK\3\4", "application/zip"),
+    (0, b"PK\5\6", "application/zip"),
+    (0, b"\x1f\x8b", "application/gzip"),
+    (0, b"BZh", "application/x-bzip2"),
+    (0, b"\xfd7zXZ\0", "application/x-xz"),
+    (0, b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (0, b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (0, b"Rar!\x1a\x07", "application/vnd.rar"),
+    (257, b"ustar", "application/x-tar"),
+    (0, b"!<arch>\n", "application/x-archive"),
+    (0, b"\x7fELF", "application/x-elf"),
+    (0, b"MZ", "application/vnd.microsoft.portable-executable"),
+    (0, b"\xcf\xfa\xed\xfe", "application/x-mach-binary"),
+    (0, b"\xce\xfa\xed\xfe", "application/x-mach-binary"),
+    (0, b"\xca\xfe\xba\xbe", "application/java-vm"),
+    (0, b"\0asm", "application/wasm"),
+    (0, b"SQLite format 3\0", "application/vnd.sqlite3"),
+    (0, b"PAR1", "application/vnd.apache.parquet"),
+    (0, b"\x93NUMPY", "application/x-numpy"),
+    (0, b"\x89HDF\r\n\x1a\n", "application/x-hdf5"),
+    (0, b"DIRC", "application/x-git-index"),
+    (0, b"PACK", "application/x-git-pack"),
+    (0, b"wOFF", "font/woff"),
+    (0, b"wOF2", "font/woff2"),
+    (0, b"OTTO", "font/otf"),
+    (0, b"\0\1\0\0\0", "font/ttf"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (8, b"WAVE", "audio/wav"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"\x1a\x45\xdf\xa3", "video/webm"),
+)
+
+UNKNOWN = "application/octet-stream"
+
+
+def media_type(data: bytes) -> str:
+    """The media type of binary content. Text may begin with the same bytes, so call it for binary content only."""
+    for offset, signature, name in _SIGNATURES:
+        if data.startswith(signature, offset):
+            return name
+    return UNKNOWN

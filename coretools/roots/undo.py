@@ -1,9 +1,9 @@
-"""Put a directory back as it was before a program changed some of its entries, unless that program succeeds.
+"""Restore entries of a directory that a program changed, unless the program succeeds.
 
-While it runs, what was there lies in a directory of its own beside: entries that the program replaces are moved there,
-small files are copied, and an empty directory `absent-NAME` stands for each entry that was not there. Whoever made it
-holds a lock on it, which the kernel gives back when the process is killed: a later look then knows that nobody is going
-to finish, and puts everything back.
+While it runs, the former state lies in a separate directory next to them: entries that the program replaces are moved
+there, small files are copied, and an empty directory `absent-NAME` stands for each entry that did not exist. The server
+holds a lock on that directory, which the kernel releases when the process is killed: a later call then knows that the
+operation was abandoned, and restores everything.
 """
 
 import errno
@@ -21,31 +21,31 @@ from coretools.roots.read import Directory
 from coretools.roots.root_set import RootedPath, Roots, join_path
 
 UNDO_DIRECTORY = ".coretools-restore"
-"""Name of the directory that holds what was there."""
+"""Name of the directory that holds the former state."""
 
 _DROPPED = ".coretools-restored"
-"""Its name while it is being removed: what is half removed must not be put back."""
+"""Its name while it is being removed: a partly removed state must not be restored."""
 
 _ABSENT = "absent-"
 _PART = "part-"
-"""Before the name of a copy that is not whole yet."""
+"""Prefix of an incomplete copy."""
 _OURS = "begun"
-"""An empty directory in it: git can't hold one, so what a repository has under this name is not taken for ours."""
+"""An empty directory in it: git cannot store one, so a repository's directory of this name is not mistaken for ours."""
 _COPY_BYTES = 32 * 1024 * 1024
-"""Largest file that is copied; a lock file beyond it is not put back."""
+"""Largest file that is copied; a larger lock file is not restored."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedEntries:
-    """Names in a directory that a program may change, by what keeps their former state."""
+    """Names in a directory that a program may change, by how their former state is saved."""
 
     moved: tuple[str, ...] = ()
-    """It makes them anew: what is there is moved aside."""
+    """Recreated by the program: existing ones are moved aside."""
     made: tuple[str, ...] = ()
-    """It may make them; where they are there already they are left to it."""
+    """Possibly created by the program; existing ones are left in place."""
     copied: tuple[str, ...] = ()
-    """Small files that it may write."""
+    """Small files that the program may write."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,7 +67,7 @@ class Undo:
 
     @classmethod
     def recover(cls, roots: Roots, directory: Directory, entries: SavedEntries) -> Self:
-        """For this directory, after a state that was left by a killed server is put back. Blocking, as everything here.
+        """Restore what a killed server left in this directory, and return an `Undo` for it. Blocks, as all methods do.
 
         Raises:
             Conflict: another call is changing these entries now.
@@ -79,11 +79,11 @@ class Undo:
         return undo
 
     def begin(self) -> None:
-        """Keep the state of now.
+        """Save the current state.
 
         Raises:
             Conflict: another call is changing these entries now, or a directory of the name holds something else.
-            InvalidPath: an entry that is to be made anew is or holds a root.
+            InvalidPath: an entry that will be recreated is or contains a root.
         """
         if not self._directory.place.root.writable:
             return
@@ -102,7 +102,7 @@ class Undo:
                     self._copy(name)
 
     def _make(self) -> None:
-        """The directory for what is kept, which is ours then."""
+        """Create and lock the directory for the saved state."""
         while not self._opens():
             with suppress(FileExistsError):
                 os.mkdir(UNDO_DIRECTORY, dir_fd=self._directory.fd)
@@ -115,7 +115,7 @@ class Undo:
         os.mkdir(_OURS, dir_fd=self._fd)
 
     def commit(self) -> None:
-        """The program has succeeded: drop the former state."""
+        """Drop the saved state: the program has succeeded."""
         if self._fd < 0:
             return
         with suppress(OSError, CoreError):
@@ -125,7 +125,7 @@ class Undo:
         self._let_go()
 
     def roll_back(self) -> None:
-        """The program has failed: bring the former state back. What can't be brought back now is tried again later."""
+        """Restore the saved state: the program has failed. What cannot be restored now is tried again later."""
         with suppress(OSError):
             found = os.listdir(self._fd)
             if _OURS in found:
@@ -145,7 +145,7 @@ class Undo:
         return RootedPath(place.root, join_path(place.relative, name))
 
     def _opens(self) -> bool:
-        """Whether there is a kept state, which is ours then."""
+        """Open and lock a saved state; False if there is none."""
         try:
             self._fd = os.open(UNDO_DIRECTORY, _DIRECTORY, dir_fd=self._directory.fd)
         except FileNotFoundError:
@@ -184,7 +184,7 @@ class Undo:
             # Something is mounted there, a volume of a container: it is left to the program.
 
     def _copy(self, name: str) -> None:
-        """A copy of a small regular file; of anything else nothing is kept."""
+        """Copy a small regular file; anything else is not saved."""
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._directory.fd)
         with open(source, "rb") as file:
             found = os.fstat(source)
@@ -193,7 +193,7 @@ class Undo:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             copy = os.open(f"{_PART}{name}", flags, stat.S_IMODE(found.st_mode), dir_fd=self._fd)
             with open(copy, "wb") as kept:
-                kept.write(file.read(found.st_size))  # and not more, which a command may be writing now
+                kept.write(file.read(found.st_size))  # and no more: a command may be appending
                 kept.flush()
                 os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
         os.rename(f"{_PART}{name}", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
@@ -208,7 +208,7 @@ class Undo:
         if name != kept:
             if self._is_empty(kept):  # as we made it
                 self._remove(name)
-                os.rmdir(kept, dir_fd=self._fd)  # last, so that a kill before it only repeats the work
+                os.rmdir(kept, dir_fd=self._fd)  # last: a kill before it only repeats the work
             return
         if stat.S_ISREG(os.stat(kept, dir_fd=self._fd, follow_symlinks=False).st_mode):
             if self._is_changed(name):

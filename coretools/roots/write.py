@@ -1,7 +1,7 @@
-"""Change what lies beneath the roots: write, create, delete, move.
+"""Write, create, delete and move files and directories beneath the roots.
 
-A file is never opened for writing. Its new content goes to a temporary file in the same directory and takes its name in
-one step, so a reader sees the old or the new content, a failure leaves the old, and an inode that is shared with a name
+A file is never opened for writing. New content goes to a temporary file in the same directory, which is renamed into
+place: a reader sees the old or the new content, a failure leaves the old, and an inode that is shared with a name
 outside (a hard link) is not touched.
 """
 
@@ -53,14 +53,14 @@ def write_bytes(
     overwrite: bool = True,
     expected: Version | None = None,
 ) -> WrittenFile:
-    """Give a file this content, whole or not at all; mode, and owner where allowed, stay as they were.
+    """Replace the content of a file atomically; its mode, and its owner where permitted, are kept.
 
-    A link is followed and stays. With `expected` the file must still have that version.
+    A link is followed and kept. With `expected` the file must still have that version.
 
     Raises:
-        AlreadyExists: it is there and `overwrite` is False.
+        AlreadyExists: the file exists and `overwrite` is False.
         Conflict: it has another version than `expected`, or is gone; nothing was written.
-        NotFound: a directory on the way is missing and `parents` is False.
+        NotFound: a parent directory is missing and `parents` is False.
         ReadOnly, WrongType, InputOutput (disk full), and what `resolve` raises.
     """
     with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
@@ -75,10 +75,10 @@ def write_bytes(
 
 
 def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
-    """Create a directory; False when it was there already.
+    """Create a directory; False if it already exists.
 
     Raises:
-        AlreadyExists: something else stands there. NotFound: a directory on the way is missing and `parents` is False.
+        AlreadyExists: something else has this name. NotFound: a parent directory is missing and `parents` is False.
         ReadOnly, and what `resolve` raises.
     """
     with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
@@ -98,7 +98,7 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
 
 
 def delete_file(roots: Roots, path: str) -> str:
-    """Delete a file and say its path. A link is deleted itself, not what it leads to.
+    """Delete a file and return its path. A link itself is deleted, not its target.
 
     Raises:
         WrongType: a directory. ReadOnly, NotFound, and what `resolve` raises.
@@ -111,16 +111,16 @@ def delete_file(roots: Roots, path: str) -> str:
 
 
 def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False) -> tuple[str, str]:
-    """Move something to a path, which names it itself and not a directory to put it in; both paths as they are shown.
+    """Move a file or directory; `destination` is its new path, not a directory to put it in. Returns both paths.
 
-    A link is moved itself. To another file system only a file can be moved.
+    A link itself is moved. Only a file can be moved to another file system.
 
     Raises:
-        AlreadyExists: something stands at the destination, and it is a directory or `overwrite` is False.
-        DeniedPath: a deny glob closes one of the two, or closes something because of the directory's name; a git
-            directory is concerned.
+        AlreadyExists: the destination exists, and it is a directory or `overwrite` is False.
+        DeniedPath: a deny glob covers one of the two, or covers something because of the directory's name; or a git
+            directory is involved.
         Conflict: the file changed while it was copied to another file system; nothing was moved.
-        ReadOnly, NotFound, InvalidPath (a root, or something that holds one), and what `resolve` raises.
+        ReadOnly, NotFound, InvalidPath (a root, or a directory that contains one), and what `resolve` raises.
     """
     with (
         lock_paths(roots, source, destination, follow=False),
@@ -151,7 +151,7 @@ def resolve_for_change(roots: Roots, path: str, *, follow: bool = True) -> Itera
     """Resolve a path that is to be changed, where that is allowed; OSErrors of the block are translated.
 
     Raises:
-        ReadOnly. DeniedPath: it lies in a git directory, would come to be one, or belongs to the settings of an editor.
+        ReadOnly. DeniedPath: it lies in a git directory, would become one, or is an existing editor setting.
         What `resolve` raises.
     """
     with resolve(roots, path, follow=follow) as resolved, translate_errors(resolved.shown):
@@ -163,20 +163,20 @@ def resolve_for_change(roots: Roots, path: str, *, follow: bool = True) -> Itera
 
 @contextmanager
 def lock_paths(roots: Roots, *paths: str, follow: bool = True) -> Iterator[None]:
-    """For the time of a change no other call of this process changes what these paths end in, by whatever name.
+    """Lock these paths for a change: no other call of this process changes the same entries meanwhile.
 
     Raises:
-        Conflict: the paths lead elsewhere each time they are looked up. What `resolve` raises.
+        Conflict: the paths resolve differently each time. What `resolve` raises.
     """
     with LOCKS.hold(lambda: frozenset(claim for path in paths for claim in _lock_keys(roots, path, follow=follow))):
         yield
 
 
 def _lock_keys(roots: Roots, path: str, *, follow: bool) -> Iterator[LockKey]:
-    """The first name on the way that may be new, in the directory that is there; and parts of git directories."""
+    """The first name on the way that may be new, in its existing directory; and parts of git directories."""
     with resolve(roots, path, follow=follow) as resolved:
         names = (*resolved.missing, resolved.name)
-        # The directory by what it is, and the name without case: bind mounts and some file systems have two for one.
+        # The directory by identity and the name without case: bind mounts and some file systems alias both.
         yield (*identity_of(os.fstat(resolved.fd)), names[0].casefold())
         above = join_path(resolved.root.path, resolved.above)
         for name in names:
@@ -186,7 +186,7 @@ def _lock_keys(roots: Roots, path: str, *, follow: bool) -> Iterator[LockKey]:
 
 
 def require_name(resolved: ResolvedPath) -> None:
-    """Refuse a path that ends in a held directory: a root, or `..`, has no name that could be given or taken.
+    """Refuse a path that ends in a root or in `..`: it has no name that could be created or removed.
 
     Raises:
         InvalidPath: such a path.
@@ -198,10 +198,10 @@ def require_name(resolved: ResolvedPath) -> None:
 
 @contextmanager
 def create_missing(roots: Roots, resolved: ResolvedPath, *, parents: bool) -> Iterator[None]:
-    """The directories that are missing on the way, created; gone again when the block fails.
+    """Create missing parent directories; they are removed again if the block fails.
 
     Raises:
-        NotFound: there are some, and `parents` is False.
+        NotFound: some are missing, and `parents` is False.
     """
     if resolved.missing and not parents:
         raise NotFound(
@@ -230,7 +230,7 @@ def _remove_if_empty(roots: Roots, resolved: ResolvedPath, above: str, name: str
 def _replaceable(
     roots: Roots, resolved: ResolvedPath, *, overwrite: bool, expected: Version | None
 ) -> os.stat_result | None:
-    """The file that is to be replaced, None when there is none."""
+    """The status of the file that will be replaced, None if there is none."""
     require_name(resolved)
     if resolved.found is None:
         if expected is not None:
@@ -244,7 +244,7 @@ def _replaceable(
     if expected is not None:
         require_version(resolved, expected)
     if not os.access(resolved.name, os.W_OK, dir_fd=resolved.fd, effective_ids=True):
-        # The rename asks for a right to the directory only.
+        # The rename itself needs permission on the directory only.
         raise PermissionRefused(f"{resolved.shown}: the file is write-protected", path=resolved.shown)
     return found
 
@@ -266,12 +266,12 @@ def _rename(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> N
     found = origin.require_found()
     same = target.found is not None and os.path.samestat(found, target.found)
     if same and found.st_nlink > 1 and origin.place != target.place:
-        # rename(2) does nothing between two names of one file.
+        # rename(2) between two hard links of one file does nothing.
         os.unlink(origin.name, dir_fd=origin.fd)
 
 
 def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
-    """Move a file to another file system: copy, give the copy its name, delete the original if it is still the same."""
+    """Move a file to another file system: copy it, rename the copy, delete the original if it is unchanged."""
     found = origin.require_found()
     if not stat.S_ISREG(found.st_mode):
         raise Unsupported(f"{target.shown}: lies on another file system, where only files can be moved to")
