@@ -33,7 +33,7 @@ from coretools.process.children.streams import (
     Streams,
     TerminalSize,
 )
-from coretools.process.children.termination import terminate
+from coretools.process.children.termination import ProcessGroup, terminate
 from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutting_down
 from coretools.process.fork_server.pool import ConfinementStatus, SandboxPool
 from coretools.process.fork_server.supervised_process import UNCERTAIN_END, SupervisedProcess
@@ -339,19 +339,18 @@ class Runner:
     ) -> int:
         if isinstance(child, SupervisedProcess):
             return await self._terminate_command(run, child, streams)
-        # While closing, the guard looks once for all runs, so none looks for itself.
-        marker = None if run.is_closing else f"{MARKER}={run.marker}".encode()
+        tree = ProcessGroup(
+            child,
+            streams,
+            # At shutdown the watchdog looks for marked processes once for all runs.
+            marker=None if run.is_closing else f"{MARKER}={run.marker}".encode(),
+            must_sweep=must_sweep,
+            proc_limiter=self._proc_limiter,
+        )
         stragglers = 0
         try:
             with CancelScope(shield=True):
-                stragglers = await terminate(
-                    child,
-                    streams,
-                    marker=marker,
-                    must_sweep=must_sweep,
-                    limits=self._limits,
-                    proc_limiter=self._proc_limiter,
-                )
+                stragglers = await terminate(tree, streams, self._limits)
         finally:
             if child.reap():
                 child.close()
@@ -364,7 +363,7 @@ class Runner:
         stragglers = 0
         try:
             with CancelScope(shield=True):
-                stragglers = await child.terminate(streams, self._limits)
+                stragglers = await terminate(child, streams, self._limits)
                 if self._sandbox_pool is not None:
                     run.remarks = (
                         *child.replaced_covers(),

@@ -10,16 +10,32 @@ import sys
 import time
 from collections.abc import Collection
 
+# The bounds of every way to stop processes. They stand in this module because every party can import it: the policy in
+# `termination`, the fork server and its supervisors, and the watchdog, which knows no other module.
+
+DYING_SECONDS = 0.05
+"""For the rest of a tree to exit by itself once the program has. A process closes its pipes before it leaves the group,
+so that after `a | b` an `a` that has written everything may still be exiting."""
+
 KILL_SECONDS = 3.0
-"""How long ending goes on after the grace period. What outlasts KILL that long sits in the kernel for good."""
+"""From SIGKILL until a tree is given up. What outlasts SIGKILL that long is stuck in the kernel."""
+
+KILL_ROUND_SECONDS = 1.0
+"""For one round of freezing and killing a tree, or of killing a control group. It takes a few milliseconds unless the
+tree multiplies meanwhile; then a supervisor takes its last resort and begins another round."""
+
+FORCE_SECONDS = 10.0
+"""After the last resort, the end of a whole fork server. A supervisor on a busy machine may need it."""
 
 ORPHAN_GRACE_SECONDS = 3.0
-"""Most that the guard gives what a dead server left between TERM and KILL, whatever the server gave: nobody waits for
-an answer any more."""
+"""Longest grace period that the watchdog gives to what a dead server left: nobody waits for an answer any more."""
+
+EXIT_SECONDS = 2.0
+"""For a fork server to exit once its socket is closed; then it is killed."""
 
 FIRST_PAUSE_SECONDS = 0.001
 LAST_PAUSE_SECONDS = 0.1
-"""Between two looks: short at first because most processes are gone at once, then longer, because a look costs about
+"""Between two polls: short at first because most processes exit at once, then longer, because listing /proc costs about
 10 µs for each process of the machine."""
 
 CONTROL_GROUPS_FILE = "groups"

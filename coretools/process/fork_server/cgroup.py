@@ -9,8 +9,8 @@ import os
 import time
 from contextlib import suppress
 
-_KILL_SECONDS = 1.0
-"""Given to the members to be gone after the kernel was told to kill them."""
+from coretools.process.children.reaper import KILL_ROUND_SECONDS
+
 _PAUSE_SECONDS = 0.005
 
 _USUAL_WEIGHT = 100
@@ -63,7 +63,7 @@ class ControlGroup:
 
     def close(self) -> None:
         """End what is left in the group and remove it. Blocks for a moment when something is."""
-        deadline = time.monotonic() + _KILL_SECONDS
+        deadline = time.monotonic() + KILL_ROUND_SECONDS
         while not self.remove() and time.monotonic() < deadline:
             self.kill()
             time.sleep(_PAUSE_SECONDS)

@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 
 import coretools
+from coretools.process.children import reaper
 from coretools.process.fork_server import server
 from coretools.process.fork_server.cgroup import ControlGroup
 from coretools.process.fork_server.server import ForkServerConfig
@@ -30,9 +31,6 @@ MAX_WAITING = 6
 
 START_SECONDS = 10.0
 """A spawner that is not ready by then has failed; it takes a fiftieth of a second."""
-
-_EXIT_SECONDS = 2.0
-"""A spawner that has not ended by then, when its socket has, is stopped or worse: it is killed."""
 
 _PATH_BYTES = 8192
 """More than a path may have that can be covered."""
@@ -235,7 +233,7 @@ class ForkServerClient:
                     ours.callback(os.close, end)
                 with contextlib.suppress(OSError):  # it has ended
                     socket.send_fds(self._control, [server.REPORT_WHEN_EMPTY], [writing.fileno()])
-            with anyio.move_on_after(_EXIT_SECONDS):
+            with anyio.move_on_after(reaper.EXIT_SECONDS):
                 await anyio.wait_readable(reading)
                 is_certain = bool(reading.recv(1))
                 if end is not None and not is_certain:
@@ -262,7 +260,7 @@ class ForkServerClient:
     def wait(self) -> None:
         """After `close`: until the spawner is gone, a moment. Blocks."""
         try:
-            self._process.wait(_EXIT_SECONDS)
+            self._process.wait(reaper.EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -13,13 +13,10 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from coretools.process.children.reaper import has_ended
+from coretools.process.children.reaper import FIRST_PAUSE_SECONDS, KILL_ROUND_SECONDS, LAST_PAUSE_SECONDS, has_ended
 
-_END_SECONDS = 1.0
-"""Given to freezing and killing a tree; it takes a few milliseconds unless the tree multiplies meanwhile."""
 _FREEZE_ROUNDS = 20
 """Looks for what is not frozen yet, until what was found is killed all the same."""
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.001, 0.05
 
 
 def _kill_all_signalable(_tops: Callable[[], list[int]]) -> set[int]:
@@ -70,15 +67,15 @@ def kill_until_gone(
     Bounded, for what even KILL does not end: `is_alone` tells. `spare` is killed, but neither reaped nor counted.
     """
     ended = set[int]()
-    deadline = time.monotonic() + _END_SECONDS
-    pause = _FIRST_PAUSE_SECONDS
+    deadline = time.monotonic() + KILL_ROUND_SECONDS
+    pause = FIRST_PAUSE_SECONDS
     while True:
         ended |= kill(tops)
         ended |= reap(tops, spare=spare)
         if has_no_descendants(tops, spare=spare) or time.monotonic() > deadline:
             return len(ended - {spare})
         select.select([], [], [], pause)
-        pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+        pause = min(2 * pause, LAST_PAUSE_SECONDS)
 
 
 def own_children() -> list[int]:

@@ -18,9 +18,9 @@ from contextlib import ExitStack, suppress
 
 import anyio
 
-from coretools.config.settings import Limits
+from coretools.process.children import reaper
 from coretools.process.children.spawn import find_program, pipe
-from coretools.process.children.streams import Streams, TerminalSize
+from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import supervisor
 from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.command_process import SpawnRequest
@@ -38,15 +38,6 @@ UNCERTAIN_END = "not all that it started is known to have ended"
 
 SUPERVISOR_LOST = "its supervisor was ended, or could end it only together with all commands"
 """Why a command has ended whose supervisor says nothing any more."""
-
-KILL_SECONDS = 2.0
-"""Given to a supervisor to end its tree by KILL; what multiplies faster than that takes its cell with it."""
-
-CERTAIN_SECONDS = 10.0
-"""Given beyond that where no cell can be ended: a supervisor on a busy machine may need it."""
-
-DYING_SECONDS = 0.05
-"""Given to the rest of the tree to end by itself once the command has."""
 
 _MESSAGE_BYTES = 512
 
@@ -71,7 +62,7 @@ class SpawnFailed(Exception):
 
 
 class SupervisedProcess:
-    """One command. Everything here is quick; what waits is `started`, `exited` and `stop`. `close` must be called."""
+    """One command. Everything here is quick; what waits is async. `close` must be called."""
 
     def __init__(self, preforked: PreforkedProcess, pipes: tuple[int | None, int, int], status_pipe: int) -> None:
         """`telling` is a pipe: its end says that the program runs, words in it why it does not."""
@@ -144,38 +135,32 @@ class SupervisedProcess:
         self._receive()
         return self.has_exited
 
-    async def terminate(self, streams: Streams, limits: Limits) -> int:
-        """End what is left of the tree; how many processes beside the program had to be ended.
+    async def signal(self, number: int) -> None:
+        """Have the supervisor send SIGTERM or SIGKILL to every process of the tree."""
+        self._send(supervisor.TERM if number == signal.SIGTERM else supervisor.KILL)
 
-        TERM to every process of it, a grace period, KILL. The usual case, a program that left nothing, costs nothing.
-        """
-        deadline = time.monotonic() + limits.grace_seconds
-        if not self.has_exited:
-            streams.stop_listening()
-            self._send(supervisor.TERM)
-            with anyio.move_on_after(limits.grace_seconds):
-                await streams.communicate(limits.linger_seconds)
-        elif not streams.are_open:
-            await self._wait_until_gone(DYING_SECONDS)
-        if self.has_exited and not self._is_gone:
-            self._send(supervisor.TERM)
-            await self._wait_until_gone(deadline - time.monotonic())
+    async def wait_empty(self, seconds: float) -> bool:
+        """Wait until the supervisor reports that nothing of the tree is left; False after `seconds`."""
         if not self._is_gone:
-            self._send(supervisor.KILL)
-            await self._wait_until_gone(KILL_SECONDS)
-        if not self._is_gone:
-            self._preforked.kill_all()
-            await self._wait_until_gone(CERTAIN_SECONDS)
-        await self._check_certainty()
-        streams.drain_ready()
-        return self._stopped
+            with anyio.move_on_after(max(0.0, seconds)):
+                while not self._is_gone:
+                    await anyio.wait_readable(self._preforked.control)
+                    self._receive()
+            self._receive()
+        return self._is_gone
 
-    async def _check_certainty(self) -> None:
-        """Say so where it is not certain that everything has ended."""
+    async def force(self) -> None:
+        """Kill the whole fork server, with every command in it."""
+        self._preforked.kill_all()
+        await self.wait_empty(reaper.FORCE_SECONDS)
+
+    async def finish(self) -> int:
+        """Set `stopped_for` where it is not certain that everything has ended; return how many were stopped."""
         if not self._is_gone or (self._is_orphaned and not await self._preforked.wait_until_empty()):
             self.stopped_for = UNCERTAIN_END
         if not self.has_exited:
             self.duration_seconds = time.monotonic() - self._started
+        return self._stopped
 
     def replaced_covers(self) -> list[str]:
         """What is to be said of covered files that somebody outside replaced while it ran, in sentences."""
@@ -212,13 +197,6 @@ class SupervisedProcess:
         while not self.has_exited:
             await anyio.wait_readable(self._preforked.control)
             self._receive()
-
-    async def _wait_until_gone(self, seconds: float) -> None:
-        with anyio.move_on_after(max(0.0, seconds)):
-            while not self._is_gone:
-                await anyio.wait_readable(self._preforked.control)
-                self._receive()
-        self._receive()
 
     def _receive(self) -> None:
         while not self._is_gone:

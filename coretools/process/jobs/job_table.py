@@ -18,6 +18,7 @@ import anyio
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CoreError, NotFound, Unsupported
+from coretools.process.children.reaper import KILL_SECONDS
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.jobs.output_store import DiskQuota, OutputStore
 from coretools.process.jobs.screen import TerminalScreen
@@ -35,9 +36,6 @@ UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 
 IDLE_CHECK_SECONDS = 15.0
 """Between two looks for runs that nobody touches any more."""
-
-END_SECONDS = 3.0
-"""Waited for runs at the end, after the runner has ended their children."""
 
 MAX_FULL_OUTPUTS = 16
 """All outputs together have so many times the limit of one on disk."""
@@ -188,7 +186,7 @@ class JobTable:
             run.stop("the server ends")
         with anyio.CancelScope(shield=True):
             if self._tasks:
-                await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds + END_SECONDS)
+                await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds + KILL_SECONDS)
             for task in self._tasks:
                 task.cancel()
         for run in self._runs.values():
