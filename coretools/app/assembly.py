@@ -19,8 +19,7 @@ from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.registry import Registry
-from coretools.operations.registry_merge import merge_registries
+from coretools.operations.registry import Registry, merge_registries
 from coretools.process.environment import child_environment, login_variables
 from coretools.process.fork_server.pool import ConfinementStatus, SandboxPool
 from coretools.process.jobs.job_table import JobTable

@@ -22,11 +22,11 @@ from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection
+from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.documentation import document_command
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.registry import Command
 
 FAILED = 1
 """Exit code when the call worked and what it ran failed."""

@@ -10,7 +10,6 @@ from coretools.cli.global_options import LINE_OPTIONS
 from coretools.cli.routes import RouteMatch, Routes, leading_words, normalize
 from coretools.operations.completion import with_prefix
 from coretools.operations.documentation import CommandPage, ParameterPage, document_command
-from coretools.operations.registry import Command
 from coretools.operations.route import VARIABLE
 
 _BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from coretools.errors import UnknownTool
 from coretools.operations.catalog import Selection, commands_for_people, withholding_reason
-from coretools.operations.registry import Command, Registry
+from coretools.operations.command import Command
+from coretools.operations.registry import Registry
 from coretools.operations.route import VARIABLE, Context
 
 

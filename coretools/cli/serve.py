@@ -97,8 +97,7 @@ def _serve_alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     # Imported late: as above.
     from coretools.hosting.serve import ServeOptions, serve_stdio
     from coretools.operations.catalog import selection_of, surfaces_of
-    from coretools.operations.registry import Registry
-    from coretools.operations.registry_merge import merge_registries
+    from coretools.operations.registry import Registry, merge_registries
     from coretools.protocol.process_exit import exit_process
 
     options = ServeOptions(

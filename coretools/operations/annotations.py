@@ -1,11 +1,11 @@
-"""The annotations of somebody's function: resolved, or refused with the parameter that can't be."""
+"""The annotations of an author's function: resolved to types, or refused with the parameter at fault."""
 
 import inspect
 import sys
 from collections.abc import Callable
 from functools import reduce
 from operator import or_
-from types import SimpleNamespace, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import (
     Annotated,
     Any,
@@ -20,6 +20,7 @@ from typing import (
 )
 
 import typing_extensions
+from pydantic import BaseModel
 from pydantic_core import SchemaError
 
 from coretools.errors import AUTHOR_FAULTS, BadSetting
@@ -28,14 +29,19 @@ from coretools.operations.declare import source_of
 RETURN = "return"
 
 TYPE_FAULTS = (*AUTHOR_FAULTS, SchemaError)
-"""What pydantic and the types themselves raise where a type has no schema."""
+"""Exceptions that pydantic and the types themselves raise where a type has no schema."""
+
+MAX_NESTED = 8
+"""Levels of nested models that `is_json_type` follows; a model that contains itself would have no end."""
+
+_JSON_TYPES = (str, int, float, bool, NoneType, Any, dict, list)
 
 
 def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of the parameters, and of the result as `return`.
+    """The types of the parameters by name, and of the result as `return`.
 
     Raises:
-        BadSetting: an annotation can't be resolved; says which.
+        BadSetting: an annotation can't be resolved; names the parameter.
     """
     try:
         hints = get_type_hints(function, include_extras=True)
@@ -49,21 +55,41 @@ def resolve_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def describe_place(name: str) -> str:
-    """What an annotation belongs to, for messages."""
+    """The parameter or result that an annotation belongs to, for messages."""
     return "its result" if name == RETURN else f"parameter {name!r}"
 
 
 def type_text(hint: Any) -> str:
-    """A type as an error shows it."""
+    """A type as messages show it."""
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
     return text.replace("typing.", "")[:80]
 
 
 def first_sentence(error: BaseException) -> str:
-    """The first sentence of what an exception says, without its advice."""
+    """The first sentence of an exception's message, without its advice."""
     lines = str(error).splitlines() or [""]
     line = lines[-1 if isinstance(error, SchemaError) else 0].strip()
     return line.partition(". ")[0].rstrip(".")[:200] or type(error).__name__
+
+
+def is_json_type(hint: Any, depth: int = 0) -> bool:
+    """Whether a JSON parser already returns values of this type.
+
+    Dates, UUIDs, addresses, paths and enumerations are not: JSON writes them as text.
+    """
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        fields = [field.annotation for field in hint.model_fields.values()]
+        return depth < MAX_NESTED and _are_json_types(fields, depth + 1)
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return is_json_type(get_args(hint)[0], depth)
+    if origin in (list, dict, Union, UnionType):
+        return _are_json_types(get_args(hint), depth)
+    return origin is Literal or hint in _JSON_TYPES
+
+
+def _are_json_types(hints: Any, depth: int) -> bool:
+    return all(is_json_type(hint, depth) for hint in hints)
 
 
 def _unresolved(function: Callable[..., Any], error: BaseException) -> tuple[str, str]:
@@ -82,7 +108,7 @@ def _unresolved(function: Callable[..., Any], error: BaseException) -> tuple[str
 
 
 def _for_pydantic(hint: Any) -> Any:
-    """The type with every `typing.TypedDict` as one of `typing_extensions`: pydantic needs those below Python 3.12."""
+    """The type with every `typing.TypedDict` replaced: below Python 3.12 pydantic needs that of `typing_extensions`."""
     if sys.version_info >= (3, 12):
         return hint
     if is_typeddict(hint):
@@ -92,17 +118,17 @@ def _for_pydantic(hint: Any) -> Any:
         return hint
     if origin is Annotated:
         return Annotated[(_for_pydantic(arguments[0]), *arguments[1:])]
-    read = tuple(map(_for_pydantic, arguments))
-    if read == arguments:
+    converted = tuple(map(_for_pydantic, arguments))
+    if converted == arguments:
         return hint
-    return reduce(or_, read) if origin in (Union, UnionType) else origin[read]
+    return reduce(or_, converted) if origin in (Union, UnionType) else origin[converted]
 
 
 def _as_extensions_typeddict(hint: Any) -> Any:
-    """The same dictionary by `typing_extensions`."""
+    """The same dictionary type, made by `typing_extensions`."""
     fields = {
-        name: _with_required(one, is_required=name in hint.__required_keys__)
-        for name, one in get_type_hints(hint, include_extras=True).items()
+        name: _with_required(field, is_required=name in hint.__required_keys__)
+        for name, field in get_type_hints(hint, include_extras=True).items()
     }
     made = typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[misc]  # a type made at run time
     made.__doc__ = hint.__doc__
@@ -110,8 +136,8 @@ def _as_extensions_typeddict(hint: Any) -> Any:
 
 
 def _with_required(hint: Any, *, is_required: bool) -> Any:
-    """The type of a key with whether it must be there."""
-    # The annotation counts first: `__required_keys__` is wrong below `from __future__ import annotations`.
+    """The type of a key, marked as required or not."""
+    # The annotation takes precedence: `__required_keys__` is wrong under `from __future__ import annotations`.
     origin = get_origin(hint)
     if origin in (Required, NotRequired):
         return origin[_for_pydantic(get_args(hint)[0])]

@@ -1,7 +1,6 @@
-"""From a signature to JSON Schema and strict arguments.
+"""The arguments of a command: the JSON Schema (2020-12) of its parameters, and strict validation of what is sent.
 
-The only place that turns Python types into JSON Schema (2020-12) and JSON into arguments. Arguments are taken as they
-are: unknown names are refused by name, and nothing is coerced but a list or an object that came as JSON text.
+Unknown names are refused by name. Nothing is coerced, except that a list or an object may come as JSON text.
 """
 
 import difflib
@@ -17,34 +16,41 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.operations import json_schema
-from coretools.operations.annotations import TYPE_FAULTS, describe_place, first_sentence, resolve_hints, type_text
+from coretools.operations.annotations import (
+    TYPE_FAULTS,
+    describe_place,
+    first_sentence,
+    is_json_type,
+    resolve_hints,
+    type_text,
+)
 from coretools.operations.call import Call
 from coretools.operations.declare import DeclaredQuestion, source_of
-from coretools.operations.json_schema import compact, is_json_type
+from coretools.operations.json_schema import compact
 from coretools.operations.services import Services
 
 ANSWERS = "answers"
-"""Argument with the answers given beforehand, by the key of the question."""
+"""The argument for prefilled answers, by the key of the question."""
 
 _SCALARS = ("string", "integer", "number", "boolean")
 
 _INJECTED = (Call, Services)
-"""Types of parameters that no caller gives."""
+"""Types of parameters that the dispatcher fills in."""
 
 ANY_ANSWER = MappingProxyType({"type": ["string", "boolean", "array", "object"]})
-"""Shape of an answer to a question of which only the key was declared: all that a question takes."""
+"""Schema of an answer to a question of which only the key was declared: every type that any question accepts."""
 
 _UNNAMED = {
     inspect.Parameter.VAR_POSITIONAL: "*{}",
     inspect.Parameter.VAR_KEYWORD: "**{}",
     inspect.Parameter.POSITIONAL_ONLY: "{}, /",
 }
-"""Parameters that can't be given by one name each."""
+"""Parameters that can't be passed by name, as they are written."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 _MAX_QUOTED_NAME = 100
-"""Characters that are shown of where a fault is: the caller chose the name of an unknown argument."""
+"""Characters shown of the place of a fault: the caller chose the name of an unknown argument."""
 
 _SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -81,10 +87,10 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "start_line": ("offset",),
     }
 )
-"""What other tools call an argument, and what it may be called here; for the hint in an error."""
+"""Names that other tools use for an argument, with their names here; for the hint in an error."""
 
 _CONTAINERS = ("list_type", "dict_type", "model_type")
-"""pydantic's errors for an argument that should be a list or an object."""
+"""pydantic's error types for an argument that should be a list or an object."""
 
 _EXPECTED = {
     "string_type": "must be text",
@@ -98,14 +104,14 @@ _EXPECTED = {
     "model_attributes_type": "must be an object",
     "string_unicode": "must be valid Unicode text (no lone surrogates)",
 }
-"""pydantic's error types in our words; others keep pydantic's own sentence."""
+"""Messages for pydantic's error types; the others keep pydantic's own message."""
 
 
 class Arguments:
-    """The parameters of one function: their schema, and the check of what a caller sends.
+    """The parameters of one function: their schema, and the validation of what a caller sends.
 
-    A parameter annotated `Call` or `Services` is no argument: it is in `injected`, and the dispatcher fills it. A
-    command that `asks` has one argument more, `answers`, which is not the function's.
+    A parameter annotated `Call` or `Services` is not an argument: it is in `injected`, and the dispatcher fills it
+    in. A command that `asks` has the additional argument `answers`, which is not passed to the function.
     """
 
     def __init__(
@@ -141,28 +147,28 @@ class Arguments:
             raise BadSetting(
                 f"{self._source}: {ANSWERS!r} is taken by the answers to its questions; rename the parameter"
             )
-        self._is_native = all(is_json_type(hint) for hint, _ in parameters.values())
-        self._model = self._modelled(parameters)
+        self._has_json_types_only = all(is_json_type(hint) for hint, _ in parameters.values())
+        self._model = self._build_model(parameters)
 
-    def _modelled(self, parameters: Mapping[str, Any]) -> type[BaseModel]:
-        """The model of the parameters.
+    def _build_model(self, parameters: Mapping[str, Any]) -> type[BaseModel]:
+        """The pydantic model of the parameters.
 
         Raises:
-            BadSetting: pydantic makes none of them; says of which.
+            BadSetting: a parameter has no schema; names it.
         """
         try:
             model: type[BaseModel] = create_model(f"{self._name}_arguments", __config__=_STRICT, **parameters)
         except TYPE_FAULTS as error:
-            raise self._faulty(parameters, error) from error
-        lost = [name for name in parameters if name not in model.model_fields]
-        if lost:
+            raise self._schema_error(parameters, error) from error
+        dropped = [name for name in parameters if name not in model.model_fields]
+        if dropped:
             raise BadSetting(
-                f"{self._source}: {describe_place(lost[0])} has a name that can't be served; begin it with a letter"
+                f"{self._source}: {describe_place(dropped[0])} has a name that pydantic ignores; begin it with a letter"
             )
         return model
 
-    def _faulty(self, parameters: Mapping[str, Any], error: BaseException) -> BadSetting:
-        """The refusal of the first parameter that has no schema by itself."""
+    def _schema_error(self, parameters: Mapping[str, Any], error: BaseException) -> BadSetting:
+        """The error for the first parameter that has no schema by itself."""
         for name, parameter in parameters.items():
             try:
                 create_model("one", __config__=_STRICT, **{name: parameter}).model_json_schema()
@@ -172,27 +178,27 @@ class Arguments:
         else:
             where, reason = "its signature", first_sentence(error)
         return BadSetting(
-            f"{self._source}: {where} gives no JSON schema: {reason}. Take text, numbers, booleans, lists, dicts, "
-            "dataclasses or pydantic models, or Call and Services without more"
+            f"{self._source}: {where} has no JSON Schema: {reason}. Use text, numbers, booleans, lists, dicts, "
+            "dataclasses or pydantic models, or plain Call and Services"
         )
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema (2020-12) of the arguments, without the words that say nothing to a model. Not to be changed.
+        """JSON Schema (2020-12) of the arguments, without redundant keywords. Must not be modified.
 
         Raises:
-            BadSetting: a parameter has none; says which.
+            BadSetting: a parameter has no schema; names it.
         """
         if self._schema is None:
-            self._schema = self._built() if self._raw is None else dict(self._raw)
+            self._schema = self._build_schema() if self._raw is None else dict(self._raw)
         return self._schema
 
-    def _built(self) -> dict[str, Any]:
+    def _build_schema(self) -> dict[str, Any]:
         try:
             schema = compact(self._model.model_json_schema())
             answers = self.answers
         except TYPE_FAULTS as error:
             fields = self._model.model_fields
-            raise self._faulty({name: (one.annotation, one) for name, one in fields.items()}, error) from error
+            raise self._schema_error({name: (one.annotation, one) for name, one in fields.items()}, error) from error
         if answers:
             schema["properties"][ANSWERS] = {
                 "type": "object",
@@ -203,33 +209,33 @@ class Arguments:
 
     @cached_property
     def answers(self) -> dict[str, dict[str, Any]]:
-        """The schema of each answer that may be given beforehand and is listed."""
-        return {key: self._answer(key) for key in self._listed}
+        """The schema of each answer that can be prefilled and is listed."""
+        return {key: self._answer_schema(key) for key in self._listed}
 
-    def _answer(self, key: str) -> dict[str, Any]:
+    def _answer_schema(self, key: str) -> dict[str, Any]:
         question = self._questions.get(key)
         return dict(ANY_ANSWER) if question is None else compact(question.answer_schema())
 
     @property
-    def is_addressable(self) -> bool:
-        """Whether every argument can stand in an address: text, a number, a boolean, or what is written as text."""
+    def fits_uri(self) -> bool:
+        """Whether every argument can be part of a URI: text, a number, a boolean, or a type written as text."""
         properties = self.schema().get("properties", {})
         return all(shape.get("type") in _SCALARS for shape in properties.values())
 
     def from_text(self, given: Mapping[str, str | Sequence[str]]) -> dict[str, Any]:
-        """Arguments that were written as text (an address, the arguments of a prompt), as JSON has them.
+        """JSON values for arguments written as text (in a URI, or as arguments of a prompt).
 
-        Text stays text; a number, true or false is read where the schema says so. What does not fit stays as it is,
-        and `accept` refuses it.
+        Text stays text; a number, true or false is parsed where the schema has that type. Text that does not parse is
+        left as it is, and `accept` refuses it.
         """
         properties = self.schema().get("properties", {})
         return {name: _parse_text(value, properties.get(name, {})) for name, value in given.items()}
 
     def split_answers(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arguments of the function, and the answers given beforehand.
+        """The arguments of the function, and the prefilled answers.
 
         Raises:
-            InvalidArguments: answers that are no object, or to what it never asks.
+            InvalidArguments: the answers are not an object, or answer a question that the command does not ask.
         """
         arguments = dict(given)
         if not self._asks:
@@ -245,11 +251,11 @@ class Arguments:
         return arguments, answers
 
     def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the function takes them.
+        """The validated arguments, with the types of the function's parameters.
 
         Raises:
-            InvalidArguments: says the first faults by the name of their argument, what would be accepted, and how many
-                more there are.
+            InvalidArguments: lists the first faults with the names of their arguments and what is accepted, and how
+                many more there are.
         """
         if self._raw is not None:
             return {self.names[0]: json_schema.validate_arguments(self._name, self._raw, given)}
@@ -266,17 +272,17 @@ class Arguments:
         return {name: getattr(model, name) for name in self.names}
 
     def _validated(self, given: Mapping[str, Any]) -> BaseModel:
-        if self._is_native:
+        if self._has_json_types_only:
             return self._model.model_validate(dict(given), strict=True)
-        # Dates, identifiers and the like are text in JSON: only pydantic's JSON mode takes them strictly.
+        # Dates, UUIDs and the like are text in JSON, which only pydantic's JSON mode accepts strictly.
         return self._model.model_validate_json(_json(self._name, given), strict=True)
 
     def _refusal(self, error: ValidationError) -> InvalidArguments:
         faults = error.errors(include_url=False, include_context=True)
-        said = [self._fault(fault) for fault in faults[: json_schema.MAX_FAULTS]]
+        messages = [self._fault(fault) for fault in faults[: json_schema.MAX_FAULTS]]
         if len(faults) > json_schema.MAX_FAULTS:
-            said.append(f"and {len(faults) - json_schema.MAX_FAULTS} more")
-        return InvalidArguments(f"{self._name}: " + "; ".join(said))
+            messages.append(f"and {len(faults) - json_schema.MAX_FAULTS} more")
+        return InvalidArguments(f"{self._name}: " + "; ".join(messages))
 
     def _fault(self, fault: Any) -> str:
         where = ".".join(str(part) for part in fault["loc"])[:_MAX_QUOTED_NAME] or "arguments"
@@ -288,43 +294,43 @@ class Arguments:
             what = "argument" if len(fault["loc"]) == 1 else "name"
             hint = _suggestion(str(fault["loc"][-1]), names)
             return f"{where}: unknown {what}{hint} (takes {', '.join(names) or 'none'})"
-        said = _EXPECTED.get(kind)
-        if said is None:
+        expected = _EXPECTED.get(kind)
+        if expected is None:
             message: str = fault["msg"]
             return f"{where}: {message[:1].lower()}{message[1:]}"
-        return f"{where}: {said}, got {_describe_value(fault['input'])}"
+        return f"{where}: {expected}, got {_describe_value(fault['input'])}"
 
 
 def _with_parsed_json(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
-    """The arguments with lists and objects that came as JSON text, as models often send them; None without any."""
-    wrong = [fault["loc"][0] for fault in error.errors() if fault["type"] in _CONTAINERS and len(fault["loc"]) == 1]
+    """The arguments with lists and objects parsed that came as JSON text, as models often send; None without any."""
+    names = [fault["loc"][0] for fault in error.errors() if fault["type"] in _CONTAINERS and len(fault["loc"]) == 1]
     found: dict[str, Any] = {}
-    for name in wrong:
+    for name in names:
         value = given.get(str(name))
         with suppress(ValueError, RecursionError):
-            read = json.loads(value) if isinstance(value, str) else None
-            if isinstance(read, list | dict):
-                found[str(name)] = read
+            parsed = json.loads(value) if isinstance(value, str) else None
+            if isinstance(parsed, list | dict):
+                found[str(name)] = parsed
     return {**given, **found} if found else None
 
 
-def _known_names(schema: Mapping[str, Any], way: Sequence[str | int]) -> tuple[str, ...]:
-    """The names that the schema has at a place in the arguments."""
+def _known_names(schema: Mapping[str, Any], path: Sequence[str | int]) -> tuple[str, ...]:
+    """The names that the schema defines at a place in the arguments."""
     node: Any = schema
-    for step in way:
+    for step in path:
         node = node.get("items", {}) if isinstance(step, int) else node.get("properties", {}).get(step, {})
     return tuple(node.get("properties", {}))
 
 
 def _suggestion(name: str, names: Sequence[str]) -> str:
-    """The name that an unknown one probably stands for."""
+    """A hint at the name that an unknown one probably means."""
     close = [other for other in _SYNONYMS.get(name.lower(), ()) if other in names]
     close = close or difflib.get_close_matches(name, names, n=1)
     return f", did you mean {close[0]}?" if close else ""
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the parameters that a caller gives, and of those that he must give; without building a model.
+    """Names of the arguments, and of the required ones, without building a model.
 
     Raises:
         BadSetting: an annotation can't be resolved.
@@ -335,14 +341,14 @@ def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[
 
 
 def require_named(function: Callable[..., Any]) -> None:
-    """Refuse parameters that can't be given by name: a call gives each argument by its own.
+    """Refuse parameters that can't be passed by name.
 
     Raises:
-        BadSetting: says which.
+        BadSetting: names the parameter.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
-    except NameError:  # Python 3.14 reads annotations here; a name may be defined below the function
+    except NameError:  # Python 3.14 evaluates annotations here; a name may be defined below the function
         return
     for parameter in parameters:
         if parameter.kind in _UNNAMED:
@@ -357,7 +363,7 @@ def _parse_text(value: str | Sequence[str], shape: Mapping[str, Any]) -> Any:
     kind = shape.get("type")
     if kind == "array":
         if isinstance(value, str) and isinstance(_json_or_text(value), list):
-            return value  # `accept` reads it
+            return value  # `accept` parses it
         items = [value] if isinstance(value, str) else list(value)
         return [_parse_text(item, shape.get("items", {})) for item in items]
     return _json_or_text(value) if kind in ("integer", "number", "boolean") and isinstance(value, str) else value
@@ -378,11 +384,11 @@ def _json(name: str, given: Mapping[str, Any]) -> str:
     try:
         return json.dumps(given)
     except (TypeError, ValueError) as error:
-        raise InvalidArguments(f"{name}: the arguments are no JSON: {error}") from None
+        raise InvalidArguments(f"{name}: the arguments can't be written as JSON: {error}") from None
 
 
 def _describe_value(value: object) -> str:
-    """A value as an error shows it: its JSON kind, and itself when it is short."""
+    """A value for an error message: its JSON type, and the value when it is short."""
     kinds = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
     kind = kinds.get(type(value), "null" if value is None else type(value).__name__)
     if isinstance(value, str | int | float) and len(repr(value)) <= 40:

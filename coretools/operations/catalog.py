@@ -1,7 +1,7 @@
-"""What a caller is offered of the commands: tools, resources and prompts, by one selection for lists and calls alike.
+"""The catalog: the tools, resources and prompts that a selection leaves, for lists and calls alike.
 
-An offer is built whole from a registry and never changes; `coretools.operations.live_catalog` puts a new one in its
-place.
+A catalog is built from a registry and is immutable; `coretools.operations.live_catalog` replaces it when the registry
+changes.
 """
 
 import difflib
@@ -11,23 +11,23 @@ from fnmatch import fnmatchcase
 
 from coretools.config.settings import Settings, require_profile
 from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
+from coretools.operations.command import Command, duplicate_name
 from coretools.operations.declare import Surface
-from coretools.operations.registry import Command, duplicate_name
 from coretools.operations.route import Context, default_template, template_shape, template_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which commands. Each part may only take away."""
+    """Which commands a catalog has. Each field can only remove commands."""
 
     profile: str = "dev"
     read_only: bool = False
-    """Wins over the profile."""
+    """Takes precedence over the profile."""
     sets: tuple[str, ...] = ()
-    """Tool sets; none named: all."""
+    """Tool sets; empty for all."""
     only: tuple[str, ...] = ("*",)
     without: tuple[str, ...] = ()
-    """Patterns (fnmatch) of names."""
+    """Patterns (fnmatch) of names to leave out."""
 
 
 EVERYTHING = Selection(profile="all")
@@ -35,19 +35,19 @@ EVERYTHING = Selection(profile="all")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surfaces:
-    """Which surfaces commands get beside those that they declare. All off by default."""
+    """Surfaces that commands get in addition to those they declare. All are off by default."""
 
     promote_read_only: bool = False
-    """What only reads, and has arguments that fit an address, is a resource too."""
+    """A read-only tool whose arguments can be part of a URI is a resource too."""
     resources_as_tools: bool = False
     prompts_as_tools: bool = False
-    """For clients that know tools only."""
+    """For clients that support only tools."""
     scheme: str = "coretools"
-    """Of the addresses that promoted commands get."""
+    """URI scheme of promoted commands."""
 
 
 def selection_of(settings: Settings) -> Selection:
-    """Which commands the operator wants: what the flags say, and what his file leaves of it."""
+    """The selection of the operator's flags and policy file."""
     offer = settings.policy.offer
     return Selection(
         profile=settings.profile,
@@ -59,7 +59,7 @@ def selection_of(settings: Settings) -> Selection:
 
 
 def surfaces_of(settings: Settings) -> Surfaces:
-    """On which surfaces the operator wants them."""
+    """The additional surfaces that the operator's policy file turns on."""
     offer = settings.policy.offer
     return Surfaces(
         promote_read_only=offer.promote_read_only,
@@ -69,7 +69,7 @@ def surfaces_of(settings: Settings) -> Surfaces:
 
 
 def require_known(commands: Iterable[Command], selection: Selection) -> None:
-    """Refuse a selection that names what is not there: a typing error in it would leave a command offered.
+    """Refuse a selection with unknown names: with a typing error, a command would stay in the catalog.
 
     Raises:
         BadSetting: names the tool set or the pattern.
@@ -78,28 +78,28 @@ def require_known(commands: Iterable[Command], selection: Selection) -> None:
     sets = {command.tool_set for command in commands if command.tool_set}
     for name in selection.sets:
         if name not in sets:
-            raise BadSetting(f"[offer] sets holds {name!r}: there are {', '.join(sorted(sets))}")
+            raise BadSetting(f"[offer] sets holds the unknown tool set {name!r}; choose from {', '.join(sorted(sets))}")
     for key, patterns in (("only", selection.only), ("without", selection.without)):
         for pattern in patterns:
             if not any(fnmatchcase(command.name, pattern) for command in commands):
-                raise BadSetting(f"[offer] {key} holds {pattern!r}: there is no such command")
+                raise BadSetting(f"[offer] {key} holds {pattern!r}, which matches no command")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A command behind an address."""
+    """A command with its URI or URI template."""
 
     uri: str
     command: Command
 
     @property
     def is_template(self) -> bool:
-        """Whether the address has variables."""
+        """Whether the URI has variables."""
         return bool(template_variables(self.uri))
 
 
 class Catalog:
-    """The commands of one selection. Lists and calls both go through it, so what is not listed can't be called."""
+    """The commands of one selection. Lists and calls both use it, so what is not listed can't be called."""
 
     def __init__(
         self,
@@ -113,12 +113,12 @@ class Catalog:
     ) -> None:
         self.tools = tools
         self.resources = resources
-        """By address or template."""
+        """By URI or template."""
         self.prompts = prompts
         self.contexts = contexts
         self._withheld = withheld
         self.shows_outputs = shows_outputs
-        """Whether the list has output schemas. `dev` is for models, which don't read them; programs use the others."""
+        """Whether lists include output schemas. The profile `dev` is for models, which do not read them."""
 
     def __iter__(self) -> Iterator[Command]:
         """The tools, in listing order."""
@@ -126,19 +126,19 @@ class Catalog:
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """Everything that is offered, in whichever way; a command with several surfaces as often."""
+        """All commands; one with several surfaces appears once for each."""
         resources = [resource.command for resource in self.resources.values()]
         return (*self.tools.values(), *resources, *self.prompts.values())
 
     def find(self, name: str) -> Command | None:
-        """The tool of this name, or None when it is not offered."""
+        """The tool of this name, or None."""
         return self.tools.get(name)
 
     def get(self, name: str) -> Command:
         """The tool of this name.
 
         Raises:
-            UnknownTool: not offered; says why, or which name comes close.
+            UnknownTool: not in the catalog; says why, or which name is similar.
         """
         return self._named(self.tools, name, "tool")
 
@@ -146,7 +146,7 @@ class Catalog:
         """The prompt of this name.
 
         Raises:
-            UnknownPrompt: not offered.
+            UnknownPrompt: not in the catalog.
         """
         return self._named(self.prompts, name, "prompt")
 
@@ -169,10 +169,10 @@ def build_catalog(
     *,
     contexts: tuple[Context, ...] = (),
 ) -> Catalog:
-    """What a caller sees and may call.
+    """Build the catalog of a selection.
 
     Raises:
-        BadSetting: no such profile, or two commands of one name or address; says both sources.
+        BadSetting: unknown profile, or two commands with one name or URI; names both sources.
     """
     require_profile(selection.profile)
     surfaces = surfaces or Surfaces()
@@ -198,12 +198,12 @@ def build_catalog(
 
 
 def commands_for_people(commands: Iterable[Command], selection: Selection) -> list[Command]:
-    """What a person may type: what agents are offered, and what is kept from them. Hidden ones are among them."""
+    """The commands that a person may type: also those that agents do not get, and hidden ones."""
     return [command for command in commands if withholding_reason(command, selection) is None]
 
 
 def withholding_reason(command: Command, selection: Selection) -> str | None:
-    """Why a selection leaves a command out; None when it does not. Profiles are for agents: they keep nothing else."""
+    """Why a selection leaves a command out; None if it does not. Profiles affect only what agents may call."""
     declared = command.declaration
     if selection.read_only and not declared.read_only:
         return "the server is read-only"
@@ -215,10 +215,10 @@ def withholding_reason(command: Command, selection: Selection) -> str | None:
 
 
 def _excluded_by_name(command: Command, selection: Selection) -> str | None:
-    """Whether the operator left it out by its name, or a tool that does the same."""
+    """Why the operator's patterns leave a command out: by its name, or by that of a tool that does the same."""
     if not _matches(command.name, selection.only) or _matches(command.name, selection.without):
         return "the operator left it out"
-    same = next((name for name in command.declaration.asked_as if _matches(name, selection.without)), None)
+    same = next((name for name in command.declaration.same_policy_as if _matches(name, selection.without)), None)
     return f"the operator left out {same}, which does the same" if same else None
 
 
@@ -231,11 +231,11 @@ def _tools(commands: Iterable[Command], surfaces: Surfaces, prompts: Mapping[str
     found: dict[str, Command] = {}
     for command in commands:
         if command.declaration.surfaces & wanted and not command.overrides:
-            _put(found, command.name, command)
+            _add_unique(found, command.name, command)
     for name, command in prompts.items() if surfaces.prompts_as_tools else ():
-        # A prompt that overrides takes the place of a prompt; where there is a tool of that name, it stays that.
+        # An overriding prompt replaces a prompt; a tool of that name stays.
         if not (command.overrides and name in found):
-            _put(found, name, command)
+            _add_unique(found, name, command)
     return found
 
 
@@ -246,7 +246,7 @@ def _prompts(commands: Iterable[Command]) -> dict[str, Command]:
         if command.overrides:
             explicit[command.name] = command
         elif command.is_a(Surface.PROMPT):
-            _put(found, command.name, command)
+            _add_unique(found, command.name, command)
     return {**found, **explicit}
 
 
@@ -256,7 +256,7 @@ def _resources(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Res
         uri = command.declaration.uri or (_promoted(command, surfaces.scheme) if surfaces.promote_read_only else "")
         if not uri:
             continue
-        # Two templates that differ in the names of their variables are one address.
+        # Two templates that differ only in the names of variables match the same URIs.
         taken = found.get(template_shape(uri))
         if taken is not None:
             raise duplicate_name(taken.command, replace(command, name=uri))
@@ -265,18 +265,18 @@ def _resources(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Res
 
 
 def _promoted(command: Command, scheme: str) -> str:
-    """The address that a reading tool gets by itself; empty when its arguments don't fit one."""
+    """The URI template of a read-only tool; empty when its arguments can't be part of a URI."""
     declared = command.declaration
     if not (declared.read_only and command.is_a(Surface.TOOL)) or declared.asks or declared.input_schema is not None:
         return ""
     arguments = command.arguments
-    if not arguments.is_addressable:
+    if not arguments.fits_uri:
         return ""
     optional = [name for name in arguments.names if name not in arguments.required]
     return default_template(command.route, scheme, required=arguments.required, optional=optional)
 
 
-def _put(found: dict[str, Command], name: str, command: Command) -> None:
+def _add_unique(found: dict[str, Command], name: str, command: Command) -> None:
     if found.get(name, command) is not command:
         raise duplicate_name(found[name], command)
     found[name] = command

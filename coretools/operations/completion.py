@@ -14,7 +14,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from coretools.errors import BadSetting
-from coretools.operations.registry import Command
+from coretools.operations.command import Command
 
 MAX_VALUES = 10_000
 """Values that are looked at; whoever has more types another letter."""

@@ -135,7 +135,7 @@ class Declaration:
     """Those of them that were declared as questions, by key."""
     unlisted_asks: tuple[str, ...] = ()
     """Those of them that its schema does not name."""
-    asked_as: tuple[str, ...] = ()
+    same_policy_as: tuple[str, ...] = ()
     """Tools that do the same: a question that the operator wants before one of them stands before this too, and without
     one of them this is left out."""
     needs_confirmation: bool = False
@@ -249,7 +249,7 @@ def same_policy_as(*tools: str) -> Decorator:
 
     A question that he wants before one of them, and that he leaves one out.
     """
-    return _amend("asked_as", asked_as=tools)
+    return _amend("same_policy_as", same_policy_as=tools)
 
 
 def raw_schema(schema: Mapping[str, Any]) -> Decorator:

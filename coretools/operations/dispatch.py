@@ -24,10 +24,10 @@ from coretools.cancellation import check_cancelled
 from coretools.config.author import acting_as
 from coretools.errors import CoreError, InputNeeded
 from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
+from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.memory_services import MemoryServices
-from coretools.operations.registry import Command
 from coretools.operations.return_type import json_text
 from coretools.operations.services import Services
 from coretools.questions.kinds import call_confirmation

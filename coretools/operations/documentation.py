@@ -15,8 +15,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from coretools.errors import BadSetting
 from coretools.operations.arguments import ANSWERS
+from coretools.operations.command import Command
 from coretools.operations.declare import Declaration, Surface
-from coretools.operations.registry import Command, Registry
+from coretools.operations.registry import Registry
 from coretools.operations.route import Context
 
 _BOUNDS = {

@@ -1,7 +1,7 @@
-"""The commands as they are served while they change: one whole offer for each selection, exchanged at once.
+"""The live catalog: one catalog for each selection, replaced as a whole when the registry changes.
 
-A change of the registry is looked at after a moment of quiet; the new offers are built aside, and one that can't be
-built leaves the old ones in force. A removed command is refused from the moment it is removed.
+Changes of the registry are debounced. New catalogs are built aside; if one can't be built, the old ones stay in force.
+A removed command is refused from the moment it is removed.
 """
 
 import asyncio
@@ -12,18 +12,19 @@ import anyio
 
 from coretools.errors import CoreError, UnknownTool
 from coretools.operations.catalog import Catalog, Selection, Surfaces, build_catalog
+from coretools.operations.command import Command
 from coretools.operations.declare import Surface
-from coretools.operations.registry import Command, Registry
+from coretools.operations.registry import Registry
 
 DEBOUNCE_SECONDS = 0.1
-"""Changes that follow each other within this time are told once."""
+"""Changes that follow each other within this time cause one notification."""
 
 MAX_DEBOUNCES = 10
-"""Of debouncing: commands that come and go without end are told of all the same."""
+"""Debounce periods before a notification is sent even though changes continue."""
 
 Sleep = Callable[[float], Awaitable[None]]
 Listener = Callable[[frozenset[Surface]], Awaitable[None]]
-"""Told which lists changed."""
+"""Called with the lists that changed."""
 
 Unsubscribe = Callable[[], None]
 
@@ -31,20 +32,20 @@ logger = logging.getLogger(__name__)
 
 
 class _Subscription:
-    """A notification of a registry, forwarded by the registry of the catalog that adopted it."""
+    """A subscription to a registry, which moves when the catalog adopts another registry."""
 
     def __init__(self, begin: Callable[[Registry], Unsubscribe], registry: Registry) -> None:
         self._begin = begin
         self.stop = begin(registry)
 
     def move(self, registry: Registry) -> None:
-        """Be told by this one from now on."""
+        """Subscribe to this registry instead."""
         self.stop()
         self.stop = self._begin(registry)
 
 
 class LiveCatalog:
-    """Offers of one registry. Used on the event loop; the registry may change in any thread."""
+    """The catalogs of one registry. Used on the event loop; the registry may change in any thread."""
 
     def __init__(
         self,
@@ -55,14 +56,14 @@ class LiveCatalog:
         is_same_for_all: bool = False,
         sleep: Sleep = anyio.sleep,
     ) -> None:
-        """`selection_of` says what a principal may have; `sleep` is how time passes."""
+        """`selection_of` gives the selection of a principal; `sleep` waits between changes."""
         self.registry = registry
         self.is_same_for_all = is_same_for_all
-        """Whether the lists of one principal may be shown to another."""
+        """Whether all principals have the same lists, so that caches may share them."""
         self.selection_of = selection_of
         self.surfaces = surfaces or Surfaces()
         self.sleep = sleep
-        """How time passes, for whoever follows."""
+        """Waits between changes; replaceable in tests."""
         self._catalogs: dict[Selection, Catalog] = {}
         self._version = registry.version
         self._listeners: list[Listener] = []
@@ -70,61 +71,61 @@ class LiveCatalog:
 
     @property
     def catalogs(self) -> Mapping[Selection, Catalog]:
-        """Those that were asked for."""
+        """The catalogs that were requested so far, by selection."""
         return self._catalogs
 
     @property
     def version(self) -> int:
-        """Of the registry, when the oldest of the offers was built."""
+        """Version of the registry when the oldest catalog was built."""
         return self._version
 
     def for_principal(self, principal: str) -> Catalog:
-        """What this principal sees and may call.
+        """The catalog of this principal: what it may list and call.
 
         Raises:
-            BadSetting: at the first use only: two commands of one name, or no such profile.
+            BadSetting: on first use only: two commands with one name, or an unknown profile.
         """
         selection = self.selection_of(principal)
         found = self._catalogs.get(selection)
         if found is None:
             self._version = min(self._version, self.registry.version) if self._catalogs else self.registry.version
-            found = self._catalogs[selection] = self._built(selection)
+            found = self._catalogs[selection] = self._build(selection)
         return found
 
     def command(self, principal: str, name: str) -> Command:
-        """The tool of this name, as long as it is there.
+        """The tool of this name.
 
         Raises:
-            UnknownTool: not offered, or taken away.
+            UnknownTool: not in the catalog, or removed.
         """
         return self.require_registered(self.for_principal(principal).get(name))
 
     def require_registered(self, command: Command) -> Command:
-        """The command, unless it was taken away since the offer was built.
+        """Return the command unless it was removed since the catalog was built.
 
         Raises:
-            UnknownTool: it was.
+            UnknownTool: it was removed.
         """
         if not self.registry.contains(command):
-            raise UnknownTool(f"{command.name} is not there any more")
+            raise UnknownTool(f"{command.name} is no longer available")
         return command
 
     def on_change(self, listener: Listener) -> Unsubscribe:
-        """Have a function told of every exchange; the result ends that."""
+        """Call a function after every replacement. Call the result to unsubscribe."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def on_announce(self, listener: Callable[[str], None]) -> Unsubscribe:
-        """Have a function called with each address that is announced, in that thread; the result ends that."""
+        """Call a function with each announced URI, in the announcing thread. Call the result to unsubscribe."""
         return self._subscribed(lambda registry: registry.on_announce(listener))
 
     def adopt(self, other: "LiveCatalog") -> frozenset[Surface]:
-        """Serve what another catalog serves, from now on and in one step: its registry, selections and surfaces.
+        """Take over the registry, selections and surfaces of another live catalog in one step.
 
-        Calls under way go on with the commands that they began with.
+        Calls in progress continue with the commands they began with.
 
         Returns:
-            The lists that changed; `notify` tells the listeners.
+            The lists that changed; `notify` notifies the listeners.
         """
         before, self._catalogs = self._catalogs, dict(other.catalogs)
         self.registry, self._version = other.registry, other.version
@@ -135,7 +136,7 @@ class LiveCatalog:
         return frozenset(kind for kind in Surface for old, new in pairs if _lists_differ(kind, old, new))
 
     async def notify(self, kinds: frozenset[Surface]) -> None:
-        """Tell those who listen that these lists changed."""
+        """Notify the listeners that these lists changed."""
         if kinds:
             for listener in tuple(self._listeners):
                 await listener(kinds)
@@ -151,15 +152,15 @@ class LiveCatalog:
         return stop
 
     async def follow(self) -> None:
-        """Keep the offers as the registry is, also where it changed before; runs until it is cancelled."""
+        """Keep the catalogs up to date, including changes made before this call; runs until it is cancelled."""
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def tell() -> None:
+        def wake() -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed.set)
 
-        stop = self._subscribed(lambda registry: registry.on_change(tell))
+        stop = self._subscribed(lambda registry: registry.on_change(wake))
         if self._version != self.registry.version:
             changed.set()
         try:
@@ -170,22 +171,22 @@ class LiveCatalog:
                     await self.sleep(DEBOUNCE_SECONDS)
                     if not changed.is_set():
                         break
-                await self._exchange()
+                await self._replace()
         finally:
             stop()
 
-    async def _exchange(self) -> None:
+    async def _replace(self) -> None:
         registry, version = self.registry, self.registry.version
-        # In a task of its own: a type of somebody else's may fail in any way, and must not end the following.
-        building = asyncio.get_running_loop().create_task(self._rebuilt())
+        # In its own task: an author's type may raise anything, which must not end `follow`.
+        building = asyncio.get_running_loop().create_task(self._rebuild())
         await asyncio.wait({building})
         failure = building.exception()
         if failure is not None:
             trace = None if isinstance(failure, CoreError) else failure
-            said = "the changed commands can't be served, the ones before are: %s"
-            logger.warning(said, failure, exc_info=trace)
+            message = "the changed commands can't be served; the previous ones stay in force: %s"
+            logger.warning(message, failure, exc_info=trace)
             return
-        if self.registry is not registry:  # another one was adopted meanwhile, with offers of its own
+        if self.registry is not registry:  # another registry was adopted meanwhile, with its own catalogs
             return
         built = building.result()
         self._version = version
@@ -195,8 +196,8 @@ class LiveCatalog:
         self._catalogs |= built
         await self.notify(kinds)
 
-    async def _rebuilt(self) -> dict[Selection, Catalog]:
-        built = {selection: self._built(selection) for selection in self._catalogs}
+    async def _rebuild(self) -> dict[Selection, Catalog]:
+        built = {selection: self._build(selection) for selection in self._catalogs}
         for selection, catalog in built.items():
             known = set(map(id, self._catalogs[selection].commands))
             for command in catalog.commands:
@@ -204,7 +205,7 @@ class LiveCatalog:
                     command.validate()
         return built
 
-    def _built(self, selection: Selection) -> Catalog:
+    def _build(self, selection: Selection) -> Catalog:
         registry = self.registry
         return build_catalog(registry, selection, self.surfaces, contexts=registry.contexts)
 

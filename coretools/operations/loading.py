@@ -1,6 +1,6 @@
-"""Registries that an operator names on a command line: `MODULE:NAME`, or `FILE.py:NAME`.
+"""Load registries that an operator names on a command line: `MODULE:NAME` or `FILE.py:NAME`.
 
-What is named is code: it runs in the server, with the rights of whoever started it, and nothing confines it.
+The module is code that runs in the server process, unconfined and with the rights of the user who started it.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def load(text: str) -> "Registry":
-    """The registry that `MODULE:NAME` or `FILE.py:NAME` names.
+    """Load the registry named by `MODULE:NAME` or `FILE.py:NAME`.
 
     Raises:
-        BadSetting: says what is wrong with it.
+        BadSetting: names the problem.
     """
-    from coretools.operations.registry import Registry  # imported late: see above
+    from coretools.operations.registry import Registry  # imported late: it takes half a second
 
     place, colon, name = text.rpartition(":")
     if not (colon and place and name):
@@ -53,27 +53,27 @@ def _validated(found: "Registry", text: str) -> "Registry":
 
 
 def _module(place: str) -> ModuleType:
-    # What it prints when it is imported must not reach the wire, and what it reads must not come from there: not by a
-    # child of it either. A stream that it keeps for later is standard error.
+    # Importing must neither write to the protocol's stream nor read from it, and nor must a child process. A stream
+    # that the module keeps for later is standard error.
     with divert_standard_streams(), contextlib.redirect_stdout(sys.stderr):
         return _from_file(place) if place.endswith(".py") else importlib.import_module(place)
 
 
 def _hint(error: BaseException, place: str, name: str) -> str:
-    """What would work where the module stands in this directory, in which an installed program does not look."""
+    """A hint where the module is in the current directory, which an installed program does not search."""
     file = f"./{place.replace('.', '/')}.py"
     is_missing = isinstance(error, ModuleNotFoundError) and error.name == place.partition(".")[0]
     if not (is_missing and Path(file).is_file()):
         return ""
-    return f"; Python does not look in this directory: write {file}:{name}, or set PYTHONPATH=."
+    return f"; Python does not search this directory: write {file}:{name}, or set PYTHONPATH=."
 
 
 def _from_file(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"no Python file: {path}")
+        raise ImportError(f"not a Python file: {path}")
     module = importlib.util.module_from_spec(spec)
-    # Before it runs: dataclasses and type hints look their module up.
+    # Registered before it runs: dataclasses and type hints look up their module.
     sys.modules.setdefault(spec.name, module)
     spec.loader.exec_module(module)
     return module

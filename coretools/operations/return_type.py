@@ -1,7 +1,7 @@
-"""What a command returns: its kind, its JSON Schema, and its value as JSON (docs/specs/declarations.md).
+"""The return annotation of a command: its kind, its JSON Schema, and values as JSON (docs/specs/declarations.md).
 
-A return annotation is one of three kinds. A `Result` says itself in text. Content is text, bytes, pictures, links and
-messages. Everything else must be a type that JSON can carry, and goes out as structured content beside its text.
+There are three kinds. A `Result` formats itself as text. Content is text, bytes, images, audio, links and messages.
+Every other type must be serializable as JSON; its values are sent as structured content beside their text.
 """
 
 import inspect
@@ -21,10 +21,10 @@ from coretools.operations.declare import source_of
 from coretools.operations.json_schema import compact, has_custom_serialization, output_schema, serialization_schema
 
 WRAPPER = "result"
-"""Key of a value that is no object: structured content is an object in every revision up to 2025-11-25."""
+"""Key for a value that is not an object: structured content is an object in every revision up to 2025-11-25."""
 
 MAX_QUOTED = 200
-"""Characters of the place of a fault."""
+"""Characters shown of the place of a fault."""
 
 ACCEPTED_TYPES = (
     "Return text, a number, a boolean, None, a list, a dict, a dataclass, a TypedDict, a pydantic model, a Result or "
@@ -38,37 +38,37 @@ _LISTS = (list, tuple, Sequence)
 
 
 class ReturnType:
-    """What one function returns."""
+    """The return annotation of one function."""
 
     def __init__(self, function: Callable[..., Any], *, structured: bool | None) -> None:
-        """`structured` is what the declaration says; None leaves it to the type.
+        """`structured` comes from the declaration; None leaves it to the type.
 
         Raises:
-            BadSetting: the annotation is missing, can't be resolved, or means nothing that can be sent.
+            BadSetting: the annotation is missing, can't be resolved, or values of it can't be sent.
         """
         self._source = source_of(function)
         hints = resolve_hints(function)
         if RETURN not in hints:
-            raise BadSetting(f"{self._source}: has no annotation of what it returns, such as -> str. {ACCEPTED_TYPES}")
+            raise BadSetting(f"{self._source}: has no return annotation, such as -> str. {ACCEPTED_TYPES}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise BadSetting(f"{self._source}: is a generator; return a list, and tell progress by `Call.progress`")
+            raise BadSetting(f"{self._source}: is a generator; return a list, and report progress with `Call.progress`")
         self._hint = hints[RETURN]
         self.kind: Kind = self._kind(tuple(map(_kind_of, _union_members(self._hint))))
         self.is_structured = self.kind == "json" if structured is None else structured
-        """Whether results go out as structured content."""
+        """Whether results are sent as structured content."""
         if structured and self.kind == "content":
-            raise BadSetting(f"{self._source}: content is never structured; leave structured=True out")
+            raise BadSetting(f"{self._source}: content is never structured; remove structured=True")
         if structured and self.kind == "result" and not _is_a(self._hint, (Result,)):
             raise BadSetting(f"{self._source}: a structured tool returns one Result or a JSON value, not {self.text}")
 
     @property
     def is_json(self) -> bool:
-        """Whether it is JSON that is more than text."""
+        """Whether values are JSON other than plain text."""
         return self.kind == "json" and str not in _union_members(self._hint)
 
     @cached_property
     def schema(self) -> dict[str, Any] | None:
-        """JSON Schema of the structured content; None where there is none."""
+        """JSON Schema of the structured content; None without structured content."""
         if not self.is_structured:
             return None
         if self.kind == "result":
@@ -78,14 +78,14 @@ class ReturnType:
         return {"type": "object", "properties": {WRAPPER: self._value_schema}, "required": [WRAPPER]}
 
     def validate(self) -> None:
-        """Build everything that a result needs.
+        """Build everything that sending a result needs.
 
         Raises:
-            BadSetting: JSON can't carry what is returned.
+            BadSetting: the type can't be serialized as JSON.
         """
         if self.kind == "json":
             _ = self._value_schema
-            if self._may_differ:
+            if self._has_custom_serialization:
                 self._require_schema(self._value_schema)
         elif self.kind == "result":
             for arm in _union_members(self._hint):
@@ -93,20 +93,20 @@ class ReturnType:
                     self._of(arm)
 
     def value(self, result: object) -> Any:
-        """A result as JSON has it.
+        """A result as a JSON value.
 
         Raises:
-            TypeError: it is not of the annotated type. ValueError: JSON can't carry it.
+            TypeError: it is not of the annotated type. ValueError: it can't be serialized as JSON.
         """
         try:
             checked = self._adapter.validate_python(result)
         except ValidationError as error:
-            raise TypeError(f"{self._source} returned {type(result).__name__}, no {self.text}") from error
+            raise TypeError(f"{self._source} returned {type(result).__name__}, not {self.text}") from error
         try:
-            written, is_sure = self._dumped(checked, warnings="error"), not self._may_differ
-        except PydanticSerializationError:  # something in it is not of its type, or a member of a union
-            written, is_sure = self._dumped(checked, warnings="none"), False
-        if self.schema is not None and not is_sure:
+            written, is_certain = self._dumped(checked, warnings="error"), not self._has_custom_serialization
+        except PydanticSerializationError:  # a value in it is not of its declared type, or is a member of a union
+            written, is_certain = self._dumped(checked, warnings="none"), False
+        if self.schema is not None and not is_certain:
             self._require_described(written)
         return written
 
@@ -116,35 +116,37 @@ class ReturnType:
 
     @property
     def text(self) -> str:
-        """The annotation, for messages."""
+        """The annotation as text, for messages."""
         return type_text(self._hint)
 
     def _dumped(self, value: object, *, warnings: Literal["none", "error"]) -> Any:
         return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=warnings, fallback=str)
 
     def _require_schema(self, schema: dict[str, Any]) -> None:
-        from jsonschema import Draft202012Validator, SchemaError  # imported late: as below
+        from jsonschema import Draft202012Validator, SchemaError  # imported late, as below
 
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
-            raise self._refused(f"the schema that it gives is none: {error.message[:MAX_QUOTED]}") from None
+            raise self._refused(f"its schema is invalid: {error.message[:MAX_QUOTED]}") from None
 
     def _require_described(self, written: Any) -> None:
-        """Refuse a value that its schema does not describe: a client that checks it would fail, after the effect.
+        """Refuse a value that does not match its schema: a client that validates it would fail, after the command ran.
 
         Raises:
-            TypeError: says where.
+            TypeError: names the place.
         """
-        from jsonschema import Draft202012Validator  # imported late: hardly a result needs it, and it takes 60 ms
+        from jsonschema import Draft202012Validator  # imported late: it takes 60 ms, and few results need it
 
         fault = next(Draft202012Validator(self.schema).iter_errors(self.data(written)), None)
         if fault is not None:
-            where = ".".join(map(str, fault.absolute_path)) or "the whole"
-            raise TypeError(f"{self._source} returned {self.text} whose schema does not fit, at {where[:MAX_QUOTED]}")
+            where = ".".join(map(str, fault.absolute_path)) or "the top level"
+            raise TypeError(
+                f"{self._source} returned a {self.text} that does not match its schema at {where[:MAX_QUOTED]}"
+            )
 
     @cached_property
-    def _may_differ(self) -> bool:
+    def _has_custom_serialization(self) -> bool:
         return has_custom_serialization(self._adapter)
 
     @property
@@ -160,7 +162,7 @@ class ReturnType:
         return self._of(self._hint)
 
     def _of(self, hint: Any) -> dict[str, Any]:
-        """The schema of a type that JSON can carry."""
+        """The schema of a type that JSON can represent."""
         try:
             schema = compact(serialization_schema(TypeAdapter(hint)), keeps_null=True)
         except TYPE_FAULTS as error:
@@ -168,9 +170,9 @@ class ReturnType:
         except BadSetting as error:
             raise self._refused(str(error)) from error
         if not schema:
-            raise self._refused("it may be anything (a serializer of its own must say what it returns, such as -> str)")
+            raise self._refused("it may be anything (a custom serializer needs a return annotation, such as -> str)")
         if '"format": "binary"' in json.dumps(schema):
-            raise self._refused("bytes are no JSON; return them alone, or set ser_json_bytes='base64' in the model")
+            raise self._refused("JSON has no bytes; return them alone, or set ser_json_bytes='base64' in the model")
         return schema
 
     def _refused(self, why: str) -> BadSetting:
@@ -180,7 +182,7 @@ class ReturnType:
         if "content" in kinds or "mixed" in kinds:
             if "mixed" in kinds or "json" in kinds:
                 raise self._refused(
-                    "content and other values are mixed; use coretools.operations.content.Text for text"
+                    "content is mixed with other values; use coretools.operations.content.Text for text"
                 )
             return "content"
         if "result" in kinds and not {"json", "none"} & set(kinds):
@@ -189,17 +191,17 @@ class ReturnType:
 
 
 def json_text(value: Any) -> str:
-    """A JSON value for a reader: text as it is, the rest as JSON.
+    """A JSON value as text: text unchanged, everything else as JSON.
 
     Raises:
-        ValueError: a number that JSON has not (NaN, an infinity).
+        ValueError: a number that JSON does not have (NaN, an infinity).
     """
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _union_members(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, however it is written; of anything else itself."""
-    hint = getattr(hint, "__value__", hint)  # type X = ..., of Python 3.12
+    """The members of a union, however it is written; for any other type the type itself."""
+    hint = getattr(hint, "__value__", hint)  # `type X = ...` of Python 3.12
     origin = get_origin(hint)
     if origin is Annotated:
         return _union_members(get_args(hint)[0])

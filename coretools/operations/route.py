@@ -1,7 +1,7 @@
-"""Where commands stand: contexts and routes, the same words on a command line, in the REPL and in the names of tools.
+"""Routes and URIs of commands: the words typed on a command line, tool names, and URI templates of resources.
 
-`git` is a context, `git log` a route, `git_log` the name that follows with the separator `_`. A word in braces is a
-parameter: `contact {id} show` is typed `contact 42 show`, and its name is `contact_show`.
+`git` is a context, `git log` a route, and `git_log` the name of the tool with the separator `_`. A word in braces is a
+parameter: `contact {id} show` is typed `contact 42 show`, and its tool is named `contact_show`.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from coretools.errors import BadSetting
 
 SEPARATORS = ("_", "-", ".", "/")
-"""What may stand between the words of a route in a name; some clients refuse all but the first two."""
+"""Accepted separators between the words of a name; some clients accept only the first two."""
 
 WORD = re.compile(r"[a-z][a-z0-9_]*(?:-[a-z0-9]+)*")
 VARIABLE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
@@ -20,7 +20,7 @@ VARIABLE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A group of commands, and what is said of it."""
+    """A group of commands, with its description."""
 
     words: tuple[str, ...]
     summary: str = ""
@@ -28,16 +28,18 @@ class Context:
 
 
 def check_route(route: Sequence[str], source: str) -> tuple[str, ...]:
-    """The route, if it is one.
+    """Return a valid route.
 
     Raises:
-        BadSetting: no word at all, only parameters, or a word that can't be typed.
+        BadSetting: the route is empty, has only parameters, or has a word that can't be typed.
     """
     if not any(VARIABLE.fullmatch(word) is None for word in route):
-        raise BadSetting(f"{source}: a route needs a word that is no parameter")
+        raise BadSetting(f"{source}: a route needs at least one word besides parameters")
     for word in route:
         if not (WORD.fullmatch(word) or VARIABLE.fullmatch(word)):
-            raise BadSetting(f"{source}: {word!r} is no word of a route; use a to z, 0 to 9, _ and -, or {{parameter}}")
+            raise BadSetting(
+                f"{source}: {word!r} is not valid in a route; use a to z, 0 to 9, _ and -, or {{parameter}}"
+            )
     return tuple(route)
 
 
@@ -48,35 +50,34 @@ def route_in(context: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def name_of_route(route: Sequence[str], separator: str) -> str:
-    """The name that follows from a route: its words without the parameters."""
+    """The name of a tool or prompt: the words of its route without the parameters."""
     return separator.join(word for word in route if VARIABLE.fullmatch(word) is None)
 
 
 def route_parameters(route: Sequence[str]) -> tuple[str, ...]:
-    """Names of the parameters that stand in a route, in their order."""
+    """Names of the parameters in a route, in their order."""
     return tuple(found[1] for word in route if (found := VARIABLE.fullmatch(word)))
 
 
-# Addresses of resources: which variables a template (RFC 6570) has, and the address that a command gets by itself.
-#
-# Only names are read here; matching an address against a template is the SDK's (`mcp.UriTemplate`).
+# URI templates of resources (RFC 6570). Only the names of variables are parsed here; the SDK matches a URI against a
+# template (`mcp.UriTemplate`).
 
 
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _NAMED = (";", "?", "&")
-"""Operators that write the names of variables into the address."""
+"""Operators that write the names of variables into the URI."""
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\*|:[1-9][0-9]{0,3})?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 def template_variables(template: str) -> tuple[str, ...]:
-    """Names of the variables, in their order; none for a fixed address."""
+    """Names of the variables, in their order; empty for a fixed URI."""
     found = [_NAME.fullmatch(part) for _, inside in _EXPRESSION.findall(template) for part in inside.split(",")]
     return tuple(name[1] if name else "" for name in found)
 
 
 def query_keys(template: str) -> tuple[str, ...]:
-    """Keys that the query of an address of this template may have."""
+    """Keys allowed in the query of a URI that matches this template."""
     in_variables = [
         name[1]
         for operator, inside in _EXPRESSION.findall(template)
@@ -89,32 +90,32 @@ def query_keys(template: str) -> tuple[str, ...]:
 
 
 def template_shape(template: str) -> str:
-    """The template without the names of its variables, where the addresses that it matches don't have them."""
+    """The template without the names of variables that do not appear in the URIs it matches."""
     return _EXPRESSION.sub(
         lambda found: found[0] if found[1] in _NAMED else f"{{{found[1]}{',' * found[2].count(',')}}}", template
     )
 
 
 def check_template(template: str, *, required: Iterable[str], known: Iterable[str], source: str) -> None:
-    """Have every variable be a parameter, and every required parameter a variable.
+    """Check that every variable is a parameter, and every required parameter a variable.
 
     Raises:
-        BadSetting: says what is wrong, with the source of the declaration.
+        BadSetting: names the problem and the source of the declaration.
     """
     bare = _EXPRESSION.sub("", template)
     if not _SCHEME.fullmatch(urlsplit(bare).scheme) or "{" in bare or "}" in bare:
-        raise BadSetting(f"{source}: {template!r} is no address; write SCHEME://... with {{variables}} (RFC 6570)")
+        raise BadSetting(f"{source}: {template!r} is not a URI; write SCHEME://... with {{variables}} (RFC 6570)")
     names = set(template_variables(template))
     unknown = sorted(names - set(known))
     if unknown:
-        raise BadSetting(f"{source}: {template} has a variable that is no parameter: {', '.join(unknown)}")
+        raise BadSetting(f"{source}: {template} has a variable for an unknown parameter: {', '.join(unknown)}")
     missing = sorted(set(required) - names)
     if missing:
         raise BadSetting(f"{source}: {template} lacks a required parameter: {', '.join(missing)}")
 
 
 def default_template(route: Sequence[str], scheme: str, *, required: Sequence[str], optional: Sequence[str]) -> str:
-    """The address of a command that declares none: its route and what must be given as a path, the rest behind `?`."""
+    """The URI template of a command without one: the route and required parameters as path, optional ones as query."""
     in_route = {found[1] for word in route if (found := VARIABLE.fullmatch(word))}
     path = "/".join([*route, *(f"{{{name}}}" for name in required if name not in in_route)])
     rest = [name for name in optional if name not in in_route]

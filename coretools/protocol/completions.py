@@ -8,10 +8,10 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 
 from coretools.errors import UnknownTool
+from coretools.operations.command import Command
 from coretools.operations.completion import MAX_VALUES
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.registry import Command
 from coretools.operations.route import template_variables
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.resources import MAX_SHOWN_URI, TEMPLATE, RunResources, no_resource

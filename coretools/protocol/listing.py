@@ -16,7 +16,7 @@ from mcp.shared.inbound import X_MCP_HEADER_KEY
 
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.catalog import Catalog, Resource
-from coretools.operations.registry import Command
+from coretools.operations.command import Command
 from coretools.protocol.results import STRUCTURED_SINCE
 
 Item = TypeVar("Item")

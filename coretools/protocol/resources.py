@@ -13,8 +13,8 @@ from mcp import MCPError, UriTemplate
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.operations.catalog import Resource
+from coretools.operations.command import Command
 from coretools.operations.completion import with_prefix
-from coretools.operations.registry import Command
 from coretools.operations.route import query_keys
 from coretools.process.jobs.job_table import Job, JobTable
 from coretools.tools.commands.results import from_offset, line_of, resource_of

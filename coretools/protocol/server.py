@@ -23,9 +23,9 @@ from coretools import __version__
 from coretools.config.settings import Asking
 from coretools.errors import CoreError, InputNeeded, NotFound, RequestRefused, UnknownTool
 from coretools.operations.call import LOCAL
+from coretools.operations.command import Command
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.registry import Command
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import ChangeNotifications
 from coretools.protocol.completions import CompletionHandler

@@ -13,10 +13,11 @@ from coretools.errors import BadSetting
 from coretools.hosting.serve import build
 from coretools.operations.agents import AgentContext, Takes, agent_tool
 from coretools.operations.call import SilentCall
+from coretools.operations.command import Command
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher, Outcome
-from coretools.operations.registry import Command, Registry
+from coretools.operations.registry import Registry
 from coretools.protocol.results import ERROR_KEY
 from coretools.questions.kinds import AskText
 

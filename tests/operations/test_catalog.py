@@ -100,10 +100,10 @@ def test_a_separator_that_no_name_may_have_is_refused() -> None:
 @pytest.mark.parametrize(
     ("route", "fault"),
     [
-        (("{number}",), "needs a word"),
-        (("Show",), "no word of a route"),
-        (("show me",), "no word of a route"),
-        (("show", "{other}"), "no parameter: other"),
+        (("{number}",), "needs at least one word"),
+        (("Show",), "not valid in a route"),
+        (("show me",), "not valid in a route"),
+        (("show", "{other}"), "an unknown parameter: other"),
     ],
 )
 def test_a_route_that_cannot_be_typed_is_refused_by_its_source(route: tuple[str, ...], fault: str) -> None:
@@ -171,9 +171,9 @@ def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
 @pytest.mark.parametrize(
     ("uri", "fault"),
     [
-        ("nothing", "no address"),
-        ("x://{broken", "no address"),
-        ("x://{name}/{other}", "no parameter: other"),
+        ("nothing", "is not a URI"),
+        ("x://{broken", "is not a URI"),
+        ("x://{name}/{other}", "an unknown parameter: other"),
         ("x://fixed", "lacks a required parameter: name"),
     ],
 )
@@ -192,7 +192,7 @@ def test_an_address_that_does_not_fit_the_signature_is_refused(uri: str, fault: 
 
 def test_a_version_that_is_no_method_is_refused() -> None:
     """catalog-3: at the start, and not when the first client subscribes."""
-    with pytest.raises(BadSetting, match="its version is 'nothing'"):
+    with pytest.raises(BadSetting, match="its version names 'nothing'"):
         Registry().add(made("read", resource("x://read", version="nothing")))
 
 
@@ -392,7 +392,7 @@ def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() 
 
 def test_only_a_prompt_overrides() -> None:
     """catalog-6: a tool that would replace another is a collision."""
-    with pytest.raises(BadSetting, match="only a prompt overrides"):
+    with pytest.raises(BadSetting, match="only a prompt can override"):
         Registry().add(A_TOOL, overrides=True)
 
 
@@ -510,7 +510,7 @@ def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
     takes_odd.__annotations__ = {"value": Odd, "return": str}
     registry = registry_with()
     command = registry.command_of(registry.add(tool(Effect.READ)(takes_odd)))
-    with pytest.raises(BadSetting, match=r"takes_odd: parameter 'value' \(Odd\) gives no JSON schema"):
+    with pytest.raises(BadSetting, match=r"takes_odd: parameter 'value' \(Odd\) has no JSON Schema"):
         command.validate()
 
 

@@ -46,8 +46,7 @@ from coretools.operations.declare import (
     tool,
 )
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.registry import Registry
-from coretools.operations.registry_merge import merge_registries
+from coretools.operations.registry import Registry, merge_registries
 from coretools.questions.kinds import AskChoice, AskConfirmation, AskForm, AskText, Question
 from tests.checkout import TREE
 
@@ -148,7 +147,7 @@ REFUSED_PARAMETERS = {
     "a function": (Callable[[], int], "parameter 'value'"),
     "a list of classes": (list[Odd], "parameter 'value' (list["),
     "a package that is missing": (EmailStr, "email-validator is not installed"),
-    "a model that holds itself": (Tree, "Tree: a model that holds itself"),
+    "a model that contains itself": (Tree, "Tree: a model that contains itself"),
     "a pattern that is none": (Annotated[str, Field(pattern="(")], "unclosed group"),
     "a lone surrogate": (Literal["\ud800"], "parameter 'value'"),
     "a source of values that is not there": (Annotated[str, Completes("nowhere")], "value completes by 'nowhere'"),
@@ -246,14 +245,14 @@ class Shapeless(BaseModel):
 REFUSED_RESULTS = {
     "an exception": (ValueError | None, "its result (ValueError | None) can't be sent"),
     "what raises an exception of its author": (AuthorsError, "can't be served: AuthorsError: not with me"),
-    "a serializer that says nothing": (Shapeless, "it may be anything (a serializer of its own must say"),
+    "a serializer without a return annotation": (Shapeless, "it may be anything (a custom serializer needs"),
     "a number with such a serializer": (
         Annotated[int, PlainSerializer(lambda value: [value])],
-        "it may be anything (a serializer",
+        "it may be anything (a custom serializer",
     ),
     "a schema that is none": (
         Annotated[int, WithJsonSchema({"type": "number of"})],
-        "the schema that it gives is none",
+        "its schema is invalid",
     ),
     "a class": (Odd, "its result (Odd) can't be sent"),
     "anything": (Any, "it may be anything"),
@@ -262,12 +261,12 @@ REFUSED_RESULTS = {
     "a function": (Callable[[], int], "can't be sent"),
     "an iterator": (Iterator[int], "can't be sent"),
     "an async iterator": (AsyncIterator[int], "can't be sent"),
-    "bytes within": (Raw, "bytes are no JSON"),
-    "a list of bytes": (list[bytes], "bytes are no JSON"),
-    "a model that holds itself": (Tree, "Tree: a model that holds itself"),
-    "content and numbers": (int | Image, "are mixed"),
-    "content and text in a list": (list[str | Image], "are mixed"),
-    "messages and content in a list": (list[Message | Text], "are mixed"),
+    "bytes within": (Raw, "JSON has no bytes"),
+    "a list of bytes": (list[bytes], "JSON has no bytes"),
+    "a model that contains itself": (Tree, "Tree: a model that contains itself"),
+    "content and numbers": (int | Image, "is mixed"),
+    "content and text in a list": (list[str | Image], "is mixed"),
+    "messages and content in a list": (list[Message | Text], "is mixed"),
     "a result that can't say itself": (Unsaid, "can't be sent"),
     "a package that is missing": (list[EmailStr], "email-validator is not installed"),
 }
@@ -294,12 +293,12 @@ def test_a_type_that_can_not_be_served_ends_the_start_with_its_place(case: str) 
 def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
     """declarations-14: one such value would break the list of everybody."""
     for made, said in (
-        (metadata({"org.example/x": object()})(tool(Effect.READ)(function())), "no JSON in UTF-8"),
-        (metadata({"org.example/x": math.nan})(tool(Effect.READ)(function())), "no JSON in UTF-8"),
-        (tool(Effect.READ, title="\ud800")(function()), "no JSON in UTF-8"),
-        (details("\udcff")(tool(Effect.READ)(function())), "no JSON in UTF-8"),
+        (metadata({"org.example/x": object()})(tool(Effect.READ)(function())), "as JSON in UTF-8"),
+        (metadata({"org.example/x": math.nan})(tool(Effect.READ)(function())), "as JSON in UTF-8"),
+        (tool(Effect.READ, title="\ud800")(function()), "as JSON in UTF-8"),
+        (details("\udcff")(tool(Effect.READ)(function())), "as JSON in UTF-8"),
         (asks("sure")(tool(Effect.READ)(function(str, answers=str))), "'answers' is taken"),
-        (raw_schema({"type": "strnig"})(tool(Effect.READ)(function(str, given=dict))), "@raw_schema) is none"),
+        (raw_schema({"type": "strnig"})(tool(Effect.READ)(function(str, given=dict))), "@raw_schema) is invalid"),
         (raw_schema({"type": "array"})(tool(Effect.READ)(function(str, given=dict))), '"type": "object"'),
         (
             raw_schema({"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}})(
@@ -307,7 +306,7 @@ def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
             ),
             "'#/$defs/x', which is not within it",
         ),
-        (raw_schema({"type": "object"})(tool(Effect.READ)(function(str, one=int, two=int))), "one argument"),
+        (raw_schema({"type": "object"})(tool(Effect.READ)(function(str, one=int, two=int))), "takes one parameter"),
         (tool(Effect.READ)(function(str, _private=int)), "parameter '_private'"),
         (tool(Effect.READ)(function(str, model_config=int)), "parameter 'model_config'"),
         (tool(Effect.READ)(function(str, model_dump=int)), "parameter 'model_dump'"),
@@ -387,7 +386,7 @@ def test_what_can_not_be_called_by_name_is_refused_when_it_is_registered() -> No
         registry.validate()
     untyped = Registry()
     untyped.tool(Effect.READ)(unsaid_type)
-    with pytest.raises(BadSetting, match="no annotation of what it returns"):
+    with pytest.raises(BadSetting, match="no return annotation"):
         untyped.validate()
 
 
@@ -636,7 +635,7 @@ def test_a_name_may_be_defined_below_the_function_that_uses_it() -> None:
     build(space["registry"])
     space["registry"] = Registry()
     exec(text.format(uri="app://{m}").replace("Below", "Under"), space)  # as above
-    with pytest.raises(BadSetting, match=r"authors\.made: .*has a variable that is no parameter: m"):
+    with pytest.raises(BadSetting, match=r"authors\.made: .*has a variable for an unknown parameter: m"):
         build(space["registry"])
 
 
@@ -776,5 +775,5 @@ def test_every_entry_point_refuses_it_in_one_line(command: str, tmp_path: Path) 
     assert done.returncode == 78, done.stderr
     # The check goes on without it, and logs what it starts.
     (line,) = (line for line in done.stderr.strip().splitlines() if not line.startswith("{"))
-    assert "--with ./broken.py:registry: broken.greet: parameter 'whom' (Odd) gives no JSON schema" in line
-    assert "Take text" in line
+    assert "--with ./broken.py:registry: broken.greet: parameter 'whom' (Odd) has no JSON Schema" in line
+    assert "Use text" in line

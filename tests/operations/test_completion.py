@@ -10,10 +10,11 @@ import pytest
 
 from coretools.errors import BadSetting, NotFound, OutsideRoot
 from coretools.operations.call import Call, SilentCall
+from coretools.operations.command import Command
 from coretools.operations.completion import MAX_VALUES, Completes, complete_parameter, with_prefix
 from coretools.operations.declare import Effect, raw_schema, tool
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.registry import Command, Registry
+from coretools.operations.registry import Registry
 from coretools.roots import listing
 from coretools.roots.deny import DenyRules
 from coretools.roots.root_set import Roots, RootSpec

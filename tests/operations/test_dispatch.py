@@ -159,7 +159,7 @@ async def test_a_tool_that_returns_something_else_is_a_bug(caplog: pytest.LogCap
     outcome = await run("wrong_return")
     assert outcome.error is not None
     assert outcome.error.kind == "internal"
-    assert "returned int, no str" in caplog.text
+    assert "returned int, not str" in caplog.text
 
 
 async def test_wrong_arguments_are_an_error_of_the_call() -> None:

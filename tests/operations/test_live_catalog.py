@@ -161,7 +161,7 @@ async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> N
     async with served() as one:
         command = one.catalog.command(LOCAL, "first")
         one.registry.remove("first")
-        with pytest.raises(UnknownTool, match="not there any more"):
+        with pytest.raises(UnknownTool, match="no longer available"):
             one.catalog.command(LOCAL, "first")
         with pytest.raises(UnknownTool):
             one.catalog.require_registered(command)
@@ -230,7 +230,7 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
             await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first"]
         assert one.heard.kinds == []
-        assert "gives no JSON schema" in caplog.text
+        assert "has no JSON Schema" in caplog.text
 
 
 async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:

@@ -73,7 +73,7 @@ def test_what_is_no_tool_is_refused_by_its_source() -> None:
     def undeclared() -> str:
         return ""
 
-    for function, fault in ((BadName, "no tool name"), (silent, "docstring"), (undeclared, "not declared")):
+    for function, fault in ((BadName, "not a valid tool name"), (silent, "docstring"), (undeclared, "not declared")):
         with pytest.raises(BadSetting, match=fault):
             Registry().add(function, "set")
 

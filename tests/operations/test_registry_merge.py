@@ -8,8 +8,7 @@ import pytest
 from coretools.config.policy import ToolPolicy
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect, prompt, tool
-from coretools.operations.registry import Registry
-from coretools.operations.registry_merge import merge_registries
+from coretools.operations.registry import Registry, merge_registries
 
 
 @tool(Effect.READ)

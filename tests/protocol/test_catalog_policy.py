@@ -115,9 +115,9 @@ async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
-        (CatalogPolicy(sets=("gti",)), r"\[offer\] sets holds 'gti': there are ci, commands"),
-        (CatalogPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file': there is no such command"),
-        (CatalogPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil': there is no such command"),
+        (CatalogPolicy(sets=("gti",)), r"\[offer\] sets holds the unknown tool set 'gti'; choose from ci, commands"),
+        (CatalogPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file', which matches no command"),
+        (CatalogPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil', which matches no command"),
     ],
 )
 async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: CatalogPolicy, said: str) -> None:

@@ -252,7 +252,7 @@ async def test_a_removed_command_cannot_be_used_in_any_way(contacts: Registry, m
             connected.get_prompt("contact_show", {"number": "1"}),
             connected.read_resource("contacts://7"),
         ):
-            with pytest.raises(MCPError, match="not there any more"):
+            with pytest.raises(MCPError, match="no longer available"):
                 await ask
 
 

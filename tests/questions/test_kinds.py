@@ -11,9 +11,10 @@ from coretools.config.policy import ToolPolicy
 from coretools.config.settings import ASK_MODES, AskMode
 from coretools.errors import AnswerNeeded, BadSetting, Declined, InvalidArguments
 from coretools.operations.call import Call, SilentCall, require_confirmation
+from coretools.operations.command import Command
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher, Outcome
-from coretools.operations.registry import Command, Registry
+from coretools.operations.registry import Registry
 from coretools.questions.kinds import (
     AskChoice,
     AskChoices,

@@ -22,10 +22,10 @@ from coretools.config.author import Author
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestRefused, UnknownTool
 from coretools.operations.call import Capability, Level
+from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
 from coretools.operations.dispatch import NO_DEFAULTS, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.registry import Command
 from coretools.protocol.call_adapter import address_of, author_in, principal_of
 from coretools.protocol.extensions import declared_settings, has_capability, require_extension
 from coretools.protocol.live_questions import MAX_ATTEMPTS, answer_in, request_of

@@ -1,0 +1,224 @@
+"""A command: one declared function with the name, schemas and checks that follow from its declaration.
+
+Schemas are built on first use, so a server that only starts does not pay for them. Registration runs the quick checks
+(`check_command`); `Command.validate` builds everything that listing and calling the command need.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from coretools.errors import BadSetting
+from coretools.operations import json_schema
+from coretools.operations.annotations import first_sentence
+from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
+from coretools.operations.call import Call
+from coretools.operations.declare import Declaration, Surface, source_of
+from coretools.operations.return_type import ReturnType
+from coretools.operations.route import check_route, check_template, route_parameters
+
+NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
+"""Tool names of the protocol (SEP-986), in lower case. With the separator `_`, every client accepts them."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One declared function, as every surface sees it."""
+
+    name: str
+    function: Callable[..., Any]
+    declaration: Declaration
+    tool_set: str
+    route: tuple[str, ...] = ()
+    overrides: bool = False
+    """Whether it was registered as a prompt by name, which replaces another command's prompt."""
+
+    @property
+    def source(self) -> str:
+        """Module and qualified name of the function, for messages."""
+        return source_of(self.function)
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the docstring, shown by `--help` and in lists of commands."""
+        return " ".join((inspect.getdoc(self.function) or "").partition("\n\n")[0].split())
+
+    @property
+    def description(self) -> str:
+        """The docstring followed by the details: the description that the model reads."""
+        text = f"{inspect.getdoc(self.function) or ''} {self.declaration.details}"
+        return " ".join(text.split())
+
+    # Cached: every call asks.
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether the function is a coroutine function; all others run in a worker thread."""
+        return inspect.iscoroutinefunction(self.function)
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """The parameters: their schema and their validation."""
+        declared = self.declaration
+        return Arguments(
+            self.name,
+            self.function,
+            asks=declared.asks,
+            unlisted=declared.unlisted_asks,
+            questions=declared.questions,
+            raw=declared.input_schema,
+        )
+
+    @cached_property
+    def returns_result_only(self) -> bool:
+        """Whether a call sends nothing but its result: no progress, no log messages and no questions."""
+        declared = self.declaration
+        has_call = Call in self.arguments.injected.values()
+        return not (self.is_async or has_call or declared.asks or declared.needs_confirmation)
+
+    @cached_property
+    def return_type(self) -> ReturnType:
+        """The return annotation: its schema and its serialization."""
+        return ReturnType(self.function, structured=self.declaration.structured)
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """Schema of the structured result; None when the result is sent as text only."""
+        return self.return_type.schema
+
+    @property
+    def mime_type(self) -> str:
+        """Media type of its content as a resource."""
+        is_json = not self.declaration.mime_type and self.return_type.is_json
+        return self.declaration.mime_type or ("application/json" if is_json else "text/plain")
+
+    def version_of(self, given: Mapping[str, Any]) -> Callable[[], object] | None:
+        """A function that returns the version of this resource for these arguments; None without a declared version.
+
+        Raises:
+            InvalidArguments: the arguments don't match the schema.
+        """
+        version = self._method_or_function(self.declaration.version)
+        return None if version is None else partial(version, **self.arguments.accept(given))
+
+    def _method_or_function(self, declared: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
+        """The declared function, or the method of the same object that the declaration names."""
+        if isinstance(declared, str):
+            found: Callable[..., Any] = getattr(getattr(self.function, "__self__", None), declared)
+            return found
+        return declared
+
+    def validate(self) -> None:
+        """Build everything that listing the command, calling it and sending its result need.
+
+        Raises:
+            BadSetting: part of the declaration can't be served; names the source.
+        """
+        declared = self.declaration
+        try:
+            if declared.input_schema is not None:
+                json_schema.check_input_schema(self.source, declared.input_schema)
+            listed = self._listed_values()
+            check_function(self.function, declared, self.route)
+        except BadSetting as error:
+            text = str(error)
+            raise BadSetting(text if text.startswith(self.source) else f"{self.source}: {text}") from error
+        except (Exception, SystemExit) as error:  # raised by the author's types, which may raise anything
+            raise BadSetting(
+                f"{self.source}: can't be served: {type(error).__name__}: {first_sentence(error)}"
+            ) from error
+        if declared.input_schema is not None and len(self.arguments.names) != 1:
+            raise BadSetting(
+                f"{self.source}: with @raw_schema the function takes one parameter, a mapping of all arguments"
+            )
+        try:
+            json.dumps(listed, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise BadSetting(f"{self.source}: its listing can't be written as JSON in UTF-8: {error}") from error
+
+    def _listed_values(self) -> list[Any]:
+        """Every value that a list of commands sends."""
+        self.return_type.validate()
+        declared, arguments = self.declaration, self.arguments
+        texts = [self.description, declared.title, declared.uri, declared.mime_type, declared.metadata]
+        return [*texts, arguments.schema(), arguments.answers, self.return_type.schema]
+
+    def is_a(self, surface: Surface) -> bool:
+        """Whether the declaration includes the surface."""
+        return surface in self.declaration.surfaces
+
+
+def check_command(command: Command) -> None:
+    """Refuse at registration what would fail at a call. Quick: builds no schema.
+
+    Raises:
+        BadSetting: names the problem and the source.
+    """
+    if command.declaration.route:
+        check_route(command.route, command.source)
+    if not NAME.fullmatch(command.name):
+        raise BadSetting(
+            f"{command.source}: {command.name!r} is not a valid tool name; use a to z, 0 to 9 and _, 64 at most"
+        )
+    if not command.description:
+        raise BadSetting(f"{command.source}: a command needs a docstring; the model reads it as the description")
+    if command.overrides and not command.is_a(Surface.PROMPT):
+        raise BadSetting(f"{command.source}: only a prompt can override another prompt")
+    check_function(command.function, command.declaration, command.route)
+
+
+def check_function(function: Callable[..., Any], declared: Declaration, route: Sequence[str]) -> None:
+    """Check the signature of a function against its declaration and route.
+
+    Raises:
+        BadSetting: names the problem and the source.
+    """
+    source = source_of(function)
+    require_named(function)
+    _refuse_method(function)
+    if declared.nonblocking and inspect.iscoroutinefunction(function):
+        raise BadSetting(f"{source}: @nonblocking is for a plain function; an async one runs on the event loop already")
+    # Annotations are resolved only where they are needed: every command passes here when a server starts.
+    in_route = route_parameters(route)
+    is_resource = Surface.RESOURCE in declared.surfaces
+    if not (in_route or is_resource):
+        return
+    try:
+        known, required = parameters_of(function)
+    except BadSetting:
+        return  # the module may define the name further down; `Command.validate` checks again
+    unknown = [name for name in in_route if name not in known]
+    if unknown:
+        raise BadSetting(f"{source}: the route names an unknown parameter: {', '.join(unknown)}")
+    if is_resource:
+        _check_resource(function, declared, known, required)
+
+
+def _refuse_method(function: Callable[..., Any]) -> None:
+    """Refuse a method that is not bound to an object."""
+    if inspect.isfunction(function) and function.__code__.co_argcount and function.__code__.co_varnames[0] == "self":
+        raise BadSetting(
+            f"{source_of(function)}: is a method without its object; write @tool(...) of coretools.operations.declare "
+            f"above it, and call registry.add(an_object.{function.__name__}) once there is an object"
+        )
+
+
+def _check_resource(
+    function: Callable[..., Any], declared: Declaration, known: tuple[str, ...], required: tuple[str, ...]
+) -> None:
+    source = source_of(function)
+    if not declared.read_only:
+        raise BadSetting(f"{source}: a resource only reads; declare it with Effect.READ")
+    known = (*known, ANSWERS) if declared.asks else known
+    check_template(declared.uri, required=required, known=known, source=source)
+    version = declared.version
+    if isinstance(version, str) and not hasattr(getattr(function, "__self__", None), version):
+        raise BadSetting(f"{source}: its version names {version!r}, which is not a method of the same object")
+
+
+def duplicate_name(first: Command, second: Command) -> BadSetting:
+    """The error for two commands with one name."""
+    return BadSetting(f"two commands are named {second.name}: {first.source} and {second.source}")
