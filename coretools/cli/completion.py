@@ -8,6 +8,7 @@ from coretools.cli.command_runner import CommandContext
 from coretools.cli.completion_scripts import SHELLS
 from coretools.cli.global_options import LINE_OPTIONS
 from coretools.cli.routes import RouteMatch, Routes, leading_words, normalize
+from coretools.operations.command import Command
 from coretools.operations.completion import with_prefix
 from coretools.operations.documentation import CommandPage, ParameterPage, document_command
 from coretools.operations.route import VARIABLE
