@@ -1,7 +1,12 @@
-"""The parts of the HTTP server, one inside the other: what a request passes on its way to a command, and back."""
+"""The HTTP application: an ordered list of middleware around the MCP endpoint of the caller's tenant.
 
-from collections.abc import Mapping, Sequence
+A request passes observability, the drain and then `configured_middleware` from top to bottom: the later a check comes,
+the more it costs. A reload of the configuration replaces that list; what is outside of it lives as long as the server.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,7 +20,7 @@ from coretools.web.auth.verifiers import ReplaceableVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import Rates, principal_role
-from coretools.web.connection.drain import RefuseNewWork
+from coretools.web.connection.drain import DrainMiddleware, RefuseNewWork
 from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.batches import BatchMiddleware
 from coretools.web.sessions.request_ids import RequestIdMiddleware
@@ -26,10 +31,13 @@ from coretools.web.validation.request_validator import RequestValidator
 
 PATH = "/mcp"
 
+Middleware = Callable[[ASGIApp], ASGIApp]
+"""Wraps an application in another one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppComponents:
-    """What the server is made of."""
+    """The objects that the middleware and the endpoint are made of."""
 
     config: Config
     port: int
@@ -37,35 +45,82 @@ class AppComponents:
     accepted: AcceptedClaims
     stores: Stores
     tenants: Mapping[str, Tenant]
+    """By role."""
     pages: Sequence[Route]
-    """What is beside the endpoint: health, metrics, console."""
+    """Routes beside the endpoint: health, metrics, console."""
     draining: Draining
+    observe: Middleware
+    """Counts, logs and traces every request."""
 
 
-def build_app(parts: AppComponents) -> ASGIApp:
-    """What serves one request."""
-    config = parts.config
-    pages = Router([*metadata_routes(config), *parts.pages], redirect_slashes=False, default=_not_found)
-    hosts = allowed_hosts(config, parts.port)
-    return RequestValidator(
-        _AtPath(_gated(parts), pages), hosts=hosts, server=config.server, limits=config.limits, endpoint=PATH
-    )
+def configured_middleware(components: AppComponents) -> list[Middleware]:
+    """Return the middleware that a reload makes anew from the configuration, outermost first."""
+    config, tenants, limiter = components.config, components.tenants, components.stores.rates
+    limits, router = config.limits, TenantRouter(tenants)
+
+    def rates_of(role: str) -> Rates:
+        tenant = tenants.get(role)
+        return Rates() if tenant is None else tenant.role.rates
+
+    return [
+        partial(  # host, origin, method, path and header
+            RequestValidator,
+            hosts=allowed_hosts(config, components.port),
+            server=config.server,
+            limits=limits,
+            endpoint=PATH,
+        ),
+        partial(PageRouter, pages=_pages(components)),  # only requests to the endpoint go on
+        partial(  # who calls
+            AuthMiddleware,
+            verifier=components.verifier,
+            failures=FailureLimiter(limits.failures_per_minute),
+            metadata_url=metadata_url(config),
+            scopes=config.auth.jwt.scopes if config.auth.jwt else (),
+        ),
+        partial(RateLimitMiddleware, rates_of=rates_of, limiter=limiter),
+        partial(BodyMiddleware, limits=limits),  # from here on the message is known
+        partial(BatchMiddleware, revision_of=router.revision_of, charge=RequestCharge(rates_of, limiter)),
+        partial(RefuseNewWork, draining=components.draining),
+        partial(ConcurrencyMiddleware, rates_of=rates_of),
+        RequestIdMiddleware,
+    ]
 
 
-class _AtPath:
-    """The endpoint at its path, which a table of routes would look for with each call; the pages everywhere else."""
+def configured_app(components: AppComponents) -> ASGIApp:
+    """Build the part of the application that a reload replaces."""
+    return _wrapped(TenantRouter(components.tenants), configured_middleware(components))
 
-    def __init__(self, endpoint: ASGIApp, pages: ASGIApp) -> None:
-        self._endpoint = endpoint
+
+class HttpApp:
+    """The whole application, and the two parts of it that reload and shutdown use."""
+
+    def __init__(self, components: AppComponents) -> None:
+        seconds = components.config.server.drain_seconds
+        self.configured = ReplaceableApp(configured_app(components))
+        """Everything that a reload replaces."""
+        self.drain = DrainMiddleware(self.configured, components.draining, seconds=seconds)
+        """Knows which requests are under way."""
+        self.app = components.observe(self.drain)
+
+
+class PageRouter:
+    """Passes requests to the endpoint on and serves the pages.
+
+    One comparison of the path: a table of routes would be searched with each call.
+    """
+
+    def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
+        self._app = app
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        await (self._endpoint if scope["path"] == PATH else self._pages)(scope, receive, send)
+        await (self._app if scope["path"] == PATH else self._pages)(scope, receive, send)
 
 
 class TenantRouter:
-    """Leads a request to the tenant that its principal's role has now."""
+    """Passes a request to the tenant of its principal's current role."""
 
     def __init__(self, tenants: Mapping[str, Tenant]) -> None:
         self._tenants = tenants
@@ -79,13 +134,13 @@ class TenantRouter:
         await endpoint(scope, receive, send)
 
     def revision_of(self, scope: Scope) -> str:
-        """What the session of a request negotiated; empty where there is no such session of its principal."""
+        """Return the revision that the session of a request negotiated; empty if its principal has no such session."""
         tenant = self._tenants.get(principal_role(scope))
         return "" if tenant is None else tenant.endpoint.revision_of(scope)
 
 
 class ReplaceableApp:
-    """An application that another one can take the place of. A request stays with the one that it began with."""
+    """An application that can be replaced while it serves. A request stays with the one that it began with."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -95,29 +150,19 @@ class ReplaceableApp:
         await self._app(scope, receive, send)
 
     def replace(self, app: ASGIApp) -> None:
-        """Serve what comes from now on by this one."""
+        """Serve later requests with this application."""
         self._app = app
 
 
-def _gated(parts: AppComponents) -> ASGIApp:
-    """The endpoint, behind everything that refuses: the later a check, the more it costs."""
+def _wrapped(app: ASGIApp, middleware: Sequence[Middleware]) -> ASGIApp:
+    for wrap in reversed(middleware):
+        app = wrap(app)
+    return app
 
-    def rates_of(role: str) -> Rates:
-        tenant = parts.tenants.get(role)
-        return Rates() if tenant is None else tenant.role.rates
 
-    config = parts.config
-    by_role = TenantRouter(parts.tenants)
-    slots = ConcurrencyMiddleware(RequestIdMiddleware(by_role), rates_of=rates_of)
-    charge = RequestCharge(rates_of, parts.stores.rates)
-    bodies = BodyMiddleware(
-        BatchMiddleware(RefuseNewWork(slots, parts.draining), revision_of=by_role.revision_of, charge=charge),
-        config.limits,
-    )
-    throttle = RateLimitMiddleware(bodies, rates_of=rates_of, limiter=parts.stores.rates)
-    failures = FailureLimiter(config.limits.failures_per_minute)
-    scopes = config.auth.jwt.scopes if config.auth.jwt else ()
-    return AuthMiddleware(throttle, parts.verifier, failures=failures, metadata_url=metadata_url(config), scopes=scopes)
+def _pages(components: AppComponents) -> Router:
+    routes = [*metadata_routes(components.config), *components.pages]
+    return Router(routes, redirect_slashes=False, default=_not_found)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,7 +25,7 @@ from coretools.web.common.config import Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role
 from coretools.web.config_changes import pluralized
 from coretools.web.connection.tls import certificate_of, now, open_key, require_chain, tls_context
-from coretools.web.service import ServerConfig, bind_sockets, open_app, require_redis
+from coretools.web.service import ServerConfig, bind_sockets, require_redis, running_app
 
 FEW_DAYS = 14
 """A certificate with fewer days left is warned of: renewals are tried from 30 days before the end on, as a rule."""
@@ -177,7 +177,9 @@ async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
         role.settings,
         Config(limits=server_config.config.limits, telemetry=server_config.config.telemetry),
     )
-    async with open_app(replace(server_config, config=config, roles={role.name: role}), config.server.port, Draining()):
+    async with running_app(
+        replace(server_config, config=config, roles={role.name: role}), config.server.port, Draining()
+    ):
         pass
     rights = ", read-only" if settings.read_only else ""
     return [f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}"]

@@ -20,7 +20,7 @@ from coretools.errors import BadSetting, CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
-from coretools.web.app import AppComponents, ReplaceableApp, build_app
+from coretools.web.app import AppComponents, ReplaceableApp, configured_app
 from coretools.web.auth.exposure import require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
 from coretools.web.auth.verifiers import create_verifier
@@ -53,7 +53,7 @@ class ConfigSource:
 class RunningServer:
     """What the server is made of, and what of it a reload exchanges."""
 
-    parts: AppComponents
+    components: AppComponents
     app: ReplaceableApp
     tenants: Tenants
     session_limiter: SessionLimiter
@@ -142,7 +142,7 @@ class Reloader:
         changes = [*changes_of_config(self._config, wanted), *changes_of_policy(self._roles, roles)]
         restart = [change for change in changes if needs_restart(change, self._config, wanted)]
         changes = [change for change in changes if change not in restart]
-        verifier = create_verifier(config, self._running.parts.accepted)
+        verifier = create_verifier(config, self._running.components.accepted)
         require_safe(config, has_auth=verifier is not None)
         certificate = certificate_of(config.server)
         warn_of_key(config.server)
@@ -217,12 +217,12 @@ class Reloader:
         running, old, new = self._running, self._config, candidate.config
         has_changed = (old.auth, old.server, old.limits) != (new.auth, new.server, new.limits)
         is_judged_anew = has_changed or old.roles.keys() != new.roles.keys()
-        if is_judged_anew and running.parts.verifier is not None and candidate.verifier is not None:
-            running.parts.verifier.replace(candidate.verifier)
+        if is_judged_anew and running.components.verifier is not None and candidate.verifier is not None:
+            running.components.verifier.replace(candidate.verifier)
         if has_changed:
-            running.app.replace(build_app(replace(running.parts, config=new)))
-        if running.parts.verifier is not None:
-            running.tenants.stop_revoked(running.parts.verifier)
+            running.app.replace(configured_app(replace(running.components, config=new)))
+        if running.components.verifier is not None:
+            running.tenants.stop_revoked(running.components.verifier)
 
 
 def _tokens(config: Config) -> dict[str, frozenset[str]]:

@@ -14,11 +14,9 @@ from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from coretools.errors import BadSetting
-from coretools.operations.dispatch import CallObserver
-from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining, ProcessExit
-from coretools.web.app import PATH, AppComponents, ReplaceableApp, build_app
+from coretools.web.app import PATH, AppComponents, HttpApp
 from coretools.web.auth.exposure import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.verifiers import create_verifier, replaceable
@@ -114,12 +112,12 @@ async def serve(server_config: ServerConfig) -> int:
     draining = Draining()
     with ExitStack() as sockets:
         listening = bind_sockets(config, sockets)
-        async with open_app(server_config, listening[0].getsockname()[1], draining) as site:
+        async with running_app(server_config, listening[0].getsockname()[1], draining) as site:
             protocol = _protocol(config, site)
             site.reloader.connections = protocol.use
             server = _Server(_uvicorn(config, site, protocol))
             async with anyio.create_task_group() as watching:
-                await watching.start(_shut_down_on_signal, _Shutdown(server, ending, draining, site.drained))
+                await watching.start(_shut_down_on_signal, _Shutdown(server, ending, draining, site.drain))
                 await watching.start(_reload_on_signal, site.reloader)
                 warn_of_time(config.server)
                 warn_of_key(config.server)
@@ -137,12 +135,12 @@ class ServedApp:
     app: ASGIApp
     refused: RefusalListener
     reloader: Reloader
-    drained: DrainMiddleware
-    """Knows what is under way."""
+    drain: DrainMiddleware
+    """Knows which requests are under way."""
 
 
 @asynccontextmanager
-async def open_app(server_config: ServerConfig, port: int, draining: Draining) -> AsyncIterator[ServedApp]:
+async def running_app(server_config: ServerConfig, port: int, draining: Draining) -> AsyncIterator[ServedApp]:
     """The application, with all that stands behind it, until the end of the block.
 
     Raises:
@@ -158,18 +156,13 @@ async def open_app(server_config: ServerConfig, port: int, draining: Draining) -
         state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
         tools: set[str] = set()
         with _tracing(config, stores.replica, tools) as tracing:
-            observability = ObservabilityWiring(config, state, server_config.environment, tracing)
-
-            def make_watcher(role: str, catalog: LiveCatalog) -> CallObserver:
-                tools.update(command.name for command in catalog.registry)
-                return observability.watcher(role, catalog)
-
+            observability = ObservabilityWiring(config, state, server_config.environment, tracing, tools)
             context = ServerContext(
                 environment=server_config.environment,
                 others=server_config.others,
                 stores=stores,
                 session_limiter=SessionLimiter(session_limits(config.limits), observability.metrics),
-                make_watcher=make_watcher,
+                make_watcher=observability.watcher,
                 draining=draining,
                 is_same_for_all=len(server_config.roles) == 1 and verifier is None,
             )
@@ -177,7 +170,7 @@ async def open_app(server_config: ServerConfig, port: int, draining: Draining) -
                 state.opened = opened.opened
                 if verifier is not None:
                     opened.watch(verifier)
-                parts = AppComponents(
+                components = AppComponents(
                     config=config,
                     port=port,
                     verifier=verifier,
@@ -186,30 +179,30 @@ async def open_app(server_config: ServerConfig, port: int, draining: Draining) -
                     tenants=opened.opened,
                     pages=observability.routes(),
                     draining=draining,
+                    observe=observability.observed,
                 )
-                yield _served_app(server_config, parts, context, opened, observability)
+                yield _served_app(server_config, components, context, opened, observability)
 
 
 def _served_app(
     server_config: ServerConfig,
-    parts: AppComponents,
+    components: AppComponents,
     context: ServerContext,
     opened: Tenants,
     observability: ObservabilityWiring,
 ) -> ServedApp:
-    inner = ReplaceableApp(build_app(parts))
-    bounded = DrainMiddleware(inner, context.draining, seconds=server_config.config.server.drain_seconds)
+    http = HttpApp(components)
     running = RunningServer(
-        parts=parts,
-        app=inner,
+        components=components,
+        app=http.configured,
         tenants=opened,
         session_limiter=context.session_limiter,
         draining=context.draining,
         environment=server_config.environment,
     )
     return ServedApp(
-        app=observability.observed(bounded, PATH),
-        drained=bounded,
+        app=http.app,
+        drain=http.drain,
         refused=observability.metrics.refused,
         reloader=Reloader(server_config.config, server_config.roles, server_config.source, running),
     )
@@ -266,12 +259,12 @@ class _Shutdown:
     server: uvicorn.Server
     ending: ProcessExit
     draining: Draining
-    drained: DrainMiddleware
+    drain: DrainMiddleware
 
     async def come(self) -> None:
         """Listen until nothing is under way or the time is over; then no connection is taken any more."""
         self.draining.begin()
-        left = await self.drained.finished()
+        left = await self.drain.finished()
         # What is answered may not be read yet.
         self.server.config.timeout_graceful_shutdown = math.ceil(left) + GRACE_SECONDS
         self.server.should_exit = True

@@ -89,18 +89,26 @@ class ObservabilityWiring:
     """Everything that looks on, made before what it looks at."""
 
     def __init__(
-        self, config: Config, state: ServerState, environment: Mapping[str, str], tracing: Tracing | None = None
+        self,
+        config: Config,
+        state: ServerState,
+        environment: Mapping[str, str],
+        tracing: Tracing | None,
+        tools: set[str],
     ) -> None:
+        """`tools` collects the names that spans may contain."""
         self.metrics = Metrics(replica=state.stores.replica)
         self._config = config
         self._state = state
         self._tracing = tracing
+        self._tools = tools
         self._console_state = ConsoleState(state, Redactor(secret_values(environment)))
         self.metrics.supply(state)
 
     def watcher(self, role: str, catalog: LiveCatalog) -> CallObserver:
         """What is told of the calls of a role."""
         names = [command.name for command in catalog.registry]
+        self._tools.update(names)
         watchers: list[CallObserver] = [self.metrics.calls(role, names), CallLog()]
         if self._config.console.tokens:
             watchers.append(self._console_state.calls(role))
@@ -108,12 +116,12 @@ class ObservabilityWiring:
             watchers.append(self._tracing.calls())
         return CallWatchers(watchers)
 
-    def observed(self, app: ASGIApp, endpoint: str) -> ASGIApp:
-        """An app whose requests are seen."""
+    def observed(self, app: ASGIApp) -> ASGIApp:
+        """Wrap an application so that its requests are counted, logged and traced."""
         watchers: list[RequestWatcher] = [self.metrics, RequestLog()]
         if self._config.console.tokens:
             watchers.append(self._console_state)
-        return ObservabilityMiddleware(app, watchers, endpoint=endpoint, tracing=self._tracing)
+        return ObservabilityMiddleware(app, watchers, tracing=self._tracing)
 
     def routes(self) -> list[Route]:
         """Health, metrics, and the console where it is on.

@@ -17,7 +17,7 @@ from coretools.protocol.process_exit import Draining
 from coretools.web.common.config import read_config
 from coretools.web.reload import ConfigSource
 from coretools.web.roles import build_roles
-from coretools.web.service import ServedApp, ServerConfig, open_app
+from coretools.web.service import ServedApp, ServerConfig, running_app
 
 
 def options_of(*words: str) -> argparse.Namespace:
@@ -62,7 +62,7 @@ async def site_at_work(plan: ServerConfig, draining: Draining | None = None) -> 
         accepting.bind(("127.0.0.1", 0))
         accepting.listen()
         port = accepting.getsockname()[1]
-        async with open_app(plan, port, draining or Draining()) as site:
+        async with running_app(plan, port, draining or Draining()) as site:
             config = uvicorn.Config(
                 site.app, http="h11", lifespan="off", log_level="warning", timeout_graceful_shutdown=1
             )

@@ -27,7 +27,7 @@ from coretools.web.auth.middleware import WELL_KNOWN, metadata_routes, metadata_
 from coretools.web.auth.verifiers import TokenFileVerifier, create_verifier
 from coretools.web.common.config import Config
 from coretools.web.common.principals import Principal
-from coretools.web.service import open_app
+from coretools.web.service import running_app
 from tests.web.auth.authorization_server import AuthorizationServer
 from tests.web.by_hand import ENVELOPE, STATELESS, Hand
 from tests.web.plans import plan_of
@@ -82,7 +82,7 @@ async def at_work(root: Path, **flags: Any) -> AsyncIterator[str]:
         url = f"http://127.0.0.1:{port}/mcp"
         keys = {"server.public_url": url, **{name.replace("__", "."): value for name, value in flags.items()}}
         plan = plan_of("--root", str(root), "--profile", "read", flags=keys)
-        async with open_app(plan, port, Draining()) as site:
+        async with running_app(plan, port, Draining()) as site:
             options = uvicorn.Config(site.app, lifespan="off", log_level="warning", timeout_graceful_shutdown=1)
             server = uvicorn.Server(options)
             async with anyio.create_task_group() as tasks:
