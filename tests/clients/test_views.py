@@ -258,7 +258,7 @@ def test_a_difference_that_was_cut_says_so(drawn: dict[str, Page]) -> None:
     assert cut.endswith("bytes left out")
     assert page.found["tr.added"][0] == f"\t1\t+\t0 {'.' * 40}"
     assert page.found["tr.added"][-1] == f"\t\t+\t2999 {'.' * 40}"
-    assert page.found["p.note"] == ["[for the rest name paths, or ask for stat to see which files there are]"]
+    assert page.found["p.note"] == ["[for the rest name paths, or use stat to list the files]"]
 
 
 def test_what_is_no_patch_is_shown_as_it_is(drawn: dict[str, Page]) -> None:

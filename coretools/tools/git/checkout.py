@@ -1,8 +1,8 @@
-"""Find the work tree that a call means, and look at its repository before git does.
+"""Find the work tree that a call refers to, and examine its repository before git runs in it.
 
-A hostile repository redirects git with links and pointer files. So its structure is checked first, by handles opened
-beneath a root, and git is then told where everything is (GIT_DIR, GIT_WORK_TREE) instead of looking for it. What is
-read on the way is never shown to the caller.
+A hostile repository can redirect git with links and pointer files. Its structure is therefore checked first, through
+handles opened beneath a root. git then gets the locations in its environment (GIT_DIR, GIT_WORK_TREE) and searches for
+nothing. Nothing that is read during the check is shown to the caller.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,29 +40,30 @@ from coretools.tools.git.structure import (
     unusable,
 )
 
-# What git may touch in one checkout, as rules for the kernel: said by the handles that were looked at, not by paths.
+# Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
 #
-# The second wall behind `structure` and `policy`. What these missed, or what changed after the look, leads git to a
-# file that is not in the rules, and to a program that it may not start.
+# They are the second line of defence behind `structure` and `policy`. If those missed something, or something changed
+# after the check, git reaches a file that the rules do not allow, or a program that it may not execute.
 #
-# Landlock only ever allows, and what holds for a directory holds for all beneath. So the git directory itself, where
-# git makes its lock files, can be written by a change as a whole: `config` and `hooks` in it too (docs/adr/0008).
+# Landlock rules only grant access, and a rule for a directory covers everything beneath it. git creates its lock files
+# in the git directory itself, so a change can write all of that directory, `config` and `hooks` included
+# (docs/adr/0008).
 
 
 ANYWHERE: tuple[Rule, ...] = (("/", READ),)
-"""For the calls that ask what configuration says, the operator's own included. They act on none of it."""
+"""For calls that read configuration, including the operator's own. They act on none of it."""
 
 _FILES = WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 _TREE = _FILES | MAKE_DIRECTORY | REMOVE_DIRECTORY | REFER
 
 _TREES = ("objects", "refs", "logs", "reftable")
-"""Directories of a git directory in which a commit makes what it needs."""
+"""Directories of a git directory in which a commit creates files."""
 
 
 def read_rules(
     roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack
 ) -> list[Rule]:
-    """Rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
+    """Return rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
     rules: list[Rule] = [(handle, READ) for handle in handles]
     for path, name in included:
         with suppress(NotFound):
@@ -74,7 +75,10 @@ def read_rules(
 def write_rules(
     own: GitDirectory, entries: Mapping[str, str], common: GitDirectory, shared: Mapping[str, str], stack: ExitStack
 ) -> list[Rule]:
-    """Rules for what git_add and git_commit write: never the work tree, and of the common directory its trees only."""
+    """Return rules for what git_add and git_commit write.
+
+    The work tree is never writable. In the common directory only the trees are.
+    """
     rules: list[Rule] = [(own.handle, _directory_rights(entries, has_logs="logs" in entries))]
     rules += _tree_rules(own, entries, stack)
     if common is not own:
@@ -85,12 +89,12 @@ def write_rules(
 
 
 def file_rules(files: Iterable[str]) -> list[Rule]:
-    """Rules for configuration outside the roots that was found to be harmless."""
+    """Return rules for configuration files outside the roots that were found to be harmless."""
     return [(file, READ_FILE) for file in files]
 
 
 def _directory_rights(entries: Mapping[str, str], *, has_logs: bool) -> int:
-    """What a change needs of the git directory itself: lock files, and a directory where one has to come or go."""
+    """Return the rights that a change needs on the git directory itself: for lock files and missing directories."""
     rights = _FILES
     rights |= 0 if has_logs else MAKE_DIRECTORY
     rights |= REMOVE_DIRECTORY if "sequencer" in entries else 0
@@ -112,32 +116,32 @@ _IN_PROGRESS = {
     "REVERT_HEAD": "revert",
     "BISECT_LOG": "bisect",
 }
-"""Entries of a git directory that say what was begun."""
+"""Entries of a git directory that show an unfinished operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A work tree whose repository was looked at. Open as long as the call runs."""
+    """A work tree whose repository was examined. It stays open while the call runs."""
 
     directory: Directory
     """The work tree; git runs in it."""
     rules: tuple[Rule, ...]
-    """What git may touch, for the kernel."""
+    """What git may access, as Landlock rules."""
     confined_thread: ConfinedThread | None
     """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
     is_confined: Callable[[], bool]
     """Whether git runs in a confined thread at all, as far as is known by now."""
     environment: Mapping[str, str]
-    """Where git finds everything, so that it looks for nothing."""
+    """Variables that tell git every location, so that it searches for none."""
     git_path: str
     """Absolute path of the git directory."""
     common_path: str
-    """Absolute path of what all work trees of the repository share."""
+    """Absolute path of the directory that all work trees of the repository share."""
     policy: GitPolicy
     hooks: tuple[str, ...]
-    """Hooks that are installed, and don't run here. Only looked for before a change."""
+    """Installed hooks. They never run here; they are listed only before a change."""
     in_progress: str
-    """What waits to be finished: "merge", "rebase", ...; empty mostly."""
+    """The unfinished operation ("merge", "rebase", ...); usually empty."""
 
     @property
     def tier(self) -> str:
@@ -145,13 +149,13 @@ class Checkout:
         return "landlock" if self.confined_thread is not None and self.is_confined() else "none"
 
     def to_root(self, name: str) -> str:
-        """The path, relative to the root, of a name in the work tree."""
+        """Return the path, relative to the root, of a name in the work tree."""
         top = self.directory.place.relative
         return name if top == "." else f"{top}/{name}"
 
 
 class Checkouts:
-    """Opens work trees beneath the roots; remembers what each repository's configuration comes to."""
+    """Opens work trees beneath the roots, and remembers the policy of each repository."""
 
     def __init__(self, roots: Roots, confined: ConfinedRunner) -> None:
         self._roots = roots
@@ -160,13 +164,14 @@ class Checkouts:
 
     @contextmanager
     def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
-        """The work tree that holds the directory `repository`: the nearest one upwards, never above the root.
+        """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
 
-        `change` looks at every reference as well, since a link among them would be written through, and asks for a
-        writable root.
+        `change` examines every reference too, since git would write through a link among them, and requires a writable
+        root.
 
         Raises:
-            NotFound: no repository there. GitRefused: one that is left alone, and why. ReadOnly: `change` there.
+            NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: `change` in a read-only
+                root.
         """
         with ExitStack() as stack:
             directory = stack.enter_context(self._work_tree(repository))
@@ -218,18 +223,18 @@ class Checkouts:
                     yield above
                     return
         raise NotFound(
-            f"{repository}: no git work tree here, nor above it up to the root; "
+            f"{repository}: no git work tree here or above, up to the root; "
             "a repository that begins above the root can't be used"
         )
 
     def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
-        """The git directory, and the environment that names it."""
+        """Return the git directory, and the environment variables that name it."""
         shown = f"{directory.shown}/.git".removeprefix("./")
         kind = directory_access.entry_kind(directory.fd, GIT)
         if kind == "directory":
             handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, GIT))
             own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
-            # Relative to the handle that git runs in: a work tree that is renamed meanwhile is still the one looked at.
+            # Relative to the handle that git runs in, so it names the examined work tree even after a rename.
             return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
         if kind != "file":
             raise unusable(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
@@ -242,7 +247,7 @@ class Checkouts:
 
 
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> None:
-    """Refuse a change in a read-only root; one may lie in the work tree's root, as its git directory or in that."""
+    """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory."""
     found = [directory.place.root, *(place.root for place in places)]
     for place in places:
         inner = roots.split(place.path)

@@ -1,7 +1,7 @@
-"""Run git in a checkout that was looked at: its whole environment, its options, and what its failures mean.
+"""Run git in an examined checkout: its complete environment, its options, and the meaning of its failures.
 
-The words of every call are built here and in `repository.py`; nothing that a caller wrote comes before `--` or
-`--end-of-options`, and no revision reaches a command but as the object name that it resolved to.
+The arguments of every call are built in this package. Nothing that a caller wrote comes before `--`, and every
+revision is passed as the object name that it resolved to.
 """
 
 import re
@@ -21,7 +21,7 @@ from coretools.tools.git.porcelain import single_line
 
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
-        # A directory that is none: `~/x` in a configuration is then a file that is not there, not an error.
+        # Not a directory, so `~/x` in a configuration is a missing file and no error.
         "HOME": "/dev/null",
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -43,8 +43,8 @@ ENVIRONMENT: Mapping[str, str] = MappingProxyType(
         "GIT_LITERAL_PATHSPECS": "1",
     }
 )
-"""All that git sees, beside PATH and where the repository is. Nothing of the server's own gets in: a GIT_DIR or a
-GIT_EXTERNAL_DIFF that the server was started with would be obeyed."""
+"""All variables that git gets besides PATH and the location of the repository. The server's own variables are not
+passed: git would obey a GIT_DIR or a GIT_EXTERNAL_DIFF among them."""
 
 OPTIONS: tuple[str, ...] = (
     "--no-pager",
@@ -52,27 +52,27 @@ OPTIONS: tuple[str, ...] = (
 )
 
 HOMES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-"""Where the operator's own configuration lies. The last three only where the operator passes them on by name."""
+"""Variables that locate the operator's own configuration. The last three only if the operator passes them by name."""
 
 _CONFIG_ENVIRONMENT = ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
 
 REVISION_BYTES = 1_000
-"""Longest revision that is taken."""
+"""Longest revision accepted."""
 
 MESSAGE_CHARACTERS = 500
-"""Most of git's own words in an error."""
+"""Longest part of git's own message in an error."""
 
 _KEYS_STDIN = b"[coretools]\nstdin\n"
-"""Standard input where names are asked for: a path that leads there shows by a key that closes the repository."""
+"""Standard input while key names are listed: an include of it yields a key that makes the repository unusable."""
 
-_WITHHELD = Excerpt(b"it failed; its words may quote configuration outside the roots and are not shown", b"", 0)
+_WITHHELD = Excerpt(b"failed; its message may quote configuration outside the roots and is withheld", b"", 0)
 
 _COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
-"""What git says of a commit: its name, its type and its size."""
+"""How git describes a commit: object name, type and size."""
 
 
 class Git:
-    """Runs git; every call has the limits' deadline."""
+    """Runs git; every call ends at the deadline of the limits."""
 
     def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits) -> None:
         self._confined = confined
@@ -84,7 +84,7 @@ class Git:
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Who commits, where the operator or the caller's token says so: by the four variables of git."""
+        """Author and committer as configured by the operator or the caller's token, as git's four variables."""
         return {**self._identity, **author.caller_variables()}
 
     async def run(
@@ -95,10 +95,10 @@ class Git:
         stdin: bytes | None = None,
         keep_bytes: int | None = None,
     ) -> Completed:
-        """Run one command of git to its end, whatever its exit code. `options` are `-c` words of our own.
+        """Run one git command to its end, whatever its exit code. `options` are further `-c` options.
 
         Raises:
-            GitRefused: it took too long. CannotStart: no git in PATH.
+            GitRefused: it took too long. CannotStart: there is no git in PATH.
         """
         run_options = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
@@ -107,10 +107,10 @@ class Git:
         )
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
-        """What a command of git printed, whole.
+        """Run a git command and return its complete standard output.
 
         Raises:
-            GitRefused: it failed; says git's own reason. TooLarge: it printed more than the limit.
+            GitRefused: it failed, with git's own reason. TooLarge: it printed more than the limit.
         """
         return self.complete_output(await self.run(checkout, *words, stdin=stdin), words[0])
 
@@ -130,10 +130,10 @@ class Git:
         return _withhold_stderr(completed, checkout)
 
     def complete_output(self, completed: Completed, command: str) -> bytes:
-        """What a run printed.
+        """Return the complete standard output of a finished command.
 
         Raises:
-            What `output` raises.
+            The errors of `output`.
         """
         require_success(completed, command)
         if completed.stdout.dropped_bytes:
@@ -142,33 +142,33 @@ class Git:
         return completed.stdout.head + completed.stdout.tail
 
     async def resolved(self, checkout: Checkout, *revisions: str) -> list[str]:
-        """The commits that revisions name, as the hex that every later command gets in their place.
+        """Resolve revisions to commits, as the hexadecimal names that every later command gets instead.
 
         Raises:
-            InvalidArguments: text that is no revision. NotFound: no such commit.
+            InvalidArguments: not a revision. NotFound: no such commit.
         """
         if not revisions:
             return []
         for revision in revisions:
             check_revision(revision)
-        # One name a line, of nothing but printable characters: no line is an option or a range.
+        # One revision per line, of printable characters only: no line can be an option or a range.
         stdin = "".join(f"{revision}^{{commit}}\n" for revision in revisions).encode()
         told = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
-        # git ends at a branch without the upstream that is asked for: of that one nothing is said.
+        # git exits at a branch without the requested upstream and prints no line for it.
         lines = iter((told.head + told.tail).split(b"\n"))
         commits = []
         for revision in revisions:
             found = _COMMIT.fullmatch(next(lines, b""))
             if found is None:
-                hint = "; a range is two revisions, give each by itself" if ".." in revision else ""
+                hint = "; a range is two revisions, give each one separately" if ".." in revision else ""
                 raise NotFound(f"revision {revision!r}: names no commit of this repository{hint}")
             commits.append(found[1].decode("ascii"))
         return commits
 
     async def settings(self, checkout: Checkout, pattern: str) -> dict[str, str]:
-        """Settings whose key matches, as git itself would take them here: the operator's files, then the repository's.
+        """Return settings whose key matches, as git reads them: the operator's files, then the repository's.
 
-        The one call that reads the operator's own configuration. `git config` prints it and acts on none of it.
+        Only this call reads the operator's own configuration. `git config` prints it and acts on none of it.
 
         Raises:
             GitRefused: git can't read its configuration.
@@ -190,13 +190,13 @@ class Git:
         return {_text(key): _text(value) for key, _, value in pairs}
 
     async def key_names(self, checkout: Checkout, files: Sequence[str], *, timeout_seconds: float) -> list[str]:
-        """Names of the keys in configuration files outside the roots, and in what these include. No value is asked for.
+        """Return the names of the keys in configuration files outside the roots and in their includes, without values.
 
-        `git config` acts on nothing that it reads. It runs in no repository here, so that it reads these files alone;
-        one that is missing has no keys. Nothing of the answer, and no word of git about it, may be shown.
+        `git config` acts on nothing that it reads. It runs outside any repository, so that it reads only these files;
+        a missing file has no keys. Neither the result nor git's messages about it may be shown.
 
         Raises:
-            GitRefused: git can't read one, not in time, or says more than is kept.
+            GitRefused: git can't read a file, takes too long, or prints more than the limit.
         """
         options = RunOptions(
             timeout_seconds=min(timeout_seconds, self._limits.git_seconds),
@@ -212,18 +212,18 @@ class Git:
         output = completed.stdout
         records = (output.head + output.tail).split(b"\0")
         pairs = list(zip(records[::2], records[1::2], strict=False))
-        # The words of our own are listed too: as many as files, or the format is not the one that we know.
+        # Our own options are listed too: if they are not as many as the files, the format is unknown.
         ours = sum(origin == b"command line:" for origin, _ in pairs)
         if not completed.ok or output.dropped_bytes or len(records) % 2 == 0 or ours != len(files):
-            raise GitRefused("git config: can't tell the names of keys", exit_code=completed.exit_code)
+            raise GitRefused("git config: can't list the names of keys", exit_code=completed.exit_code)
         return [_text(name) for origin, name in pairs if origin != b"command line:"]
 
 
 def require_success(completed: Completed, command: str) -> Completed:
-    """The run, if git was content.
+    """Return the completed command if it succeeded.
 
     Raises:
-        GitRefused: it was not; says git's own reason.
+        GitRefused: it failed, with git's own reason.
     """
     if completed.ok:
         return completed
@@ -233,7 +233,7 @@ def require_success(completed: Completed, command: str) -> Completed:
 
 
 def _withhold_stderr(completed: Completed, checkout: Checkout) -> Completed:
-    """The run without git's own words, where they could quote a value of a file outside the roots."""
+    """Return the completed command without git's messages if they could quote a value of a file outside the roots."""
     return replace(completed, stderr=_WITHHELD) if checkout.policy.external_includes else completed
 
 
@@ -241,14 +241,14 @@ def check_revision(revision: str) -> None:
     """Refuse text that git could take for anything but a revision.
 
     Raises:
-        InvalidArguments: empty, too long, an option, or with characters that no revision has.
+        InvalidArguments: empty, too long, an option, or with unprintable characters.
     """
     if not revision or len(revision.encode("utf-8", "replace")) > REVISION_BYTES:
         raise InvalidArguments(f"revision: must have 1 to {REVISION_BYTES} bytes")
     if revision.startswith("-"):
-        raise InvalidArguments(f"revision {revision[:80]!r}: begins with '-'; options are not taken here")
+        raise InvalidArguments(f"revision {revision[:80]!r}: begins with '-'; options are not accepted here")
     if not all(character.isprintable() for character in revision):
-        raise InvalidArguments(f"revision {revision[:80]!a}: holds a character that no revision has")
+        raise InvalidArguments(f"revision {revision[:80]!a}: contains an unprintable character")
 
 
 def _text(data: bytes) -> str:

@@ -1,4 +1,7 @@
-"""Commit the index, as the caller's token says, else the operator's settings, else his git configuration."""
+"""Stage files and commit the index.
+
+The author comes from the caller's token, else from the operator's settings, else from the operator's git configuration.
+"""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ from coretools.tools.git.porcelain import StatusEntry, quoted, read_records, rea
 from coretools.tools.git.results import TextResult, answer, hidden_line, listed
 
 MESSAGE_BYTES = 1024 * 1024
-"""Longest message that is taken."""
+"""Longest message accepted."""
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=all")
 _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace", "--file=-")
@@ -33,7 +36,7 @@ async def commit(git: Git, checkout: Checkout, message: str) -> TextResult:
     """Commit what is staged.
 
     Raises:
-        InvalidArguments: no message. GitRefused: nothing is staged, conflicts are left, or nobody's name is known.
+        InvalidArguments: no message. GitRefused: nothing is staged, conflicts remain, or no author is known.
     """
     if not message.strip() or "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
         raise InvalidArguments(f"message: must have text, no NUL, and at most {MESSAGE_BYTES} bytes")
@@ -49,23 +52,23 @@ async def commit(git: Git, checkout: Checkout, message: str) -> TextResult:
 
 
 async def _explain_failure(git: Git, checkout: Checkout) -> None:
-    """Say what to do, where that is the reason why there is no commit.
+    """Raise an error that says what to do if conflicts or an empty index prevented the commit.
 
     Raises:
-        GitRefused: nothing is staged, or conflicts are left.
+        GitRefused: nothing is staged, or conflicts remain.
     """
     entries = read_status(await git.output(checkout, *_STATUS)).entries
     conflicts = display_paths(checkout, [entry.path for entry in entries if entry.in_conflict])
     if conflicts:
         raise GitRefused(f"conflicts are not resolved: {listed(conflicts)}; edit the files, then git_add them")
-    # A merge may take our side in everything; anything else without a change is an accident.
+    # A merge may keep our side everywhere; any other commit without a change is a mistake.
     if not any(entry.staged for entry in entries) and checkout.in_progress != "merge":
         raise GitRefused("nothing is staged; git_add the paths first")
 
 
 @dataclass(frozen=True, slots=True)
 class _CreatedCommit:
-    """A commit, as git tells it."""
+    """A created commit, as git printed it."""
 
     branch: str
     """Empty when HEAD is detached."""
@@ -75,28 +78,28 @@ class _CreatedCommit:
 
 
 def _parse_commit(said: str) -> _CreatedCommit:
-    """What git says of a commit that it made.
+    """Parse git's output about the commit that it created.
 
     Raises:
-        GitRefused: in words that are not known.
+        GitRefused: the format is unknown.
     """
     found = _COMMIT_OUTPUT.match(said)
     if found is None:
-        raise GitRefused("git commit: made a commit, and says so in words that are not known; see git_log")
+        raise GitRefused("git commit: created a commit, but its output is in an unknown format; see git_log")
     changes = _CHANGES.search(said, found.end())
     branch = "" if found["where"] == "detached HEAD" else found["where"]
     return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
 
 
 async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
-    """Options that say who commits, where the settings don't: what git itself would take from the configuration here.
+    """Return options with the identity that git would take from its configuration here, if the environment has none.
 
-    Asked in the repository and not once for all, because many people include another address by directory
-    (`includeIf "gitdir:~/work/"`), and the wrong one in a commit can't be taken back.
+    It is read for each repository: many people include another address by directory (`includeIf "gitdir:~/work/"`), and
+    the wrong address in a commit can't be undone.
     """
     roles = [role for role in _ROLES if not _has_identity(git, role)]
     if not roles:
-        return ()  # git takes the environment's before any configuration
+        return ()  # git prefers the environment to any configuration
     settings = await git.settings(checkout, _IDENTITY)
     for role in roles:
         for part in _PARTS:
@@ -111,11 +114,11 @@ async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
 
 
 def _has_identity(git: Git, role: str) -> bool:
-    """Whether the environment says who that is."""
+    """Whether the environment has name and address for this role."""
     return all(git.identity.get(f"GIT_{role}_{part}".upper()) for part in _PARTS)
 
 
-# Stage exact names: what is changed is listed first, what may not be staged is taken out, the rest goes in by name.
+# Staging: list the changed paths, remove those that must not be staged, and stage the rest by exact name.
 
 
 _CHANGED = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
@@ -123,26 +126,26 @@ _CHANGED = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--ignore
 _FILTERS = r"^filter\..*\.(clean|process)$"
 
 MAX_LISTED_LINES = 50
-"""Staged names that are listed; the rest is counted."""
+"""Staged names listed in an answer; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StagingPlan:
-    """Changed paths by what becomes of them."""
+    """Changed paths, by how they are treated."""
 
     staged: list[StatusEntry]
     denied: dict[bytes, str]
-    """Hidden files, with the reasons: staged, they would be in git for everybody."""
+    """Hidden files with the reasons. Staged, they would be readable for everybody through git."""
     nested: list[bytes]
-    """Repositories of their own. Staged, each would be a link to a commit that nobody else has."""
+    """Nested repositories. Staged, each would be a reference to a commit that nobody else has."""
 
 
 async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) -> TextResult:
     """Stage everything that is changed at or beneath the names.
 
     Raises:
-        DeniedPath: a name that was written out is hidden. NotFound: nothing is there. GitRefused: a file would be
-        stored wrongly, since the filter that should convert it is not run.
+        DeniedPath: an explicit name is hidden. NotFound: a name matches nothing. GitRefused: a file would be stored
+            wrongly, since the filter that should convert it is not run.
     """
     refuse_hidden(roots, checkout, names)
     entries = read_status(await git.output(checkout, *_CHANGED, "--", *names)).entries
@@ -151,7 +154,7 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
     if found.staged:
         await _refuse_filtered(git, checkout, [entry.path for entry in found.staged])
         stdin = b"".join(entry.path + b"\0" for entry in found.staged)
-        # Not `git add`: it would take a name for all that lies beneath it too.
+        # Not `git add`: it would stage everything beneath a name too.
         await git.output(checkout, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
     details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
     return answer(checkout, _lines(checkout, found), details=details)
@@ -186,16 +189,16 @@ def _lines(checkout: Checkout, found: _StagingPlan) -> list[str]:
 
 
 def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[StatusEntry]) -> None:
-    """Refuse a name where nothing is: neither in the work tree nor in git's list."""
+    """Refuse a name that exists neither in the work tree nor in git's list."""
     for name in names:
         if name == "." or any(is_beneath(entry.path, name) for entry in entries):
             continue
         if kind_at(roots, f"{checkout.directory.path}/{name}") is None:
-            raise NotFound(f"{prefix(checkout)}{name}: nothing is there; name paths as git_status shows them")
+            raise NotFound(f"{prefix(checkout)}{name}: no such path; name paths as git_status shows them")
 
 
 async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
-    """Refuse files that a filter should convert: git-lfs would store the whole file where a pointer belongs."""
+    """Refuse files that a filter should convert: without git-lfs the file itself would be stored, not a pointer."""
     stdin = b"".join(name + b"\0" for name in names)
     output = await git.output(checkout, "check-attr", "-z", "--stdin", "filter", stdin=stdin)
     wanted = {
@@ -211,8 +214,8 @@ async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes])
         drivers = ", ".join(sorted({wanted[name] for name in filtered}))
         files = listed(display_paths(checkout, filtered))
         raise GitRefused(
-            f"{files}: the filter {drivers} converts what is staged here, and filters are not run; "
-            "nothing was staged; stage these with git itself"
+            f"{files}: need the filter {drivers}, and filters are not run here; "
+            "nothing was staged; stage these files with git itself"
         )
 
 

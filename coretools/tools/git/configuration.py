@@ -1,6 +1,7 @@
-"""The configuration of one repository, read through the sandbox and remembered until a file of it changes.
+"""Read the configuration of a repository beneath the roots, and remember its policy until one of its files changes.
 
-Includes are followed as git follows them, but only beneath the roots. Files outside are listed for `repository_outer`.
+Includes are followed as git follows them, but only beneath the roots. Included files outside the roots are listed for
+`external_includes`.
 """
 
 from collections.abc import Iterator
@@ -20,13 +21,13 @@ from coretools.tools.git.policy import GitPolicy, git_policy
 from coretools.tools.git.structure import GitDirectory, unusable
 
 FILE_BYTES = 1024 * 1024
-"""Longest configuration file that is taken; ordinary ones have a few hundred bytes."""
+"""Largest configuration file accepted; ordinary ones have a few hundred bytes."""
 
 INCLUDE_DEPTH = 10
-"""How deep files may include each other: git's own limit."""
+"""Deepest nesting of includes: git's own limit."""
 
 REMEMBERED = 64
-"""Repositories whose configuration is remembered."""
+"""Repositories whose policy is remembered."""
 
 CONFIG, CONFIG_WORKTREE = ("config", "config.worktree")
 """Names of the files of a git directory itself (git-config(1))."""
@@ -34,17 +35,17 @@ CONFIG, CONFIG_WORKTREE = ("config", "config.worktree")
 
 @dataclass(frozen=True, slots=True)
 class _ConfigFile:
-    """Where a configuration file was looked for, and what was there."""
+    """Location of a configuration file, and the version found there."""
 
     directory: str
     name: str
     version: Version | None
-    """None: nothing was there."""
+    """None: no file there."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ConfigRead:
-    """One look at a repository's configuration."""
+    """One reading of a repository's configuration."""
 
     handles: dict[str, int]
     """Directories that are open already, by path."""
@@ -53,12 +54,12 @@ class _ConfigRead:
     files: list[_ConfigFile] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
     external_includes: dict[str, str] = field(default_factory=dict)
-    """Files outside the roots, each once, and what includes them, in words."""
+    """Included files outside the roots, each with a description of what includes it."""
     began_ns: int = field(default_factory=time_ns)
 
     @property
     def is_settled(self) -> bool:
-        """Whether whatever changed since the beginning will show in the versions."""
+        """Whether every change since the reading began will show in the versions."""
         return all(file.version is None or file.version.is_settled(self.began_ns) for file in self.files)
 
 
@@ -71,10 +72,10 @@ class GitConfigurations:
         self._known: dict[str, tuple[tuple[_ConfigFile, ...], GitPolicy]] = {}
 
     def policy(self, own: GitDirectory, common: GitDirectory) -> GitPolicy:
-        """What follows from `config` of the common directory and `config.worktree` of the work tree's own.
+        """Return the policy for `config` of the common directory and `config.worktree` of the work tree.
 
         Raises:
-            GitRefused: a file that git could not parse either, or an include that leads out by a link or by `..`.
+            GitRefused: git could not parse a file either, or an include leaves the roots by a link or by `..`.
         """
         directories = {common.path: common, own.path: own}
         reading = _ConfigRead(
@@ -141,13 +142,13 @@ class GitConfigurations:
                 self._include(reading, directory, setting, shown, depth=depth - 1)
 
     def _include(self, reading: _ConfigRead, directory: str, setting: Setting, shown: str, *, depth: int) -> None:
-        """Read an included file too, whatever its condition: more is switched off then than had to be."""
+        """Read an included file whatever its condition. At worst this overrides more settings than necessary."""
         target = setting.value or ""
         if depth < 0:
-            raise unusable(shown, "includes files that include files, too many times over")
+            raise unusable(shown, f"nests includes more than {INCLUDE_DEPTH} deep")
         if target.startswith(("~", "%(prefix)")):
             raise unusable(shown, f"sets {setting.key} to a path in a home directory, which is not read")
-        # `..` behind a link is one directory as text and another to the kernel: taken only where no link can be.
+        # After a link, `..` is one directory textually and another to the kernel. Accepted only where no link can be.
         plain = target.removeprefix("../") if directory in reading.entries else target
         if ".." in plain.split("/") or not plain.rpartition("/")[2]:
             raise unusable(shown, f"sets {setting.key} to a path that is not followed here")
@@ -161,10 +162,10 @@ class GitConfigurations:
         self._read(reading, parent, name, by, depth=depth)
 
     def _require_open(self, path: str, shown: str) -> None:
-        """Refuse to include a file that is closed: git would act on what it says, and a log would show it."""
+        """Refuse to include a file that is denied: git would act on its content, and a log would show it."""
         try:
             resolve(self._roots, path, follow=False).close()
         except DeniedPath as error:
-            raise unusable(shown, f"leads to a file that is closed ({error})") from error
+            raise unusable(shown, f"includes a file that is denied ({error})") from error
         except CoreError:
-            return  # what can't be had for another reason is told by who reads it
+            return  # any other error is raised when the file is read

@@ -1,11 +1,11 @@
-"""Configuration outside the roots that a repository includes: used by git only if it means nothing to our commands.
+"""Configuration files outside the roots that a repository includes: git may read them only if they affect no command.
 
-The runners of GitHub keep their credentials this way (actions/checkout from v6 on: `includeIf.gitdir:*.path` leads to
-`$RUNNER_TEMP/git-credentials-*.config`), so such a repository need not be hostile. git reads the files whatever we do.
-So the names of their keys are asked for, never a value. What runs programs is overridden as in the repository's own
-configuration, what none of our commands reads is left alone, and every other name closes the repository. Nothing of
-this may be shown, the names neither: a token stands in `url.https://TOKEN@host/.insteadOf`, and to git 2.39 a file of
-one word is a key of that name.
+Such a repository need not be hostile: GitHub's runners keep credentials this way (actions/checkout from v6 on:
+`includeIf.gitdir:*.path` names `$RUNNER_TEMP/git-credentials-*.config`). git reads these files in any case. So the
+names of their keys are listed, never a value. Keys that run programs are overridden as in the repository's own
+configuration, keys that none of our commands reads are ignored, and any other key makes the repository unusable.
+Nothing of this may be shown, not even the names: a token can be part of one (`url.https://TOKEN@host/.insteadOf`), and
+git 2.39 takes a file of one word for a key of that name.
 """
 
 from collections.abc import Sequence
@@ -26,22 +26,22 @@ MAX_FILES = 16
 """Most files outside the roots that one repository may include; actions/checkout names two."""
 
 FILE_BYTES = 1024 * 1024
-"""Longest of them, as for the repository's own."""
+"""Largest of them, as for the repository's own configuration."""
 
 PROBE_SECONDS = 5.0
-"""Most time for a look at the files, and again for git's answer; ordinarily 2 ms in all."""
+"""Deadline for checking the files, and again for git's answer; ordinarily both take 2 ms."""
 
 _UNSTABLE_TREES = ("proc", "sys", "dev")
-"""What git reads there need not be the same twice: `/dev/stdin` is a message that is committed."""
+"""Files there may differ from one reading to the next: `/dev/stdin` is the message of a commit."""
 
 
 async def with_external_includes(
     git: Git, confined: ConfinedRunner, checkout: Checkout, threads: CapacityLimiter
 ) -> Checkout:
-    """The checkout with what its configuration outside the roots asks for switched off, and git let in to read it.
+    """Return the checkout with its external includes neutralised and readable for git.
 
     Raises:
-        GitRefused: a file there is not known to be harmless. One sentence for all reasons: it says nothing of the file.
+        GitRefused: a file is not known to be harmless. The message is the same for all reasons: it must reveal nothing.
     """
     files = checkout.policy.external_includes
     if not files:
@@ -52,8 +52,8 @@ async def with_external_includes(
     if overrides is None:
         raise unusable(
             checkout.policy.included_by,
-            "leads to a file outside the roots that is not known to be harmless (only credentials and the like are); "
-            "take this key out, or make the directory of the file a root (read-only is enough)",
+            "includes a file outside the roots that is not known to be harmless (only credentials and the like are); "
+            "remove this key, or make the directory of the file a root (read-only is enough)",
         )
     enclose = partial(confined.confined_thread, "git", (*checkout.rules, *file_rules(files)))
     return replace(
@@ -66,7 +66,7 @@ async def with_external_includes(
 async def _overrides(
     git: Git, checkout: Checkout, files: Sequence[str], threads: CapacityLimiter
 ) -> tuple[str, ...] | None:
-    # git itself would wait for the other end of a FIFO, and take from it what was meant for somebody else.
+    # git would block on a FIFO, and consume what another reader waits for.
     are_harmless = False
     with move_on_after(PROBE_SECONDS):
         look = partial(_are_harmless, files)

@@ -1,9 +1,9 @@
-"""Differences, without the content of what is hidden.
+"""Differences and the log, without the content of hidden files.
 
-git's own exclusion patterns can't say our rules, and literal path names, which keep a caller's text from being a
-pattern, switch them off anyway. So git prints the names before the patch, and the patch is asked for again, name by
-name, when one of them is hidden. What a file holds now decides, for each side: committed content of a file that is not
-hidden now is in git for everybody.
+git's exclusion patterns can't express the deny rules, and literal pathspecs, which keep a caller's text from being a
+pattern, disable them anyway. So git prints the changed names before the patch. If one of them is hidden, the patch is
+requested again with the other names. The present content of a file decides for both sides: committed content of a file
+that is not hidden now is available to everybody in git.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from coretools.tools.git.porcelain import as_text, quoted, read_names, read_raw,
 from coretools.tools.git.results import TextResult, answer, hidden_line, log_lines
 
 ARGUMENT_BYTES = 1024 * 1024
-"""Most bytes of names on one command line; Linux takes 2 MiB of words and environment together (execve(2))."""
+"""Most bytes of names on one command line; Linux accepts 2 MiB of arguments and environment together (execve(2))."""
 
 _SAFE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color", "--no-relative")
 _PATCH = ("--patch", "--submodule=short", "--find-renames")
@@ -29,7 +29,7 @@ _SUMMARY = ("--numstat", "-z", "--no-renames")
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """How a difference is told."""
+    """How a difference is shown."""
 
     is_summary: bool
     most_bytes: int
@@ -38,12 +38,12 @@ class DiffOptions:
 async def diff(
     roots: Roots, git: Git, checkout: Checkout, *, what: Sequence[str], names: Sequence[str], shape: DiffOptions
 ) -> TextResult:
-    """The patch, its head and tail where it is long, or a summary by file.
+    """Return the patch (head and tail of a long one), or a summary by file.
 
-    `what` holds `--cached` and resolved revisions only; `names` limit it, and none of them may be hidden.
+    `what` contains only `--cached` and resolved revisions. `names` limit the difference; none of them may be hidden.
 
     Raises:
-        DeniedPath: a name is. TooLarge: more names than one command takes.
+        DeniedPath: a name is hidden. TooLarge: more names than one command line can hold.
     """
     refuse_hidden(roots, checkout, names)
     if shape.is_summary:
@@ -63,7 +63,7 @@ async def diff(
     if patch is None:
         patch = await _patch(git, checkout, *what, "--", *names, most_bytes=shape.most_bytes)
     if patch.dropped_bytes:
-        remarks.append("[for the rest name paths, or ask for stat to see which files there are]")
+        remarks.append("[for the rest name paths, or use stat to list the files]")
     body = patch.text().rstrip("\n")
     details = {"files": len(changed), "dropped_bytes": patch.dropped_bytes}
     return answer(checkout, [body, *remarks] if body else remarks, details=details)
@@ -72,7 +72,7 @@ async def diff(
 async def _names_and_patch(
     git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str], *, most_bytes: int
 ) -> tuple[list[bytes], Excerpt | None]:
-    """The names of what is changed, and the patch where it came with them: short, and without conflicts."""
+    """Return the changed names, and the patch if it came with them: it is short and has no conflicts."""
     both = await _patch(git, checkout, "--raw", "-z", *what, "--", *names, most_bytes=most_bytes)
     found = None if both.dropped_bytes else read_raw(both.head + both.tail)
     if found is not None:
@@ -89,21 +89,21 @@ async def _patch(git: Git, checkout: Checkout, *words: str, most_bytes: int) -> 
 async def _names_and_summary(
     git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str]
 ) -> tuple[list[bytes], Excerpt | None]:
-    """The names of what is changed, and a summary of it."""
+    """Return the changed names and a summary."""
     output = await git.output(checkout, "diff", *_SAFE, *_SUMMARY, *what, "--", *names)
     changed = sorted({record.split(b"\t", 2)[2] for record in read_names(output)})
     return changed, Excerpt("\n".join(_summary(checkout, output)).encode(), b"", 0)
 
 
 def _prefixes(checkout: Checkout) -> tuple[str, str]:
-    """Options that make git name files as every other tool does."""
+    """Return options that make git print paths as all other tools do."""
     before = prefix(checkout)
     letters = ("", "") if before.startswith("/") else ("a/", "b/")
     return f"--src-prefix={letters[0]}{before}", f"--dst-prefix={letters[1]}{before}"
 
 
 def _summary(checkout: Checkout, output: bytes) -> list[str]:
-    """Each changed file with its lines added and removed, and the sums."""
+    """Return one line per changed file with its added and removed lines, and the totals."""
     lines, added, removed = [], 0, 0
     for record in read_names(output):
         more, less, name = record.split(b"\t", 2)
@@ -115,7 +115,7 @@ def _summary(checkout: Checkout, output: bytes) -> list[str]:
 
 
 def _denied(roots: Roots, checkout: Checkout, changed: Sequence[bytes]) -> dict[bytes, str]:
-    """Hidden names, and names that stand for hidden ones: `a` as a path also means all of `a/`. With the reasons."""
+    """Return hidden names, and names that include hidden ones (`a` also matches all of `a/`), with the reasons."""
     reasons = {name: reason for name in changed if (reason := hidden_reason(roots, checkout, name))}
     above = {name[:at]: name for name in reasons for at in range(len(name)) if name[at : at + 1] == b"/"}
     return {name: reasons.get(name) or reasons[above[name]] for name in changed if name in reasons or name in above}
@@ -123,11 +123,11 @@ def _denied(roots: Roots, checkout: Checkout, changed: Sequence[bytes]) -> dict[
 
 def _remaining(changed: Sequence[bytes], denied: Mapping[bytes, str]) -> list[str]:
     if sum(len(name) + 1 for name in changed) > ARGUMENT_BYTES:
-        raise TooLarge(f"{len(changed)} changed files, hidden ones among them; name some paths", files=len(changed))
+        raise TooLarge(f"{len(changed)} changed files, some of them hidden; name paths", files=len(changed))
     return [name.decode("utf-8", "surrogateescape") for name in changed if name not in denied]
 
 
-# Commits, newest first, of a revision or of a range.
+# The log.
 
 
 HEADS = "refs/heads/"
@@ -142,14 +142,14 @@ _LOG = (
 async def log(
     roots: Roots, git: Git, checkout: Checkout, *, revision: str, names: Sequence[str], limit: int
 ) -> TextResult:
-    """At most `limit` commits of a revision or range, of HEAD where it is empty, that touch one of the names.
+    """Return at most `limit` commits of a revision or range (HEAD if empty) that touch one of the names.
 
     Raises:
         InvalidArguments, NotFound: see `Git.resolved`. NotFound: a name matches nothing.
     """
     commits, words = await _resolved(git, checkout, revision) if revision else (["HEAD"], "HEAD")
     completed = await git.run(checkout, *_LOG, f"--max-count={limit + 1}", words, "--", *names)
-    # Which of git's errors means that there is no commit yet, it says in words only.
+    # Only the text of git's error says that there is no commit yet, so that is checked separately.
     if not completed.ok and not revision and not await head_commit(git, checkout):
         return answer(checkout, ["no commits yet"], details={"commits": 0})
     records = read_records(git.complete_output(completed, "log"), 5)
@@ -157,21 +157,21 @@ async def log(
         await refuse_unknown(roots, git, checkout, names, trees=commits)
     lines = log_lines(records[:limit]) or [f"no commits {'touch this path' if names else 'in this range'}"]
     if len(records) > limit:
-        lines.append("[more commits; use a greater limit, or an older revision]")
+        lines.append("[more commits; use a larger limit or an older revision]")
     return answer(checkout, lines, details={"commits": min(len(records), limit)})
 
 
 async def head_commit(git: Git, checkout: Checkout) -> str:
-    """HEAD's commit, empty before the first one."""
+    """Return HEAD's commit, or "" on an unborn branch."""
     completed = await git.run(checkout, "show-ref", "--verify", "--hash", "HEAD")
     return completed.stdout.text().strip() if completed.ok else ""
 
 
 async def head(git: Git, checkout: Checkout) -> tuple[str, str]:
-    """Branch that HEAD is on, empty when it is detached, and its commit, empty before the first one.
+    """Return the branch of HEAD ("" if detached) and its commit ("" on an unborn branch).
 
     Raises:
-        GitRefused: HEAD points to nothing that git can read.
+        GitRefused: git can't read what HEAD points to.
     """
     completed = await git.run(checkout, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
     if completed.ok:
@@ -180,12 +180,12 @@ async def head(git: Git, checkout: Checkout) -> tuple[str, str]:
             return "", commit
         if name.startswith(HEADS) and name != _BRANCH_CALLED_HEAD:
             return name.removeprefix(HEADS), commit
-    # No commit yet, or another reference is called HEAD, which git leaves out here or takes for it.
+    # The branch is unborn, or another reference is called HEAD, which git omits here or mistakes for it.
     completed = await git.run(checkout, "symbolic-ref", "--quiet", "HEAD")
     branch = _lines(completed)[0] if completed.ok else ""
     commit = await head_commit(git, checkout)
     if not branch and not commit:
-        raise GitRefused("HEAD points to nothing that git can read")
+        raise GitRefused("HEAD points to nothing that git can read; check out a branch or a commit")
     return branch.removeprefix(HEADS), commit
 
 
@@ -194,9 +194,9 @@ def _lines(completed: Completed) -> list[str]:
 
 
 async def _resolved(git: Git, checkout: Checkout, revision: str) -> tuple[list[str], str]:
-    """The commits that a revision, or the range `a..b` or `a...b`, names, and the word that says so to git.
+    """Resolve a revision or a range (`a..b`, `a...b`); return the commits and the argument for git.
 
-    Each side is resolved by itself, and one that is left out is HEAD: the word is made of hex and dots only.
+    Each side is resolved separately, and a missing side is HEAD. The argument consists of hexadecimal digits and dots.
     """
     start, dots, end = revision.partition("..." if "..." in revision else "..")
     if not dots or not (start or end):

@@ -1,7 +1,7 @@
-"""Paths of a work tree: what a caller wrote, how they are shown, and which of them are hidden.
+"""Translate between a caller's paths and git's names, and find the hidden ones.
 
-A path means the same in every tool: it begins at the first root, or is absolute. git's own names begin at the work
-tree; they are translated here, in both directions.
+A path means the same in every tool: it is relative to the first root, or absolute. git's own names are relative to the
+work tree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,41 +16,41 @@ from coretools.tools.git.porcelain import quoted, read_names
 
 
 def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[str]:
-    """Git's names, relative to the work tree, of paths as a caller writes them.
+    """Translate paths of a caller to git's names, which are relative to the work tree.
 
     Raises:
-        InvalidPath: no path, or one with `..`. OutsideRoot: a path that is not in the work tree.
+        InvalidPath: not a path, or one with `..`. OutsideRoot: a path that is not in the work tree.
     """
     return [_git_name(roots, checkout, path) for path in paths]
 
 
 def prefix(checkout: Checkout) -> str:
-    """What precedes git's names to make them paths: empty when the work tree is the first root."""
+    """Return what makes a path of one of git's names: empty if the work tree is the first root."""
     shown = checkout.directory.shown
     return "" if shown == "." else f"{shown}/"
 
 
 def path_of(checkout: Checkout, name: bytes) -> bytes:
-    """The path of a name of git."""
+    """Return the path, from the root, of a name that git printed."""
     return prefix(checkout).encode("utf-8", "surrogateescape") + name
 
 
 def display_paths(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
-    """Paths of names of git, for a line of text."""
+    """Return the paths of names that git printed, for a line of text."""
     return [quoted(path_of(checkout, name)) for name in names]
 
 
 def hidden_reason(roots: Roots, checkout: Checkout, name: bytes) -> str:
-    """Why a name in the work tree is hidden, by a deny glob or by what the file holds now; "" when it is not."""
+    """Return why a name in the work tree is hidden (deny glob, or the file's present content), or ""."""
     relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
     return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"))
 
 
 def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:
-    """Raise for a name that the caller wrote out and that is hidden.
+    """Refuse hidden names that the caller wrote explicitly.
 
     Raises:
-        DeniedPath.
+        DeniedPath: one is hidden.
     """
     for name in names:
         reason = hidden_reason(roots, checkout, name.encode()) if name != "." else ""
@@ -61,10 +61,10 @@ def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> Non
 async def refuse_unknown(
     roots: Roots, git: Git, checkout: Checkout, names: Sequence[str], *, trees: Sequence[str] = ()
 ) -> None:
-    """Raise for a name that matches nothing: neither in the work tree, nor in the index, nor in one of the commits.
+    """Refuse names that match nothing in the work tree, the index and the commits.
 
     Raises:
-        NotFound.
+        NotFound: one matches nothing.
     """
     missing = [name for name in names if name != "." and kind_at(roots, f"{checkout.directory.path}/{name}") is None]
     if not missing:
@@ -75,11 +75,11 @@ async def refuse_unknown(
     for name in missing:
         if not any(is_beneath(found, name) for found in known):
             path = f"{prefix(checkout)}{name}"
-            raise NotFound(f"{path}: matches nothing, neither in the work tree nor in git", path=path)
+            raise NotFound(f"{path}: matches nothing in the work tree or in git", path=path)
 
 
 def is_beneath(found: bytes, name: str) -> bool:
-    """Whether a name that git listed is this one, or lies beneath it."""
+    """Whether a name that git listed is this name or lies beneath it."""
     wanted = name.encode("utf-8", "surrogateescape")
     return found == wanted or found.startswith(wanted + b"/")
 
@@ -95,13 +95,13 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
     if wanted.startswith(f"{top}/"):
         return wanted.removeprefix(f"{top}/")
     raise OutsideRoot(
-        f"{path}: not in the work tree {checkout.directory.shown}; paths begin at the root, as in every tool"
+        f"{path}: not in the work tree {checkout.directory.shown}; paths are relative to the root, as in every tool"
         f"{_hint(roots, checkout, path)}"
     )
 
 
 def _hint(roots: Roots, checkout: Checkout, path: str) -> str:
-    """The path that was meant, where the caller wrote one from the work tree."""
+    """Return the path that was meant if the caller wrote one relative to the work tree."""
     if path.startswith("/") or kind_at(roots, f"{checkout.directory.path}/{path}") is None:
         return ""
     return f": name {prefix(checkout)}{path}"

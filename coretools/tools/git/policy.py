@@ -1,8 +1,8 @@
-"""What git may not take from a repository: settings that start programs or lead elsewhere, and their neutral values.
+"""Settings of a repository that git must not obey, since they start programs or read other files, with neutral values.
 
-Pure. Two lists: FIXED is passed on every call whatever the repository says; the keys whose middle part is free
-(`filter.NAME.clean`) can't be listed, so they are found in the repository's own configuration and each is overridden by
-its exact name. A word of git's command line (`-c key=value`) wins over every file.
+Pure. There are two lists. FIXED_SETTINGS is passed on every call. Keys with a free middle part (`filter.NAME.clean`)
+can't be listed; they are found in the repository's own configuration, and each is overridden by its exact name. A
+command-line option (`-c key=value`) takes precedence over every file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from coretools.errors import GitRefused
 from coretools.roots.git_config import Setting
 
 FIXED_SETTINGS: Mapping[str, str] = {
-    # Programs that git would start.
+    # Programs that git would execute.
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.editor": ":",
@@ -35,13 +35,13 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "maintenance.auto": "false",
     "rerere.enabled": "false",
     "protocol.allow": "never",
-    # Other repositories: a submodule brings a configuration of its own.
+    # Other repositories: a submodule has a configuration of its own.
     "diff.ignoreSubmodules": "all",
     "status.submoduleSummary": "false",
     "submodule.recurse": "false",
     "fetch.recurseSubmodules": "false",
     "safe.bareRepository": "explicit",
-    # Files that git would read from wherever they point.
+    # Files that git would read from any location.
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
     "commit.template": "",
@@ -49,15 +49,15 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "mailmap.blob": "",
     "blame.ignoreRevsFile": "",
     "diff.orderFile": "/dev/null",
-    # Names that mean `.git` to another file system.
+    # Names that are equal to `.git` on another file system.
     "core.protectHFS": "true",
     "core.protectNTFS": "true",
-    # One shape of answer, whatever the repository prefers.
+    # One output format, whatever the repository prefers.
     "core.quotePath": "false",
     "i18n.commitEncoding": "UTF-8",
     "i18n.logOutputEncoding": "UTF-8",
     "color.ui": "false",
-    # A commit without a name and an address is an error, not a guess from the host's name.
+    # A commit without a name and an address is an error; git must not derive them from the host name.
     "user.useConfigOnly": "true",
 }
 """Passed on every call."""
@@ -83,56 +83,56 @@ NEUTRAL_VALUES: Mapping[str, str] = {
     "vcs": "",
     "proxy": "",
 }
-"""By the last part of the key, whatever the section: a section that a later git invents is covered when it keeps to
-git's own words for "run this"."""
+"""By the last part of the key, whatever the section. A section of a later git version is covered if it uses git's usual
+names for a program to run."""
 
 _REPORTED = frozenset({"core.fsmonitor", "core.hookspath", "core.editor", "sequence.editor", "core.pager"}) | frozenset(
     {"core.sshcommand", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.worktree"}
     | {"diff.external", "interactive.difffilter", "commit.gpgsign", "tag.gpgsign", "log.showsignature"}
     | {"core.attributesfile", "commit.template", "mailmap.file", "blame.ignorerevsfile", "diff.orderfile"}
 )
-"""Fixed keys that are worth a word when a repository sets them: it wanted a program run or a file read."""
+"""Fixed keys that an answer reports when a repository sets them: they would run a program or read a file."""
 
 _HARMLESS = frozenset({"required", "update", "proxy"})
-"""Free keys that start nothing by themselves."""
+"""Keys of NEUTRAL_VALUES that start nothing by themselves."""
 
 UNUSED_SECTIONS = frozenset(
-    {"http", "credential", "url", "protocol", "ssh", "safe", "lfs"}  # other machines, and who may use what here
+    {"http", "credential", "url", "protocol", "ssh", "safe", "lfs"}  # remote hosts, and access to this repository
     | {"fetch", "pull", "push", "transfer", "clone", "sendemail", "imap", "init", "alias"}  # other commands
 )
-"""Sections that no command of ours takes anything from, wherever they stand."""
+"""Sections that none of our git commands reads, in any file."""
 
 MAX_LISTED_KEYS = 50
-"""Most settings of a repository that an answer names as not used."""
+"""Most unused settings of a repository that an answer lists."""
 
 KEY_CHARACTERS = 120
-"""Most of the name of one."""
+"""Longest key shown."""
 
 MAX_OVERRIDES = 1_000
-"""Most keys of files outside the roots that are overridden; each is two words of every command."""
+"""Most overridden keys of files outside the roots; each adds two arguments to every command."""
 
 _FIXED_NAMES = frozenset(key.lower() for key in FIXED_SETTINGS) | {"core.worktree"}
 
 
 @dataclass(frozen=True, slots=True)
 class GitPolicy:
-    """What follows from one repository's configuration."""
+    """What the configuration of one repository implies for running git in it."""
 
     overrides: tuple[str, ...] = ()
-    """`-c` words for the keys with free names."""
+    """`-c` options for the keys of NEUTRAL_VALUES."""
     not_used: tuple[str, ...] = ()
-    """Keys that wanted a program run or a file read and don't get it, sorted."""
+    """Overridden keys that would run a program or read a file, sorted."""
     included: tuple[tuple[str, str], ...] = ()
-    """Files beneath the roots that are included, as directory and name; those of the git directories left out."""
+    """Included files beneath the roots, as directory and name, without those of the git directories."""
     external_includes: tuple[str, ...] = ()
-    """Files outside the roots that are included, absolute. git may run only when `repository_outer` has settled them,
-    and its words may quote them."""
+    """Absolute paths of included files outside the roots. git may run only after `external_includes` accepted them, and
+    its messages may quote them."""
     included_by: str = ""
-    """What includes the first of them, in words."""
+    """What includes the first of them, for messages."""
 
 
 def git_policy(settings: Iterable[Setting], shown: str) -> GitPolicy:
-    """What to override for a repository with these settings, and what to tell about it.
+    """Return what to override for a repository with these settings, and what to report.
 
     Raises:
         GitRefused: a key that must be overridden has a name that can't be passed exactly.
@@ -141,7 +141,7 @@ def git_policy(settings: Iterable[Setting], shown: str) -> GitPolicy:
     not_used: set[str] = set()
     for setting in settings:
         if setting.section == "alias":
-            continue  # can't stand for a command of git's own, and no other is ever called
+            continue  # an alias can't replace a built-in command, and only those are called
         override = _override(setting)
         if override is not None:
             overrides[_exact(override[0], shown)] = override[1]
@@ -152,9 +152,9 @@ def git_policy(settings: Iterable[Setting], shown: str) -> GitPolicy:
 
 
 def external_overrides(names: Iterable[str]) -> tuple[str, ...] | None:
-    """`-c` words after which keys of these names, whatever their values, mean nothing to the commands we run.
+    """Return `-c` options that make keys of these names, whatever their values, irrelevant to the commands we run.
 
-    None when there are no such words: one name says something else to git, or leads further, or can't be said exactly.
+    Returns None if no options can do that: a key has another effect, includes more files, or can't be passed exactly.
     """
     overrides: dict[str, str] = {}
     for setting in (Setting(name, None) for name in names):
@@ -169,27 +169,27 @@ def external_overrides(names: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def _override(setting: Setting) -> tuple[str, str] | None:
-    """What to pass so that a key with a free name comes to nothing."""
+    """Return the key and value that neutralise a setting of NEUTRAL_VALUES, or None for any other setting."""
     if setting.section == "hook":
-        # Hooks out of the configuration: git 2.54 and later.
+        # Hooks defined in the configuration: git 2.54 and later.
         return setting.key.rpartition(".")[0] + ".enabled", "false"
     return (setting.key, NEUTRAL_VALUES[setting.variable]) if setting.variable in NEUTRAL_VALUES else None
 
 
 def _shortened(key: str) -> str:
-    """A key as an answer names it: what a repository calls its sections must not fill the answer."""
+    """Return a key as an answer shows it, shortened: the repository chooses its section names."""
     return key if len(key) <= KEY_CHARACTERS else f"{key[:KEY_CHARACTERS]}..."
 
 
 def _is_unused(setting: Setting) -> bool:
-    """Whether no command of ours takes anything from this key, or only after a fixed word of ours for it."""
-    if "." not in setting.key:  # git 2.39 takes a key before any section, in a file that need not be configuration
+    """Whether none of our commands reads this key, or FIXED_SETTINGS overrides it."""
+    if "." not in setting.key:  # git 2.39 accepts a key before any section, in a file that may not be configuration
         return False
     return setting.section in UNUSED_SECTIONS or setting.key in _FIXED_NAMES
 
 
 def _is_reported(setting: Setting) -> bool:
-    """Whether a repository that sets this wanted a program run or a file read."""
+    """Whether this setting would run a program or read a file."""
     value = (setting.value or "true").lower()
     if setting.key in _REPORTED:
         return value not in ("false", "no", "off", "0")
@@ -199,18 +199,18 @@ def _is_reported(setting: Setting) -> bool:
 
 
 def _exact(key: str, shown: str) -> str:
-    """The key, if it can be overridden by its exact name."""
+    """Return the key if it can be overridden by its exact name."""
     if not _is_exact(key):
         raise GitRefused(
-            f"{shown}: this repository is not used: its key {key!a} can't be switched off; remove that key"
+            f"{shown}: git is not run in this repository: its key {key!a} can't be overridden; remove that key"
         )
     return key
 
 
 def _is_exact(key: str) -> bool:
-    """Whether `-c KEY=VALUE` can say this key.
+    """Whether `-c KEY=VALUE` can express this key.
 
-    git splits that word at its first `=`, and a subsection may hold one: `filter.a=b.clean=` would set `filter.a`.
+    git splits the option at its first `=`, and a subsection may contain one: `filter.a=b.clean=` would set `filter.a`.
     """
     section, _, rest = key.partition(".")
     name, dot, _ = rest.rpartition(".")

@@ -1,7 +1,6 @@
-"""What git prints for programs, read into data: `status --porcelain=v2`, the fields of `log`, names.
+"""Parse git's machine-readable output: `status --porcelain=v2`, the fields of `log`, lists of names.
 
-Pure. Everything is asked for with `-z`, so a name is what stands between two NULs: spaces, quotes and newlines in it
-mean nothing.
+Pure. All output is requested with `-z`, so names are separated by NUL; spaces, quotes and newlines have no meaning.
 """
 
 import re
@@ -36,38 +35,38 @@ CONFLICTS = {
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=,-]+")
-"""What most names are made of; none of these is ever quoted, so they need no look at each character."""
+"""Characters of most names. None of them is ever quoted, so such names are not checked character by character."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusEntry:
-    """One path that is not as the last commit has it."""
+    """One path that differs from the last commit."""
 
     path: bytes
     letters: str
-    """Index and work tree against what comes before them, as `git status --short` prints them; `.` is unchanged."""
+    """State of index and work tree, as `git status --short` prints it; `.` is unchanged."""
     origin: bytes | None = None
     """Where a renamed or copied file came from."""
 
     @property
     def in_conflict(self) -> bool:
-        """Whether a merge left the path to be resolved."""
+        """Whether a merge left the path unresolved."""
         return self.letters in CONFLICTS
 
     @property
     def staged(self) -> str:
-        """State of the index against the last commit, in a word; empty when it is the same or the path is not in it."""
+        """State of the index against the last commit, as a word; empty if unchanged or not in the index."""
         return "conflict" if self.in_conflict else "" if self.letters in ("??", "!!") else STATES[self.letters[0]]
 
     @property
     def unstaged(self) -> str:
-        """State of the work tree against the index, in a word."""
+        """State of the work tree against the index, as a word."""
         return CONFLICTS.get(self.letters) or STATES[self.letters[1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitStatus:
-    """The answer of `git status --porcelain=v2 --branch -z`."""
+    """The parsed output of `git status --porcelain=v2 --branch -z`."""
 
     branch: str
     """Empty when HEAD is detached."""
@@ -87,10 +86,10 @@ class GitStatus:
 
 
 def read_status(output: bytes) -> GitStatus:
-    """Read the whole answer.
+    """Parse the whole output.
 
     Raises:
-        GitRefused: git speaks a format that we don't know.
+        GitRefused: the format is unknown.
     """
     headers: dict[str, str] = {}
     entries: list[StatusEntry] = []
@@ -130,7 +129,7 @@ def _entry(record: bytes, following: Iterator[bytes]) -> StatusEntry:
 
 
 def read_records(output: bytes, fields: int) -> list[Sequence[bytes]]:
-    """Fields that end in a NUL each, in groups of `fields`; a last group that was cut short is left out."""
+    """Split NUL-terminated fields into groups of `fields`; an incomplete last group is omitted."""
     parts = output.split(b"\0")[:-1]
     return [parts[at : at + fields] for at in range(0, len(parts) - fields + 1, fields)]
 
@@ -139,9 +138,9 @@ _RAW = re.compile(rb":[0-7]{6} [0-7]{6} [0-9a-f]+ [0-9a-f]+ ([ACDMRT])[0-9]*")
 
 
 def read_raw(data: bytes) -> tuple[list[bytes], bytes] | None:
-    """Names that are changed, and the patch after them, of `git diff --raw -z --patch`.
+    """Parse `git diff --raw -z --patch` into the changed names and the patch after them.
 
-    None where the two do not stand one after the other: of a file in conflict git prints both at once.
+    Returns None if the two are not separate: for a file in conflict git mixes them.
     """
     names: list[bytes] = []
     rest = data
@@ -159,17 +158,17 @@ def read_raw(data: bytes) -> tuple[list[bytes], bytes] | None:
 
 
 def read_names(output: bytes) -> list[bytes]:
-    """Names that end in a NUL each."""
+    """Split NUL-terminated names."""
     return [name for name in output.split(b"\0") if name]
 
 
 def as_text(name: bytes) -> str:
-    """Bytes of git as text for a program: what is no UTF-8 comes as backslash, x and two hex digits."""
+    """Decode git's bytes; bytes that are not UTF-8 become backslash, x and two hexadecimal digits."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def quoted(name: bytes) -> str:
-    """A name on a line of text: as it stands, or in double quotes with escapes where it would mislead."""
+    """Return a name for a line of text: unchanged, or in double quotes with escapes if it would mislead."""
     text = name.decode("utf-8", "surrogateescape")
     if _PLAIN.fullmatch(text):
         return text
@@ -179,14 +178,14 @@ def quoted(name: bytes) -> str:
 
 
 def single_line(text: str) -> str:
-    """Text without the characters that would end or repaint a line."""
+    """Return the text with unprintable characters escaped: they could end or overwrite the line."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else _escaped(character) for character in text)
 
 
 def _escaped(character: str) -> str:
-    if "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8, as surrogateescape carries it
+    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8, as surrogateescape represents it
         return f"\\x{ord(character) - 0xDC00:02x}"
     if character in '"\\':
         return "\\" + character

@@ -1,4 +1,4 @@
-"""What the git tools answer, and how it reads."""
+"""Results of the git tools, and their text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from coretools.tools.git.paths import path_of
 from coretools.tools.git.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 
 MAX_LISTED = 10
-"""Settings, hooks or files that are named in a remark; the rest is counted."""
+"""Settings, hooks or files listed in a remark; the rest is counted."""
 
 
 class StatusResult(Result):
@@ -30,7 +30,7 @@ class StatusResult(Result):
 
     @classmethod
     def of(cls, status: GitStatus, checkout: Checkout, *, most: int) -> "StatusResult":
-        """A status with at most `most` entries."""
+        """Build the result with at most `most` entries."""
         kept = status.entries[:most]
         result = cls(
             branch=status.branch,
@@ -53,16 +53,16 @@ class StatusResult(Result):
         return result
 
     def text(self) -> str:
-        """Like `git status --short --branch`."""
+        """Format the status like `git status --short --branch`."""
         return self._text
 
     def facts(self) -> dict[str, object]:
-        """How git was held."""
+        """Tier in which git was confined."""
         return {"tier": self._tier}
 
 
 class TextResult(Result):
-    """What a git tool says, as text."""
+    """Text result of a git tool."""
 
     body: str
     details: dict[str, object]
@@ -72,45 +72,47 @@ class TextResult(Result):
         return self.body
 
     def facts(self) -> dict[str, object]:
-        """Counts, object names, and how git was held."""
+        """Counts, object names, and the tier in which git was confined."""
         return self.details
 
 
 def answer(
     checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: bool = False
 ) -> TextResult:
-    """An answer with what the repository wanted and did not get."""
+    """Build a result, with remarks on what the repository requested and git did not do."""
     not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
     facts = {**details, **not_used, "tier": checkout.tier}
     return TextResult(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details=facts)
 
 
 def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
-    """What the repository wanted and did not get, in a line each."""
+    """Return one line for each kind of request of the repository that git did not follow."""
     said = []
     if checkout.policy.not_used:
         said.append(f"[settings of this repository that are not used: {listed(checkout.policy.not_used)}]")
     if checkout.policy.external_includes:
-        said.append("[configuration outside the roots that is included: looked at for names of keys, not used]")
+        said.append(
+            "[included configuration outside the roots: only the names of its keys were checked; it is not used]"
+        )
     if hooks and checkout.hooks:
         said.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
     return said
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in one line, the first few of them."""
+    """Join the first names in one line and count the rest."""
     told = ", ".join(single_line(name) for name in names[:MAX_LISTED])
     return told if len(names) <= MAX_LISTED else f"{told} and {len(names) - MAX_LISTED} more"
 
 
 def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
-    """A line that names hidden files and why they are."""
+    """Return a line with the hidden files and the reasons."""
     files = [f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in reasons.items()]
     return f"[{what}, hidden: {listed(files)}]"
 
 
 def log_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
-    """Commits in a line each: id, date, author, summary, references."""
+    """Format one line per commit: id, author, date, summary, references."""
     lines = []
     for commit, date, author, names, summary in records:
         references = f" ({as_text(names)})" if names else ""
@@ -121,7 +123,7 @@ def log_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
 
 
 def branch_lines(records: Iterable[Sequence[bytes]]) -> list[str]:
-    """Branches in a line each; `*` marks the current one."""
+    """Format one line per branch; `*` marks the current one."""
     lines = []
     for mark, name, commit, upstream, track, date, summary in records:
         following = f" [{as_text(upstream)}{': ' + as_text(track) if track else ''}]" if upstream else ""

@@ -1,7 +1,7 @@
-"""What a git directory is made of, looked at by handles: no link and no pointer may lead git out of the roots.
+"""Examine the structure of a git directory through handles: no link and no pointer may lead git out of the roots.
 
-Links among the entries of a git directory are the one thing that no option of git neutralises: a commit writes through
-`.git/index`, `.git/logs/HEAD` or `.git/COMMIT_EDITMSG` wherever they lead. So there may be none.
+No option of git neutralises links among the entries of a git directory: a commit writes through `.git/index`,
+`.git/logs/HEAD` or `.git/COMMIT_EDITMSG` wherever they lead. A git directory with such links is therefore refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,19 +14,19 @@ from coretools.roots.read import open_directory
 from coretools.roots.root_set import Root, Roots
 
 POINTER_BYTES = 8 * 1024
-"""Longest `.git` file, `commondir` or list of alternates that is taken; each holds a path or a few."""
+"""Largest `.git` file, `commondir` or list of alternates accepted; each holds one path or a few."""
 
 ALTERNATES_DEPTH = 5
-"""How far object stores may borrow from each other: git's own limit."""
+"""Longest chain of alternates: git's own limit."""
 
 MAX_STORES = 32
-"""Most object stores that one repository borrows from, each as often as it is named."""
+"""Most alternates of one repository. A store counts as often as it is named."""
 
 MAX_REFERENCES = 200_000
-"""Most entries of `refs` and `logs` that are looked at before a change."""
+"""Most entries of `refs` and `logs` that are examined before a change."""
 
 _HARMLESS_LINKS = frozenset({"hooks"})
-"""Links that lead git nowhere: hooks are never run. Teams share a directory of them this way."""
+"""Links that are allowed: hooks never run here, and teams share a directory of hooks through such a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class GitDirectory:
     shown: str
     root: Root
     is_entry: bool = False
-    """The last name of the path is the directory itself: no link, so `..` behind it is the directory before it."""
+    """The last name of the path is the directory itself and no link, so `..` after it is the directory before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ObjectStores:
-    """Object stores that one look came past; the stack closes their handles."""
+    """Object stores found by one examination; the stack closes their handles."""
 
     roots: Roots
     stack: ExitStack
@@ -53,52 +53,52 @@ class _ObjectStores:
 
 @contextmanager
 def open_target(roots: Roots, pointer: str, target: str, start: str) -> Iterator[GitDirectory]:
-    """The directory that the file `pointer` names, which must lie beneath a root; `start` is what it is relative to."""
+    """Open the directory that the file `pointer` names, which must lie beneath a root; `start` resolves it."""
     try:
         directory = open_directory(roots, target if target.startswith("/") else f"{start}/{target}")
     except CoreError as error:
-        raise unusable(pointer, f"names a directory that is not used ({error})") from error
-    # Opened once more: the sandbox's handle need not be one that can be listed.
+        raise unusable(pointer, f"names a directory that can't be used ({error})") from error
+    # Opened again: the handle of `open_directory` may not permit listing.
     with directory, directory_access.open_subdirectory(directory.fd, ".") as handle:
         yield GitDirectory(handle, directory.path, directory.shown, directory.place.root)
 
 
 def read_pointer(handle: int, name: str, shown: str) -> str:
-    """The one line of a pointer file."""
+    """Return the single line of a pointer file."""
     try:
         data = directory_access.read_file(handle, name, limit_bytes=POINTER_BYTES)
         text = data.decode("utf-8").rstrip("\r\n")
     except (CoreError, UnicodeDecodeError) as error:
         raise unusable(f"{shown}/{name}", f"can't be read ({error})") from error
     if not text or not text.isprintable():
-        raise unusable(f"{shown}/{name}", "holds no path")
+        raise unusable(f"{shown}/{name}", "contains no path")
     return text
 
 
 def examine(directory: GitDirectory) -> dict[str, str]:
-    """Name and kind of every entry of a git directory, none of which may be a link, a FIFO or a device.
+    """Return name and kind of every entry of a git directory. No entry may be a link, a FIFO or a device.
 
     Raises:
-        GitRefused: one is; the sentence names it.
+        GitRefused: one is; the message names it.
     """
     entries = directory_access.entry_kinds(directory.handle)
     _refuse_links({name: kind for name, kind in entries.items() if name not in _HARMLESS_LINKS}, directory.shown)
     if entries.get("HEAD") != "file":
-        raise unusable(directory.shown, "holds no HEAD, so it is no git directory")
+        raise unusable(directory.shown, "has no HEAD, so it is not a git directory")
     if "info" in entries:
         _refuse_links(directory_access.special_entries(directory.handle, "info"), f"{directory.shown}/info")
     return entries
 
 
 def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str], stack: ExitStack) -> list[int]:
-    """Look at what all work trees of a repository share: objects, and where they are borrowed from.
+    """Examine what all work trees of a repository share: the object store and its alternates.
 
     Returns:
-        Handles of the stores that objects are borrowed from; the stack closes them.
+        Handles of the alternates; the stack closes them.
     """
     for name in ("objects", "refs"):
         if entries.get(name) != "directory":
-            raise unusable(f"{directory.shown}/{name}", "is missing, so this is no git directory")
+            raise unusable(f"{directory.shown}/{name}", "is missing, so this is not a git directory")
     objects = GitDirectory(directory.handle, f"{directory.path}/objects", f"{directory.shown}/objects", directory.root)
     stores = _ObjectStores(roots, stack)
     _examine_objects(stores, objects, "objects", ALTERNATES_DEPTH)
@@ -106,7 +106,7 @@ def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str
 
 
 def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None:
-    """Look at every reference and reflog before a change: it would be written through a link among them."""
+    """Examine every reference and reflog before a change, since git would write through a link among them."""
     count = 0
     for name in ("refs", "logs"):
         if entries.get(name) == "directory":
@@ -119,12 +119,12 @@ def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None
 
 
 def unusable(shown: str, what: str) -> GitRefused:
-    """The error for a repository that is left alone."""
+    """Return the error for a repository in which git is not run."""
     return GitRefused(f"{shown} {what}; git is not run in this repository", found=shown)
 
 
 def _examine_objects(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
-    """Look at the store `name` of a handle. A name of several parts is used only after each was seen to be no link."""
+    """Examine the store `name` of a handle. Each component of a path is found to be no link before the path is used."""
     handle = objects.handle
     _refuse_links(directory_access.special_entries(handle, name), objects.shown)
     _refuse_links(directory_access.special_entries(handle, f"{name}/pack"), f"{objects.shown}/pack")
@@ -136,7 +136,7 @@ def _examine_objects(stores: _ObjectStores, objects: GitDirectory, name: str, de
 def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
     pointer = f"{objects.shown}/info/alternates"
     if depth == 0:
-        raise unusable(pointer, "borrows from a store that borrows, too many times over")
+        raise unusable(pointer, "is one of a chain of alternates that is too long")
     try:
         lines = directory_access.read_file(objects.handle, name, limit_bytes=POINTER_BYTES).decode("utf-8").split("\n")
     except (CoreError, UnicodeDecodeError) as error:
@@ -144,11 +144,11 @@ def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str,
     for line in lines:
         if not line or line.startswith("#"):
             continue
-        # Only paths that mean the same to every git: older versions take out `..` as text, newer ones follow links.
+        # Only paths that all versions of git resolve alike: older ones remove `..` textually, newer ones follow links.
         if not line.startswith("/") or {".", ".."} & set(line.split("/")) or not line.isprintable():
-            raise unusable(pointer, "names a store by a path that is not absolute and plain")
+            raise unusable(pointer, "names an object store by a path that is not absolute or contains '..'")
         if len(stores.borrowed) == MAX_STORES:
-            raise unusable(pointer, f"borrows from more than {MAX_STORES} stores")
+            raise unusable(pointer, f"names more than {MAX_STORES} alternates")
         borrowed = stores.stack.enter_context(open_target(stores.roots, pointer, line, objects.path))
         stores.borrowed.append(borrowed.handle)
         _examine_objects(stores, borrowed, ".", depth - 1)
@@ -165,7 +165,7 @@ def _examined_tree(parent: int, name: str, shown: str) -> Iterator[str]:
 
 
 def _refuse_links(entries: Mapping[str, str] | None, shown: str) -> None:
-    # A socket is what git's own file system monitor leaves there; nothing opens it as a file.
+    # git's file system monitor leaves a socket there; nothing opens it as a file.
     for name, kind in (entries or {}).items():
         if kind not in ("file", "directory", "socket"):
             raise unusable(f"{shown}/{name}", "is a link" if kind == "link" else "is neither a file nor a directory")

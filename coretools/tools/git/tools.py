@@ -1,7 +1,7 @@
-"""The git tools: what a work tree holds, what changed, and commits.
+"""The git tools: status, history, differences, branches, staging and commits.
 
-git runs through the runner, in repositories that were looked at first; see `checkout` for what is looked at
-and `policy` for what a repository may not ask of git.
+git runs through the runner, and only in repositories that were examined first. `checkout` examines them; `policy`
+lists the settings that a repository may not impose on git.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -96,7 +96,7 @@ class GitTools:
         async with self._opened(repository) as checkout:
             spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
             words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH_FORMAT}", *spaces)
-            # One record a line, and a line has no other newline: every field is a name, a number or a summary.
+            # One record per line. No field holds a newline: each is a name, a number or a summary.
             output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
             records = read_records(output, 7)
             most = self._limits.list_entries
@@ -106,7 +106,7 @@ class GitTools:
             return answer(checkout, lines, details={"branches": len(records)})
 
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
-        """Branches, local ones first, to complete a name."""
+        """Return branch names for completion, local branches first."""
         async with self._opened(given.get("repository", ".")) as checkout:
             words = ("for-each-ref", f"--count={MAX_VALUES}", "--format=%(refname:short)")
             output = await self._git.output(checkout, *words, "refs/heads", "refs/remotes")
@@ -137,7 +137,7 @@ class GitTools:
 
     @asynccontextmanager
     async def _opened(self, repository: str, *, change: bool = False) -> AsyncIterator[Checkout]:
-        """A checkout, looked at in a worker thread, since its file system may be slow."""
+        """Open and examine a checkout in a worker thread: its file system may be slow."""
         with ExitStack() as stack:
             opening = self._checkouts.opened(repository, change=change)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)

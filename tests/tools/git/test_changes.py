@@ -104,7 +104,7 @@ async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
     world.write(".gitattributes", "*.bin filter=lfs\n*.txt filter=unknown\n")
     world.write("x.bin", "large\n")
     async with world.tools() as tools:
-        with pytest.raises(GitRefused, match=r"x\.bin: the filter lfs"):
+        with pytest.raises(GitRefused, match=r"x\.bin: need the filter lfs"):
             await tools.git_add(["."], "work")
         assert "staged 2" in (await tools.git_add(["work/.gitattributes", "work/a.txt"], "work")).text()
 

@@ -137,7 +137,7 @@ async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Pat
     async with world.tools() as tools:
         said = await answers(tools)
     assert SECRET not in "".join(said)
-    assert any("its words may quote" in text for text in said), said
+    assert any("its message may quote" in text for text in said), said
 
 
 async def test_standard_input_is_no_configuration_by_any_path(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ async def test_a_cut_log_says_that_there_is_more(tmp_path: Path) -> None:
     async with world.tools() as tools:
         lines = (await tools.git_log("work", limit=2)).text().splitlines()
         assert [line.partition(": ")[2][:8] for line in lines[:2]] == ["commit 4", "commit 3"]
-        assert lines[2] == "[more commits; use a greater limit, or an older revision]"
+        assert lines[2] == "[more commits; use a larger limit or an older revision]"
         assert len((await tools.git_log("work", limit=5)).text().splitlines()) == 5
 
 
@@ -291,7 +291,7 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
     (beside / "copy" / "b.txt").write_text("changed\n")
     (world.repository / "folder" / "a.txt").write_text("untracked\n")
     async with world.tools(roots=(RootSpec(str(beside)),)) as tools:
-        with pytest.raises(OutsideRoot, match=r"paths begin at the root, as in every tool: name work/b\.txt$"):
+        with pytest.raises(OutsideRoot, match=r"paths are relative to the root, as in every tool: name work/b\.txt$"):
             await tools.git_log("work", path="b.txt")
         inner = (await tools.git_diff("work/folder", ["work/a.txt"])).text()
         assert inner.splitlines()[0] == "diff --git a/work/a.txt b/work/a.txt"
@@ -322,7 +322,7 @@ async def test_a_path_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
             lambda: tools.git_log("work", path="work/nowhere"),
             lambda: tools.git_log("work", path="work/folder/nowhere"),
         ):
-            with pytest.raises(NotFound, match="matches nothing, neither in the work tree nor in git"):
+            with pytest.raises(NotFound, match="matches nothing in the work tree or in git"):
                 await call()
         assert (
             await tools.git_diff("work", ["work/folder"], base="HEAD~1", target="HEAD~1")
