@@ -1,7 +1,7 @@
-"""Which directories changed since they were last listed (inotify(7)), and what is mounted (mountinfo). Linux only.
+"""Find directories that changed since they were listed (inotify(7)), and what is mounted (mountinfo). Linux only.
 
-Each watch is one-shot: its first event ends it, so a queue holds one event for each changed directory, however much
-happens in it. Nothing runs between two looks; events are queued before the system call that causes them returns.
+Each watch is one-shot: its first event ends it, so the queue holds one event for each changed directory, however much
+happens in it. Nothing runs between two scans; the kernel queues an event before the causing system call returns.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 _ON_DISK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "jfs", "vfat", "exfat", "ntfs3")
 LOCAL = frozenset((*_ON_DISK, "tmpfs", "overlay", "squashfs", "erofs", "iso9660"))
-"""File systems whose every change passes through this kernel, so that it is seen. Others may be changed by another
-machine or by a program (NFS, CIFS, 9p, virtiofs, FUSE), or are unknown."""
+"""File systems that only this kernel changes, so that inotify reports every change. Others may be changed by another
+machine or a program (NFS, CIFS, 9p, virtiofs, FUSE), or are unknown."""
 
 _EVENTS = 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
 """IN_ATTRIB, IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE, IN_DELETE_SELF, IN_MOVE_SELF."""
@@ -25,12 +25,12 @@ _ONE_SHOT = 0x80000000
 _ONLY_DIRECTORY = 0x01000000
 _OVERFLOW = 0x4000
 _HEAD = struct.Struct("iIII")
-"""Watch, mask, cookie, length of the name that follows."""
+"""Watch descriptor, mask, cookie and length of the name that follows."""
 _READ_BYTES = 1 << 20
 
 _LIMIT = "/proc/sys/fs/inotify/max_user_watches"
 _SHARE = 2
-"""A half of the user's watches at most: editors need them too."""
+"""Divisor: the server uses at most half of the user's watches, since editors need them too."""
 
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -44,36 +44,36 @@ class InotifyWatches:
     """One inotify instance. `close` must be called."""
 
     def __init__(self) -> None:
-        """Open it.
+        """Create the instance.
 
         Raises:
-            OSError: the user has too many of them, or the system has none.
+            OSError: the user has too many instances, or the system has no inotify.
         """
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, "needs Linux")
         self._fd = _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
         self.most = _most_watches()
-        """Watches that may be in use at once."""
+        """Most watches to use at once."""
 
     def add(self, directory: int, *, events: int = _EVENTS | _ONE_SHOT) -> int:
-        """Watch an open directory until its next change; the number of the watch. List it afterwards, not before.
+        """Watch an open directory until its next change; return the watch descriptor. List the directory afterwards.
 
         Raises:
-            OSError: ENOSPC when the user has too many, EACCES for a directory that can't be read.
+            OSError: ENOSPC when the user has too many watches, EACCES when the directory cannot be read.
         """
         path = b"/proc/self/fd/%d" % directory
         return _checked(_libc.inotify_add_watch(self._fd, path, events | _ONLY_DIRECTORY))
 
     def fileno(self) -> int:
-        """Can be read when something has changed."""
+        """Return the inotify descriptor, which is readable after a change."""
         return self._fd
 
     def remove(self, watch: int) -> None:
-        """End a watch; one that has ended already is none the worse."""
+        """Remove a watch; harmless if it has ended."""
         _libc.inotify_rm_watch(self._fd, watch)
 
     def changed(self) -> set[int] | None:
-        """Watches that ended by a change; they are to be added again. None when events were lost: anything changed."""
+        """Return the watches that a change has ended. None when events were lost: anything may have changed."""
         found: set[int] = set()
         is_lost = False
         while (names := self.names()) is None or names:
@@ -82,9 +82,9 @@ class InotifyWatches:
         return None if is_lost else found
 
     def names(self) -> set[tuple[int, bytes]] | None:
-        """What changed, with the names of entries, by watches that may go on; None when events were lost.
+        """Return watch and entry name of each change, for watches that persist. None when events were lost.
 
-        One reading, so that it ends while others go on to change things.
+        Reads once, so that it ends even while changes continue.
         """
         found: set[tuple[int, bytes]] = set()
         is_lost = False
@@ -97,7 +97,7 @@ class InotifyWatches:
         return None if is_lost else found
 
     def close(self) -> None:
-        """Give the handle back, and all watches with it."""
+        """Close the instance and with it all watches."""
         os.close(self._fd)
 
     def _read(self) -> bytes:
@@ -108,22 +108,22 @@ class InotifyWatches:
 
 
 class Mount(NamedTuple):
-    """Something mounted."""
+    """An entry of mountinfo."""
 
     number: int
     point: str
     kind: str
-    """Name of the file system."""
+    """File system type."""
 
 
 class MountTable:
-    """What is mounted beneath some directories, and where they lie themselves. `close` must be called."""
+    """The mounts beneath and above some directories. `close` must be called."""
 
     def __init__(self, tops: tuple[str, ...]) -> None:
-        """Open the list of mounts.
+        """Open mountinfo.
 
         Raises:
-            OSError: there is none.
+            OSError: the system has none.
         """
         self._tops = tops
         self._fd = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
@@ -132,14 +132,14 @@ class MountTable:
         self._found: tuple[Mount, ...] = ()
         self._is_read = False
         self.kinds: dict[str, str] = {}
-        """The file system at each point where something is mounted; of several on one point the last counts."""
+        """File system type by mount point; of several mounts on one point the last counts."""
         self.names: dict[str, list[str]] = {}
-        """By directory, the names in it on which something is mounted."""
+        """Names of mount points, by directory."""
         self.has_foreign = True
-        """Whether a part of it is on a file system that is not local."""
+        """Whether any of them is not local."""
 
     def changed(self) -> bool:
-        """Whether something was mounted or unmounted there since the last time it was asked; true at first."""
+        """Whether these mounts changed since the last call; True at first."""
         if self._is_read and not self._poll.poll(0):
             return False
         found = tuple(mount for mount in _mounts(self._fd) if self._concerns(mount.point))
@@ -154,13 +154,13 @@ class MountTable:
         return is_other
 
     def kind_of(self, path: str) -> str:
-        """The file system that a path lies on, by its text."""
+        """Return the file system type at a path, by its text."""
         while path not in self.kinds and path != "/":
             path = os.path.dirname(path)
         return self.kinds.get(path, "")
 
     def close(self) -> None:
-        """Give the handle back."""
+        """Close mountinfo."""
         os.close(self._fd)
 
     def _concerns(self, point: str) -> bool:
@@ -187,7 +187,7 @@ def _most_watches() -> int:
         with open(_LIMIT, encoding="ascii") as file:
             return int(file.read()) // _SHARE
     except (OSError, ValueError):
-        return 4096  # half of what kernels before 5.11 gave
+        return 4096  # half of the default before Linux 5.11
 
 
 def _checked(result: int) -> int:

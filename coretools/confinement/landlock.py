@@ -1,7 +1,7 @@
-"""Landlock: which files a thread, and all that it starts, may touch. An allow-list that can't be taken back.
+"""Landlock: restrict the files that a thread, and everything it starts, may access. An irrevocable allow-list.
 
-Facts are from the kernel's `linux/landlock.h` and landlock(7). What this layer leaves open (stat, chmod, chown, times,
-extended attributes of files outside; UDP; Unix sockets by path) others have to close.
+Constants are from the kernel's `linux/landlock.h`, facts from landlock(7). Landlock does not restrict stat, chmod,
+chown, times and extended attributes of other files, UDP, or Unix sockets by path; other layers have to.
 """
 
 import os
@@ -15,10 +15,10 @@ from typing import NamedTuple
 from coretools.confinement import syscalls
 
 ABI_REQUIRED = 3
-"""Linux 6.2: before it a file outside could be truncated."""
+"""Linux 6.2. Before it, files that are not granted could be truncated."""
 
 SIGNAL_SCOPE_ABI = 6
-"""Linux 6.12: signals can be kept inside."""
+"""Linux 6.12, which can restrict signals."""
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIRECTORY = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIRECTORY, REMOVE_FILE, MAKE_DIRECTORY, MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
@@ -26,7 +26,7 @@ TRUNCATE = 1 << 14
 _IOCTL_DEVICE = 1 << 15
 _RESOLVE_UNIX = 1 << 16
 _CREATE_AND_REMOVE = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
-"""Directories, files, sockets, FIFOs and links; no device nodes."""
+"""For directories, files, sockets, FIFOs and links, but not device nodes."""
 REFER = 1 << 13
 
 READ = READ_FILE | READ_DIRECTORY
@@ -37,35 +37,35 @@ DEVICE = READ_FILE | WRITE_FILE | _IOCTL_DEVICE
 _FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
 _FIRST_ABI = (1 << 13) - 1
 _NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, _RESOLVE_UNIX))
-"""Rights that came with a later ABI."""
+"""Rights that later ABI versions added."""
 
 _TCP = 0b11
 _TCP_CONNECT = 0b10
-"""The second of bind and connect."""
+"""The second of the two bits for bind and connect."""
 _SCOPES = 0b11
-"""Abstract Unix sockets, and signals, to processes outside."""
+"""Scope bits: abstract Unix sockets of, and signals to, processes outside the Landlock domain."""
 _SIGNALS = 0b10
-"""The second of these alone."""
+"""The scope bit for signals alone."""
 _VERSION = 1
 _PATH_BENEATH = 1
 
 Rule = tuple[str | int, int]
-"""A path or a handle, and the rights beneath it."""
+"""A path or a file descriptor, and the rights beneath it."""
 
 
 class EntryGrants(NamedTuple):
-    """Entries of a directory, each granted for itself; links among them, and what they lead to, are not."""
+    """Entries of a directory that are granted one by one. Symbolic links among them are not."""
 
     path: str
     rights: int
     names: Sequence[str]
     identity: tuple[int, int]
-    """Device and inode that the directory must have."""
+    """Required device and inode of the directory."""
 
 
 @cache
 def abi() -> int:
-    """Version of Landlock in force; 0 when the kernel has none or does not let it be used."""
+    """Return the Landlock ABI version; 0 when the kernel has no Landlock or refuses its use."""
     if not syscalls.is_supported():
         return 0
     try:
@@ -75,14 +75,14 @@ def abi() -> int:
 
 
 def ruleset(rules: Iterable[Rule | EntryGrants], *, tcp: bool, binds: bool = False) -> int:
-    """Descriptor of a set of rules, to be used by any number of threads and processes. The caller closes it.
+    """Create a ruleset that any number of threads and processes can enforce. The caller closes the descriptor.
 
-    Paths that are not there, or not ours to look at, are left out: what is not granted is refused. `tcp` False refuses
-    to bind and connect, with `binds` only to connect (ABI 4). Signals and abstract Unix sockets don't leave the domain
-    (ABI 6).
+    Paths that do not exist or cannot be opened are left out: what is not granted is refused. `tcp` False refuses bind
+    and connect, or with `binds` only connect (ABI 4). Signals to and abstract Unix sockets of processes outside the
+    Landlock domain are refused (ABI 6).
 
     Raises:
-        OSError: no Landlock here, or no descriptor left.
+        OSError: Landlock is unavailable, or no descriptor is left.
     """
     version = abi()
     handled = _FIRST_ABI
@@ -108,15 +108,15 @@ def ruleset(rules: Iterable[Rule | EntryGrants], *, tcp: bool, binds: bool = Fal
 
 
 def restrict_thread(made: int) -> None:
-    """Hold the calling thread, and whatever it starts from now on, to the rules. It must have no new privileges."""
+    """Enforce a ruleset on the calling thread and whatever it starts. The thread must have set no_new_privs."""
     syscalls.syscall("landlock_restrict_self", made, 0)
 
 
 def confine_signals(outsider: int) -> bool:
-    """Keep the signals of the calling process to itself and to what it starts from now on, for good; nothing else.
+    """Restrict the signals of the calling process for good to itself and what it starts. Restricts nothing else.
 
-    True when that is so, which is proved on `outsider`, a living process that can be signalled until now. Then
-    `kill(-1, ...)` reaches every descendant at once, however they multiply, and nobody else. Needs ABI 6 (Linux 6.12).
+    Returns True if a signal to `outsider`, a living process that could be signalled before, is now refused. Then
+    `kill(-1, ...)` reaches all descendants at once, however fast they fork, and no other process. Needs ABI 6.
     """
     if abi() < SIGNAL_SCOPE_ABI:
         return False
@@ -140,8 +140,8 @@ def confine_signals(outsider: int) -> bool:
 
 
 def _signals_ruleset() -> int:
-    # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So it is
-    # handled here and granted everywhere; the layer that holds the command decides where it may be used.
+    # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So this
+    # layer grants it everywhere; the layer that confines the command decides where it applies.
     made = syscalls.syscall("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
     try:
         top = os.open("/", os.O_PATH | os.O_CLOEXEC)
@@ -184,7 +184,7 @@ def _add(made: int, where: str | int, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= _FILE_RIGHTS
-        if rights:  # none at all is ENOMSG
+        if rights:  # a rule without rights fails with ENOMSG
             syscalls.syscall("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
     finally:
         if isinstance(where, str):

@@ -1,8 +1,8 @@
-"""What lies beneath the roots that a command must not read, or must not change: found anew before every command.
+"""Find the paths beneath the roots that a command must not read or must not change, before every command.
 
-Hidden paths are covered in the view; the control files of a repository, and the settings of editors and agents, are
-made unchangeable in it. Both are by path, so they have to be known. `scan` knows which directories have changed; here
-stands what their entries mean, in `hidden` which files are secrets. Decides nothing about tools; `sandbox.deny` does.
+In the namespaces of a command hidden paths are masked; control files of repositories and settings of editors and agents
+are read-only. Both work by path, so the paths have to be found. `scan` knows which directories changed, this module
+what their entries mean, `hidden` which files are secrets. The rules for tools are in `roots.deny`.
 """
 
 import os
@@ -30,83 +30,85 @@ from coretools.roots.root_set import Root, Roots
 
 GIT_CONFIG_NAMES = ("config", "config.worktree")
 GIT_CONTROL_ENTRIES = (*GIT_CONFIG_NAMES, "hooks")
-"""Entries of a git directory that decide what git runs."""
+"""Entries of a git directory that determine what git runs."""
 
 MAX_SCAN_SECONDS = 2.0
-"""A look is repeated for so long when something that commands must not read or change was moved meanwhile."""
+"""How long a scan is repeated while paths that commands must not read or change keep moving."""
 
 _POINTER_BYTES = 8192
 _WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
-"""What the `.git` file of a linked worktree says; that of a submodule leads to `modules/NAME`."""
+"""Content of the `.git` file of a linked worktree; that of a submodule names `modules/NAME`."""
 
 _WORK_TREE = ""
 _GIT_DIRECTORY = "git"
-"""Role of a `.git`: it is a git directory, and those of submodules and worktrees lie in it."""
+"""Role of a `.git` directory, which contains those of submodules and worktrees."""
 _NESTED_GIT_DIRECTORY = "inner"
-"""Role of a directory in `.git/modules` or `.git/worktrees`: a git directory, or on the way to one."""
+"""Role of a directory in `.git/modules` or `.git/worktrees`: a git directory or a parent of one."""
 _GIT_STORAGE = "store"
-"""Role of any other directory in a git directory: only a hidden file that was moved there is looked for."""
+"""Role of any other directory in a git directory: searched only for hidden files that were moved there."""
 _STORAGE_NAMES = frozenset({"objects", "refs", "logs", "lfs"})
-"""Entries of an inner git directory in which none lies. Any other one may be on the way: `a` to `a/b`."""
+"""Entries of a nested git directory that contain no further one. Any other may be a parent of one: `a` of `a/b`."""
 
 
 class MaskedGitConfig(NamedTuple):
-    """The configuration of a repository, as commands see it."""
+    """The configuration of a repository with the text that commands see."""
 
     path: str
-    """Absolute, of the file."""
+    """Absolute path of the file."""
     directory: tuple[int, int]
     """Device and inode of the git directory."""
     is_writable: bool
     """Whether commands may change it."""
     text: bytes
     inode: tuple[int, ...] = ()
-    """Of the file: one that was replaced is laid over again."""
+    """Inode of the file. A replaced file needs a new overmount."""
     generation: int = 0
-    """How many copies of it commands have spoiled: then they get another one."""
+    """Number of copies that commands have damaged; each time they get a new one."""
 
 
 class Masks(NamedTuple):
-    """Absolute paths, sorted."""
+    """The protected paths beneath the roots: absolute, sorted."""
 
     pinned: tuple[str, ...]
-    """Git directories: their content changes, they themselves stay."""
+    """Git directories: their content may change, but they cannot be moved."""
     read_only: tuple[str, ...]
-    """Not to be changed."""
+    """Paths that commands may not change."""
     hidden: tuple[HiddenPath, ...]
-    """Not to be read, with the reason."""
+    """Paths that commands may not read, with the reasons."""
     state: tuple[tuple[str, Inode], ...]
-    """Which file or directory stands at what is pinned and fixed: one that was replaced is laid over again."""
+    """Inodes of the pinned and read-only paths. A replaced file needs a new overmount."""
     is_complete: bool
-    """False when there were too many directories to look into all of them."""
+    """False when there were too many directories to search them all."""
     credential_files: tuple[str, ...] = ()
-    """Files that may have credentials for git in them."""
+    """Files that may hold credentials for git."""
     git_configs: tuple[MaskedGitConfig, ...] = ()
-    """Files that commands see another text of."""
+    """Configurations of which commands see a copy."""
 
     @property
     def masked(self) -> tuple[str, ...]:
-        """Paths of what is hidden."""
+        """The hidden paths."""
         return tuple(one.path for one in self.hidden)
 
     @property
     def identities(self) -> dict[str, tuple[int, int]]:
-        """Device and inode of what was found at each path: what stands there when it is laid over may be another."""
+        """Device and inode found at each path. When the overmount is made, another file may be there."""
         found = {one.path: (one.directory[0], one.inode[0]) for one in self.git_configs if one.inode}
         found |= {path: (inode.device, inode.number) for path, inode in self.state}
         found |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
-        return {path: identity for path, identity in found.items() if identity[1]}  # of a path too long it is unknown
+        return {
+            path: identity for path, identity in found.items() if identity[1]
+        }  # unknown for a path that is too long
 
 
 class PathsKeepMoving(Exception):
-    """What commands must not read or change is moved all the time."""
+    """Paths that commands must not read or change keep moving."""
 
 
 class MaskFinder:
-    """Looks through the roots. `close` must be called; used by one thread at a time."""
+    """Scans the roots. `close` must be called. Not thread-safe."""
 
     def __init__(self, roots: Roots, classifier: Classifier | None = None) -> None:
-        """Without a classifier files are hidden as the rules of the roots say."""
+        """Without a classifier the rules of the roots decide which files are hidden."""
         self._roots = roots
         self._hidden = HiddenFiles(classifier or RootRules(roots), roots.hidden_inodes)
         self._tree = DirectoryTree(roots, self._read)
@@ -114,46 +116,46 @@ class MaskFinder:
         self._closed: list[HiddenPath] = []
         self._found: Masks | None = None
         self._classification: Iterator[None] | None = None
-        """The second half of a look, after the listing; None before it."""
+        """The second half of a scan, after the listing; None before it."""
         self._protected_before: set[tuple[int, ...]] = set()
-        """Device and inode of all that the last result hides or keeps as it is."""
+        """Device and inode of everything that the last accepted result protects."""
         self._unconfirmed: Masks | None = None
-        """A result that lacks some of them, which holds if nothing has changed since."""
+        """A result that lacks some of them. It is accepted if nothing has changed since."""
         self._deadline = 0.0
 
     @property
     def may_block(self) -> bool:
-        """Whether a look may wait for another machine or program."""
+        """Whether a scan may block on another machine or program."""
         return self._tree.may_block
 
     @property
     def unwatched(self) -> tuple[str, ...]:
-        """Why directories are polled instead of watched, in words; empty while all are watched."""
+        """The reasons why directories are polled instead of watched; empty while all are watched."""
         return tuple(self._tree.unwatched)
 
     @property
     def directories(self) -> int:
-        """How many are known."""
+        """Number of known directories."""
         return self._tree.directories
 
     def begin(self) -> None:
-        """Begin a look: it takes in what was changed before this call. Waits for nothing but a full event queue."""
+        """Begin a scan, which will see every change before this call. Blocks only to drain the event queue."""
         self._tree.begin()
         self._classification = self._unconfirmed = None
         self._deadline = time.monotonic() + MAX_SCAN_SECONDS
 
     def invalidate(self) -> None:
-        """Have the next look list everything: what the last one found is not what there is."""
+        """Make the next scan list everything again."""
         self._tree.invalidate()
 
     def advance(self, seconds: float) -> Masks | None:
-        """Go on with the look for a time; what is to be laid over when it has ended, None while it has not.
+        """Continue the scan for some seconds. Returns the result when it has ended, None before.
 
-        A running command can move a directory while it is looked for what lies in it. So when something that was
-        hidden, or kept as it is, is found no more, the look is repeated until nothing has changed in between.
+        A running command can move a directory while it is scanned. So when a path that was protected is missing, the
+        scan is repeated until nothing has changed meanwhile.
 
         Raises:
-            Unsettled: something always has.
+            PathsKeepMoving: there were changes until the deadline.
         """
         until = time.monotonic() + seconds
         while True:
@@ -175,29 +177,29 @@ class MaskFinder:
             self._classification, self._unconfirmed = None, self._found
 
     def advance_listing(self, seconds: float = float("inf")) -> bool:
-        """Go on with the first half of the look, which is enough for `control_files`; whether that has ended."""
+        """Continue the first half of the scan, which `control_files` needs. Returns True when that has ended."""
         return self._tree.advance(seconds)
 
     def scan(self) -> Masks:
-        """A whole look. Blocks: a first one at 6,000 directories takes 0.2 s."""
+        """Do a whole scan. Blocks: the first one takes 0.2 s for 6,000 directories."""
         self.begin()
         return self.finish()
 
     def finish(self) -> Masks:
-        """The rest of a look. Blocks."""
+        """Do the rest of a scan. Blocks."""
         while (found := self.advance(1.0)) is None:
             pass
         return found
 
     def links(self) -> list[tuple[str, str]]:
-        """Absolute paths of links in the place of a configuration, and what they lead to."""
+        """Return the absolute paths of configurations that are links, with their targets."""
         listed = [
             (node, node.listing) for node in self._tree.relevant if node.listing is not None and node.root.writable
         ]
         return [(f"{node.root.path}/{path}", target) for node, listing in listed for path, target in listing.links]
 
     def control_files(self) -> ControlFiles:
-        """What git, an editor or an agent acts on, as of the last look. Cheap: a stat for each."""
+        """Return the state of the files that git, editors or agents act on, as of the last scan. Costs a stat each."""
         found = control_files(self._tree.relevant)
         for root in self._roots:
             if root.writable:
@@ -205,11 +207,11 @@ class MaskFinder:
         return found
 
     def close(self) -> None:
-        """Give every handle back."""
+        """Close all descriptors."""
         self._tree.close()
 
     def _seen(self, found: Masks) -> set[tuple[int, ...]]:
-        """Device and inode of what this look met and might have hidden, and of what is kept as it is."""
+        """Return device and inode of the suspects of this scan and of the protected paths."""
         closed = {one.identity[:2] for one in self._closed}
         return {*self._hidden.suspect_inodes, *closed, *((inode.device, inode.number) for _, inode in found.state)}
 
@@ -218,7 +220,7 @@ class MaskFinder:
         return found
 
     def _classify(self) -> Iterator[None]:
-        """Read what was listed; when this has ended, `_found` is the result."""
+        """Classify the suspects that were listed, and store the result in `_found`."""
         gathered = self._gathered() if self._tree.is_changed or self._found is None else self._found
         judged = yield from self._hidden.find(self._suspects)
         hidden = tuple(sorted({*judged, *self._closed}))
@@ -226,7 +228,7 @@ class MaskFinder:
         self._tree.is_changed = False
 
     def _gathered(self) -> Masks:
-        """All but what is hidden, from the listings of which something is to be said."""
+        """Return the result without hidden paths, from the relevant listings."""
         nodes = list(self._tree.relevant)
         pinned, read_only = _protected(nodes, "pinned"), _protected(nodes, "read_only")
         self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
@@ -257,14 +259,16 @@ class MaskFinder:
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _WORK_TREE)
             if node.path == "." and entry.name in NAMES:
                 _protect(listing.read_only, node.root, path)
-            if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):  # bare, or apart from its work tree
+            if entry.name == "HEAD" and is_git_directory(
+                node.root.fd, node.path
+            ):  # bare, or separate from its work tree
                 _protect(listing.credential_files, node.root, *map(node.join, GIT_CONFIG_NAMES))
         collector.store(listing)
         self._record_mounted(node, listing)
         return listing
 
     def _record_mounted(self, node: DirectoryNode, listing: ScannedDirectory) -> None:
-        """Hidden files and directories that are mounted under another name."""
+        """Record hidden files and directories that are mounted under another name."""
         known = self._roots.hidden_inodes
         for name in self._tree.mounted_in(node):
             path = node.join(name)
@@ -275,14 +279,14 @@ class MaskFinder:
                 listing.children.pop(name, None)
 
     def _git_listing(self, node: DirectoryNode, entries: list[os.DirEntry[str]]) -> ScannedDirectory:
-        """What lies in a git directory, or in one that leads to those of submodules and worktrees."""
+        """List a git directory, or a parent of those of submodules and worktrees."""
         listing = ScannedDirectory()
         collector = ControlFileCollector(node.path, is_git=node.role == _GIT_DIRECTORY)
         names = {entry.name for entry in entries}
         is_repository = node.role in (
             _GIT_DIRECTORY,
             _NESTED_GIT_DIRECTORY,
-        )  # what makes an inner one could be moved away, or put above it
+        )  # a nested one might be disguised: its HEAD moved away, or one put above it
         if node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
             _pin(node.root, node.path, listing)
         for entry in entries:
@@ -300,16 +304,16 @@ class MaskFinder:
 
 
 def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
-    """What lies in a git directory: what decides, what has credentials, and old copies of it."""
+    """Record an entry of a git directory that determines what git runs or may hold credentials, old copies too."""
     if entry.name in GIT_CONTROL_ENTRIES and not entry.is_symlink():
         _protect(listing.read_only, root, path)
     elif entry.name in GIT_CONTROL_ENTRIES:
         with suppress(OSError):
-            said = os.readlink(path, dir_fd=root.fd)
-            if said.startswith("/"):
-                listing.links.append((path, said))
-            target = os.path.join(os.path.dirname(path), said)
-            inside = os.path.normpath(target).removeprefix(f"{root.path}/")
+            target = os.readlink(path, dir_fd=root.fd)
+            if target.startswith("/"):
+                listing.links.append((path, target))
+            resolved = os.path.join(os.path.dirname(path), target)
+            inside = os.path.normpath(resolved).removeprefix(f"{root.path}/")
             if inside.partition("/")[0] not in ("", ".."):
                 _protect(listing.credential_files, root, inside)
     elif "config" in entry.name or "credential" in entry.name:
@@ -317,7 +321,7 @@ def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: S
 
 
 def _pin(root: Root, path: str, listing: ScannedDirectory) -> None:
-    """Keep a git directory, and what it lies in, from being moved to where none is looked for."""
+    """Pin a git directory and its parents, so that they cannot be moved to where the scan expects none."""
     while os.path.basename(path) not in ("", ".git"):
         _protect(listing.pinned, root, path)
         path = os.path.dirname(path)
@@ -330,7 +334,7 @@ def _role_in_git(role: str, name: str, *, has_head: bool) -> str:
 
 
 def _record_dot_git(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
-    """A `.git`: a directory that stays with its parts fixed, or a file that leads to one."""
+    """Record a `.git`: a directory, which is pinned, or a file that points to one, which is read-only."""
     if entry.is_dir(follow_symlinks=False):
         _protect(listing.pinned, root, path)
         listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _GIT_DIRECTORY)
@@ -339,9 +343,9 @@ def _record_dot_git(root: Root, path: str, entry: os.DirEntry[str], listing: Sca
 
 
 def _is_in_worktree(top: int, path: str) -> bool:
-    """Whether a `.git` file below the top of the root is that of a linked worktree (gitrepository-layout(5)).
+    """Whether a `.git` file below the top of the root belongs to a linked worktree (gitrepository-layout(5)).
 
-    Such a tree has to be removable: `git worktree remove` deletes the file.
+    Such a worktree must stay removable: `git worktree remove` deletes the file.
     """
     if path == ".git":
         return False
@@ -357,14 +361,14 @@ def _is_in_worktree(top: int, path: str) -> bool:
         os.close(handle)
 
 
-def _protect(kept: list[ProtectedPath], root: Root, *paths: str) -> None:
-    """Note files or directories that are there; a link is none."""
+def _protect(protected: list[ProtectedPath], root: Root, *paths: str) -> None:
+    """Record paths that are files or directories; links are skipped."""
     for path in paths:
         with suppress(OSError):
             kind = stat.S_IFMT(os.stat(path, dir_fd=root.fd, follow_symlinks=False).st_mode)
             identity = inode_of(path, root.fd)
             if identity is not None and kind in (stat.S_IFREG, stat.S_IFDIR):
-                kept.append(ProtectedPath(path, identity))
+                protected.append(ProtectedPath(path, identity))
 
 
 def _protected(nodes: list[DirectoryNode], part: str) -> list[tuple[str, Inode]]:

@@ -1,6 +1,6 @@
-"""Places in a view to mount on: made where they are missing, or found again as what was looked up.
+"""Open or create mount points without races.
 
-Name by name, links never followed: commands of another view may be changing every part of the way.
+Paths are resolved name by name and links are never followed: other commands may be changing every component meanwhile.
 """
 
 import errno
@@ -10,23 +10,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 
 KEEPS_MOVING = (
-    "files that commands must not read, or repositories, are moved all the time, so they can't be covered; "
-    "try again when what moves them has ended (stop_run ends a run)"
+    "files that commands must not read, or repositories, keep moving, so they cannot be protected; "
+    "try again when the program that moves them has ended (stop_run ends a run)"
 )
 
 _PATH_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE_ATTEMPTS = 8
-"""Looks for a place to mount on, while commands of another view may be changing it."""
+"""Attempts to create a mount point that other commands keep changing."""
 _LOOKUP_ATTEMPTS = 100
-"""Looks for what is to be covered, while commands of another view may be moving what lies above it."""
+"""Attempts to open the file to mount on while other commands move the directories above it."""
 
 
 @contextmanager
 def mount_point(base: str, path: str, *, directory: bool) -> Iterator[int]:
-    """Handle of a place to mount on, made where it is missing, and the directories above it too.
+    """Open a mount point. Creates it and its parent directories where they are missing.
 
-    Name by name, links never followed: a part of the way may lie in the home or in /tmp, which commands of another view
-    are changing. What stands there and is of another kind is moved aside.
+    Components may lie in the home or in /tmp, which other commands are changing. An entry of another kind is renamed to
+    make room.
     """
     with ExitStack() as way:
         here = open_parent(base, path, way)
@@ -36,7 +36,7 @@ def mount_point(base: str, path: str, *, directory: bool) -> Iterator[int]:
 
 
 def open_parent(base: str, path: str, way: ExitStack) -> int:
-    """Handle of the directory above a path, made where it is missing; closed with `way`, as are those on it."""
+    """Open the parent directory of a path, creating missing ones. `way` closes the descriptors."""
     here = os.open(base, _PATH_FLAGS)
     way.callback(os.close, here)
     for name in path.strip("/").split("/")[:-1]:
@@ -46,7 +46,7 @@ def open_parent(base: str, path: str, way: ExitStack) -> int:
 
 
 def _open_or_create(here: int, name: str, *, is_right: Callable[[int], bool]) -> int:
-    """Handle of the directory or file of this name, which of the two `is_right` tells; made where it is missing."""
+    """Open the directory or file of this name, as `is_right` demands. Creates it where it is missing."""
     for _ in range(_CREATE_ATTEMPTS):
         try:
             found = os.open(name, _PATH_FLAGS, dir_fd=here)
@@ -61,7 +61,7 @@ def _open_or_create(here: int, name: str, *, is_right: Callable[[int], bool]) ->
             return found
         os.close(found)
         _move_aside(here, name)
-    raise OSError(errno.EBUSY, "is changed all the time", name)
+    raise OSError(errno.EBUSY, "keeps changing", name)
 
 
 def _move_aside(here: int, name: str) -> None:
@@ -73,12 +73,12 @@ def _move_aside(here: int, name: str) -> None:
 def open_existing(
     path: str, trees: Mapping[str, int], identity: tuple[int, int] | None
 ) -> Iterator[tuple[int, int] | None]:
-    """Handles of what has this device and inode at a path beneath one of the trees, after that of its directory.
+    """Open the parent directory and the file at a path beneath one of the trees, if it has this device and inode.
 
-    Without an identity of whatever stands there; None when nothing does, or a link.
+    Without an identity, open whatever is there; None when there is nothing or a link.
 
     Raises:
-        OSError: ESTALE when something else stands there, or nothing.
+        OSError: ESTALE when there is something else or nothing.
     """
     found = _open_beneath(path, trees) if identity is None else _open_matching(path, trees, identity)
     try:
@@ -102,9 +102,9 @@ def _open_matching(path: str, trees: Mapping[str, int], identity: tuple[int, int
 
 
 def _open_beneath(path: str, trees: Mapping[str, int]) -> tuple[int, int] | None:
-    """Name by name from the tree's own handle, wherever its mount was moved to and however long the path is.
+    """Open a path name by name from the descriptor of its tree, wherever the mount was moved and however long the path.
 
-    None when nothing is there, or a link.
+    Returns None when there is nothing or a link.
     """
     root = max((one for one in trees if path == one or path.startswith(f"{one}/")), key=len)
     above, here = os.dup(trees[root]), os.dup(trees[root])
@@ -126,7 +126,7 @@ def _open_beneath(path: str, trees: Mapping[str, int]) -> tuple[int, int] | None
 
 
 def is_beneath(path: str, covered: Collection[str], trees: Collection[str]) -> bool:
-    """Whether a directory above it, in the same tree, is covered: what was laid over that is met in its place."""
+    """Whether a directory above the path, in the same tree, is in `covered`."""
     while (path := os.path.dirname(path)) not in trees and path != "/":
         if path in covered:
             return True

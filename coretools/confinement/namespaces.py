@@ -1,9 +1,9 @@
-"""A private view of the machine: namespaces in which a process sees, and can change, only what it was given.
+"""Namespaces in which a process sees and can change only what a plan grants.
 
-The view is a file system of its own, built from nothing: what the plan names is bound into it, everything else is not
-there. It closes what Landlock leaves open (sizes and times of files outside, chmod, chown, extended attributes, sockets
-by path), and with its own processes and network nothing outside can be signalled, traced or called. Used by the spawner
-alone, in a process without threads; standard library only. Facts: namespaces(7), mount_namespaces(7), pivot_root(2).
+The root file system is built from nothing: the plan's bind mounts are its only content. That closes what Landlock
+leaves open (sizes and times of files outside, chmod, chown, extended attributes, sockets by path). With PID and network
+namespaces nothing outside can be signalled, traced or connected to. Only the fork server uses this module, in a process
+without threads; it imports the standard library alone. See namespaces(7), mount_namespaces(7), pivot_root(2).
 """
 
 import errno
@@ -39,10 +39,10 @@ from coretools.confinement.overmounts import (
 NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 
 CONFIG_COPIES = "/.git-config"
-"""Where copies of git's configuration are seen."""
+"""Directory of the copies of git configurations."""
 
 _BASE = "/usr"
-"""Where the new root is put together, out of sight of everybody else; a directory that is there everywhere."""
+"""Mount point for the new root while it is built. Exists on every system."""
 
 _RECURSIVE, _PRIVATE, _DETACH = 0x4000, 0x40000, 2
 _AT_FDCWD = -100
@@ -69,63 +69,63 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 
 
 class BindMount(NamedTuple):
-    """A directory or file of the machine that is seen in the view, at the same path unless `source` says otherwise."""
+    """A directory or file of the machine to bind-mount, at the same path unless `source` names another."""
 
     path: str
     writable: bool
     source: str = ""
-    """Where it comes from, if not from `path`."""
+    """Path on the machine, if not `path`."""
     identity: tuple[int, int] | None = None
-    """Device and inode that must stand there; None takes what stands there."""
+    """Required device and inode; None accepts any."""
 
 
 class NamespacePlan(NamedTuple):
-    """Everything that a view consists of."""
+    """Everything that the namespaces of a command consist of."""
 
     binds: Sequence[BindMount]
-    """Parents before what lies in them."""
+    """Sorted so that parents precede their children."""
     links: Sequence[tuple[str, str]]
-    """Links of the machine's own, and what they say: `/bin`, which is `usr/bin`."""
+    """Symbolic links of the machine and their targets: `/bin`, which is `usr/bin`."""
     pinned: Sequence[str]
-    """Can be changed, but not moved away or replaced."""
+    """Paths that can be changed, but not moved or replaced."""
     read_only: Sequence[str]
-    """Can't be changed, moved or replaced."""
+    """Paths that cannot be changed, moved or replaced."""
     masked: Sequence[str]
-    """Can't be read either."""
+    """Paths that cannot be read either."""
     shares_network: bool
-    """Share the machine's network; otherwise there is a loopback of the view's own, and nothing else."""
+    """Whether the machine's network is shared; otherwise there is only a loopback device of its own."""
     shared_memory_bytes: int
     max_tasks: int
-    """Most processes and threads in the view at once, where the kernel can bound them (Linux 6.14)."""
+    """Most processes and threads at once, where the kernel can limit them (Linux 6.14)."""
     linked: Sequence[tuple[str, str]] = ()
-    """Files that lead elsewhere, and where: can't be moved or replaced; a write goes to what they lead to."""
+    """Files to cover with symbolic links, and the targets. None can be moved or replaced; writes reach the target."""
     identities: Mapping[str, tuple[int, int]] = {}
-    """Device and inode of what stands at paths that are pinned, fixed, masked or linked, as far as known."""
+    """Device and inode of what is expected at pinned, read-only, masked and linked paths, as far as known."""
     is_polled: bool = False
-    """Whether beneath the binds there are changes that inotify does not tell of."""
+    """Whether some directories need polling because inotify does not report their changes."""
 
 
 def unshare_namespaces(*, network: bool) -> None:
-    """Move into new namespaces. The process keeps its user and group; its next child is process 1 of the new ones.
+    """Move into new namespaces. The process keeps its user and group; its next child is process 1 in them.
 
     Raises:
-        OSError: the system does not let this user have namespaces.
+        OSError: the system does not let this user create namespaces.
     """
     user, group = os.geteuid(), os.getegid()
     syscalls.unshare(NEW_USERS | NEW_MOUNTS | NEW_IPC | NEW_PROCESSES | (0 if network else NEW_NETWORK))
-    # A group map may be written only after groups were given up (user_namespaces(7)).
+    # A group map may be written only after setgroups was denied (user_namespaces(7)).
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
 
 
 def build(plan: NamespacePlan) -> Overmounts:
-    """Make the plan the whole of what this process, process 1 of its namespaces, and its children can see.
+    """Replace the file system of this process (process 1 of its namespaces) and its children by that of the plan.
 
-    The overmounts in it are watched: the caller has to have them laid again.
+    The caller must call `remount_lost` on the returned overmounts when they are lost.
 
     Raises:
-        OSError: something could not be mounted, or what stands at a path is not what the plan means.
+        OSError: a mount failed, or the file at a path is not the one that the plan expects.
     """
     syscalls.syscall("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
     if not plan.shares_network:
@@ -147,7 +147,7 @@ def build(plan: NamespacePlan) -> Overmounts:
         os.close(tree.handle)
     syscalls.syscall("mount_setattr", _AT_FDCWD, _BASE.encode(), 0, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
     os.chdir(_BASE)
-    # The old root comes to lie over the new one, which is then all that stays (pivot_root(2), "." twice).
+    # Stack the old root on the new one and detach it (pivot_root(2), `pivot_root(".", ".")`).
     syscalls.syscall("pivot_root", b".", b".")
     syscalls.syscall("umount2", b".", _DETACH)
     os.chdir("/")
@@ -164,13 +164,13 @@ class _MountedTree(NamedTuple):
 
 
 def _clone_bind(bind: BindMount) -> int:
-    """A mount of what the bind names, not yet anywhere."""
+    """Return a detached mount of what the bind names."""
     source = bind.source or bind.path
     handle = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(handle)
         if bind.identity is not None and [found.st_dev, found.st_ino] != list(bind.identity):
-            raise OSError(errno.ESTALE, "was replaced by something else", source)
+            raise OSError(errno.ESTALE, "was replaced", source)
         if stat.S_ISLNK(found.st_mode):
             raise OSError(errno.ELOOP, "is a link", source)
         return restrict_mount(clone(handle), writable=bind.writable)
@@ -179,7 +179,7 @@ def _clone_bind(bind: BindMount) -> int:
 
 
 def _mount_tree(tree: int, place: int) -> None:
-    """Mount a tree on a handle and give the tree's own handle back."""
+    """Mount a tree on a mount point and close the tree's descriptor."""
     try:
         attach(tree, place)
     finally:
@@ -187,7 +187,7 @@ def _mount_tree(tree: int, place: int) -> None:
 
 
 def _overmounts(plan: NamespacePlan, placeholders: Placeholders) -> Overmounts:
-    """What is pinned, fixed, masked or leads elsewhere: one for a path, none in what is masked or for a bind itself."""
+    """Return one overmount per protected path, but none inside a masked directory or for a bind mount itself."""
     trees = {bind.path for bind in plan.binds}
     masked = set(plan.masked)
     links = []
@@ -206,7 +206,7 @@ def _overmounts(plan: NamespacePlan, placeholders: Placeholders) -> Overmounts:
 
 
 def _link(path: str, target: str) -> None:
-    """Have a link in the new root, where nothing else came to stand."""
+    """Create a symbolic link in the new root unless something exists there."""
     with ExitStack() as way, suppress(FileExistsError):
         os.symlink(target, os.path.basename(path), dir_fd=open_parent(_BASE, path, way))
 
@@ -230,16 +230,16 @@ def _mount_proc_and_devices(
     _mount("devpts", f"{_BASE}/dev/pts", ATTR_NO_SUID | ATTR_NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
     _mount(
         "tmpfs",
-        f"{_BASE}/dev/shm",  # noqa: S108  # the view's own
+        f"{_BASE}/dev/shm",  # noqa: S108  # private to the namespace
         ATTR_NO_SUID | ATTR_NO_DEVICES,
         f"mode=1777,size={plan.shared_memory_bytes}",
     )
 
 
 def _restrict_proc(placeholders: Placeholders) -> None:
-    """Settings and insides of the kernel, which are the whole machine's: not changed, some not seen.
+    """Make kernel settings in /proc read-only and mask its internals: they belong to the whole machine.
 
-    User 0 of the machine may write them without any capability, in whatever namespace.
+    User 0 of the machine may write them without any capability, in any namespace.
     """
     handle = os.open(f"{_BASE}/proc", HANDLE)
     try:
@@ -251,9 +251,9 @@ def _restrict_proc(placeholders: Placeholders) -> None:
 
 
 def _limit_tasks(most: int) -> None:
-    """Bound the numbers of this namespace's processes, and so how many there can be.
+    """Limit the process ids of this PID namespace, and so the number of its processes.
 
-    Before 6.14 the file is the whole machine's, and root of the machine could really change it: not touched then.
+    Before Linux 6.14 the file applies to the whole machine, and root could really change it, so it is left alone.
     """
     release = os.uname().release.split(".")
     if (int(release[0]), int(release[1].partition("-")[0])) < (6, 14):

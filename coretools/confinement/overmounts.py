@@ -24,7 +24,7 @@ from coretools.confinement.mount_points import open_existing
 
 
 ATTR_READ_ONLY, ATTR_NO_SUID, ATTR_NO_DEVICES, ATTR_NO_EXEC = 1, 2, 4, 8
-"""The same bits in mount(2) and as MOUNT_ATTR_*."""
+"""MOUNT_ATTR_*; mount(2) has the same values."""
 
 HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -34,13 +34,13 @@ _FROM_HANDLE, _ON_HANDLE = 4, 0x40
 
 
 def clone(handle: int) -> int:
-    """A mount of what the handle is of, not yet anywhere."""
-    # With everything beneath: what lies under a mount of the machine must not come to light (MNT_LOCKED).
+    """Return a detached copy of the mount at a descriptor."""
+    # Recursive: what lies beneath a mount of the machine must stay covered (MNT_LOCKED).
     return syscalls.syscall("open_tree", handle, b"", _EMPTY_PATH | _ALL_BENEATH | _CLONE | _CLOSE_ON_EXEC)
 
 
 def clone_at(path: str, directory: int | None = None) -> int:
-    """The same of what stands at a path."""
+    """Return a detached copy of the mount at a path."""
     handle = os.open(path, HANDLE, dir_fd=directory)
     try:
         return clone(handle)
@@ -49,77 +49,77 @@ def clone_at(path: str, directory: int | None = None) -> int:
 
 
 def restrict_mount(tree: int, *, writable: bool) -> int:
-    """The mount itself, without programs that change the user, without devices, and writable or not."""
+    """Make a mount nosuid and nodev, and read-only unless `writable`; return it."""
     flags = ATTR_NO_SUID | ATTR_NO_DEVICES | (0 if writable else ATTR_READ_ONLY)
     syscalls.syscall("mount_setattr", tree, b"", _EMPTY_PATH | _ALL_BENEATH, struct.pack("4Q", flags, 0, 0, 0), 32)
     return tree
 
 
 def make_read_only(tree: int) -> int:
-    """The mount itself, read-only."""
+    """Make a mount read-only; return it."""
     return restrict_mount(tree, writable=False)
 
 
 def attach(tree: int, place: int) -> None:
-    """Mount a tree, which stays the caller's handle, on a handle."""
+    """Attach a detached mount to a mount point. The caller keeps its descriptor."""
     syscalls.syscall("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
 
 
 def mount_id(handle: int) -> int:
-    """Number of the mount that a handle lies in (proc_pid_fdinfo(5))."""
+    """Return the id of the mount that contains an open file (proc_pid_fdinfo(5))."""
     with open(f"/proc/self/fdinfo/{handle}", "rb", buffering=0) as file:
         for line in file.read(4096).splitlines():
             if line.startswith(b"mnt_id:"):
                 return int(line.split()[1])
-    raise OSError("no number of a mount")
+    raise OSError("fdinfo has no mnt_id")
 
 
 PINNED, READ_ONLY, MASKED = "pinned", "read-only", "masked"
-"""Kinds of overmounts: stays where it is; can't be changed either; can't be read either."""
+"""Kinds of overmounts: the file cannot be moved; nor changed; nor read."""
 
 POLL_SECONDS = 0.2
-"""Between two looks at all overmounts where directories can't be watched."""
+"""Interval between two checks of all overmounts where directories cannot be watched."""
 
 _NEW_ENTRY_EVENTS = 0x80 | 0x100
-"""IN_MOVED_TO, IN_CREATE: how something new comes to stand at a name."""
+"""IN_MOVED_TO, IN_CREATE: the events of a new entry."""
 _GONE_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP)
-"""Errors for a name, or a directory, that is not there any more; EINVAL: its mount is not part of the view any more."""
+"""Errors for a name or directory that is gone. EINVAL: its mount is no longer in this mount namespace."""
 
 
 class Overmount(NamedTuple):
-    """One of them."""
+    """A mount over one file or directory."""
 
     path: str
     kind: str
-    """One of the three; otherwise the name of a link in the directory of placeholders."""
+    """One of the three kinds, or the name of a link among the placeholders."""
     identity: tuple[int, int] | None = None
-    """Device and inode of what stands there at first; None when whatever does is meant."""
+    """Expected device and inode; None accepts any."""
 
 
 class Placeholders:
-    """The directory with what is mounted over files that must not be read: empty files, closed directories, links."""
+    """The directory with the files, directories and links that are mounted over what must not be read."""
 
     def __init__(self, base: str) -> None:
-        """Make it in the root of the view, which may become read-only afterwards."""
+        """Create it in the new root, which may become read-only afterwards."""
         os.mkdir(f"{base}/.hollow", 0o755)
         self._seen = os.open(f"{base}/.hollow", HANDLE)
         self._written = clone(self._seen)
-        """A mount of its own, which stays writable; what is mounted has to come from the other one."""
+        """A separate mount, which stays writable. Overmounts must come from the other one."""
         os.mkdir("directory", 0o000, dir_fd=self._written)
         os.close(self._made("file"))
 
     def link(self, name: str, target: str) -> None:
-        """Make a link."""
+        """Create a symbolic link."""
         os.symlink(target, name, dir_fd=self._written)
 
     def mount(self, name: str) -> int:
-        """A mount of one of them, not yet anywhere."""
+        """Return a detached mount of a placeholder."""
         return clone_at(name, self._seen)
 
     def placeholder_for(self, found: os.stat_result) -> str:
-        """Name of what is laid over this: a closed directory, or a closed file of the same size and times.
+        """Return the name of an unreadable placeholder: a directory, or a file of the same size and times.
 
-        By these git tells a file that was not changed (`plan.GIT_SETTINGS_FOR_MASKED_FILES`), and so leaves it alone.
+        By size and times git recognises a file as unchanged (`plan.GIT_SETTINGS_FOR_MASKED_FILES`) and leaves it alone.
         """
         if stat.S_ISDIR(found.st_mode):
             return "directory"
@@ -128,7 +128,7 @@ class Placeholders:
         name = f"{found.st_dev}-{found.st_ino}"
         handle = self._made(name, found.st_mode & stat.S_IXUSR)
         try:
-            with suppress(OSError):  # larger than this process may make files: then it shows as changed
+            with suppress(OSError):  # beyond the file size limit of this process: git then sees it as changed
                 os.ftruncate(handle, found.st_size)
             os.utime(handle, ns=(found.st_atime_ns, found.st_mtime_ns))
         finally:
@@ -136,22 +136,22 @@ class Placeholders:
         return name
 
     def _made(self, name: str, mode: int = 0) -> int:
-        with suppress(FileNotFoundError):  # of an earlier overmount, which may be mounted still
+        with suppress(FileNotFoundError):  # of an earlier overmount, which may still be mounted
             os.unlink(name, dir_fd=self._written)
         return os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=self._written)
 
 
 class _Directory(NamedTuple):
-    """A directory with overmounts in it."""
+    """A directory that contains overmounts."""
 
     handle: int
     mount: int
-    """Number of the mount that it lies in."""
+    """Id of the mount that contains it."""
     watch: int
 
 
 class Overmounts:
-    """The overmounts of one view. Those that lie in others come after them."""
+    """The overmounts of one mount namespace. Nested ones come after those that contain them."""
 
     def __init__(self, overmounts: Sequence[Overmount], placeholders: Placeholders) -> None:
         self._overmounts = overmounts
@@ -159,15 +159,15 @@ class Overmounts:
         self._is_watched = False
         self._watches: InotifyWatches | None = None
         self._directories: dict[tuple[int, int, int], _Directory] = {}
-        """By device, inode and mount."""
-        self._at: dict[Overmount, _Directory] = {}
-        self._named: dict[tuple[int, bytes], dict[Overmount, None]] = {}
+        """By device, inode and mount id."""
+        self._parents: dict[Overmount, _Directory] = {}
+        self._by_event: dict[tuple[int, bytes], dict[Overmount, None]] = {}
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.poll_seconds: float | None = None
-        """Seconds after which `remount_lost` is due without an event; None where every directory is watched."""
+        """Seconds after which `remount_lost` is due even without an event; None where every directory is watched."""
 
     def start_watching(self, *, is_polled: bool) -> None:
-        """Have what `lay` lays watched. `is_polled`: there are changes that no event tells of."""
+        """Watch what `mount_all` mounts. `is_polled`: some changes cause no event."""
         self._is_watched = True
         self.poll_seconds = POLL_SECONDS if is_polled else None
         soft, hard = self._limit
@@ -180,20 +180,20 @@ class Overmounts:
             self.poll_seconds = POLL_SECONDS
 
     def mount_all(self, trees: Mapping[str, int]) -> None:
-        """Lay them in the trees, handles by path.
+        """Mount all of them in the trees (descriptors by path).
 
         Raises:
-            OSError: ESTALE when something else stands at a path, or nothing.
+            OSError: ESTALE when a path has another file or none.
         """
         for overmount in self._overmounts:
             with open_existing(overmount.path, trees, overmount.identity) as found:
                 if found is not None:
                     if self._is_watched:
-                        self._enter(overmount, found[0])
+                        self._watch_parent(overmount, found[0])
                     self._mount(overmount, found[1])
 
     def close_in_child(self) -> None:
-        """In a child: give up what only the process that watches needs."""
+        """Release, in a child, what only the watching process needs."""
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
         for directory in self._directories.values():
@@ -202,32 +202,32 @@ class Overmounts:
             self._watches.close()
 
     def fileno(self) -> int:
-        """Can be read when `remount_lost` is due; -1 where there are no events."""
+        """Return a descriptor that is readable when `remount_lost` is due; -1 where there are no events."""
         return -1 if self._watches is None else self._watches.fileno()
 
     def remount_lost(self) -> Iterator[tuple[str, OSError | None]]:
-        """Lay those that were lost since the last time: their paths, with what went wrong."""
+        """Mount again those that were lost since the last call. Yields each path, with the error if that failed."""
         changed = None if self._watches is None else self._watches.names()
         due: Iterable[Overmount] = self._overmounts
         if changed is not None and self.poll_seconds is None:
-            due = dict.fromkeys(overmount for key in changed for overmount in self._named.get(key, ()))
+            due = dict.fromkeys(overmount for key in changed for overmount in self._by_event.get(key, ()))
         for overmount in due:
             yield from self._remount(overmount)
 
     def _remount(self, overmount: Overmount) -> Iterator[tuple[str, OSError | None]]:
         try:
-            is_laid = self._restore(overmount)
+            is_remounted = self._restore(overmount)
         except OSError as error:
             if error.errno not in _GONE_ERRORS:
                 yield overmount.path, error
             return
-        if is_laid:
+        if is_remounted:
             yield overmount.path, None
-            yield from self._renew(overmount)
+            yield from self._remount_beneath(overmount)
 
     def _restore(self, overmount: Overmount) -> bool:
-        """Lay a overmount if it was lost; whether it was."""
-        directory = self._at.get(overmount)
+        """Mount an overmount again if it was lost; return whether it was."""
+        directory = self._parents.get(overmount)
         if directory is None:
             return False
         place = os.open(os.path.basename(overmount.path), HANDLE, dir_fd=directory.handle)
@@ -239,38 +239,38 @@ class Overmounts:
             os.close(place)
         return True
 
-    def _renew(self, top: Overmount) -> Iterator[tuple[str, OSError | None]]:
-        """After a directory was covered again: it is another one, and so is all that lies in it."""
+    def _remount_beneath(self, top: Overmount) -> Iterator[tuple[str, OSError | None]]:
+        """Mount again what lies in a directory that was just remounted, since it is another directory now."""
         within = [overmount for overmount in self._overmounts if overmount.path.startswith(f"{top.path}/")]
         for overmount in within:
-            self._at.pop(overmount, None)
+            self._parents.pop(overmount, None)
             above = os.path.dirname(overmount.path)
             with (
                 suppress(OSError),
-                open_existing(above, {os.path.dirname(top.path): self._at[top].handle}, None) as found,
+                open_existing(above, {os.path.dirname(top.path): self._parents[top].handle}, None) as found,
             ):
                 if found is not None:
-                    self._enter(overmount, found[1])
+                    self._watch_parent(overmount, found[1])
             yield from self._remount(overmount)
-        used = set(self._at.values())
+        used = set(self._parents.values())
         for key, directory in list(self._directories.items()) if within else ():
             if directory not in used:
                 os.close(self._directories.pop(key).handle)
 
-    def _enter(self, overmount: Overmount, directory: int) -> None:
-        """Watch the directory that a overmount lies in from now on."""
+    def _watch_parent(self, overmount: Overmount, directory: int) -> None:
+        """Start watching the directory that contains an overmount."""
         try:
             status, mount = os.fstat(directory), mount_id(directory)
             key = status.st_dev, status.st_ino, mount
             if key not in self._directories:
                 number = -1 if self._watches is None else self._watches.add(directory, events=_NEW_ENTRY_EVENTS)
                 self._directories[key] = _Directory(os.dup(directory), mount, number)
-        except OSError:  # too many watches, or handles
+        except OSError:  # too many watches or descriptors
             self.poll_seconds = POLL_SECONDS
             return
-        self._at[overmount] = self._directories[key]
+        self._parents[overmount] = self._directories[key]
         name = os.fsencode(os.path.basename(overmount.path))
-        self._named.setdefault((self._at[overmount].watch, name), {})[overmount] = None
+        self._by_event.setdefault((self._parents[overmount].watch, name), {})[overmount] = None
 
     def _mount(self, overmount: Overmount, place: int) -> None:
         if overmount.kind == PINNED:

@@ -1,9 +1,9 @@
-"""The directories beneath the roots, each listed again only when it has changed.
+"""Track the directories beneath the roots and list each again only when it has changed.
 
-A directory on a local file system has an inotify watch, so a scan costs what changed since the one before. Where there
-can be none, on a file system that others may change or beyond the limit of watches, a directory is polled: one stat at
-each scan, and a listing is believed only if the directory had not just changed when it was read. Knows nothing of what
-the entries mean: its `read` does.
+A directory on a local file system has an inotify watch, so the cost of a scan depends on the changes since the last
+one. Without a watch (on a file system that others may change, or beyond the limit of watches) a directory is polled:
+one stat per scan, and a listing is trusted only if the directory had not just changed when it was read. This module
+does not interpret entries; the `read` callback does.
 """
 
 import os
@@ -19,7 +19,7 @@ from coretools.roots.hidden_inodes import Inode
 from coretools.roots.root_set import Root, Roots
 
 MAX_DIRECTORIES = 50_000
-"""Looked into; what lies beyond is closed to commands whole, which is then said by name."""
+"""Most directories that are scanned. Commands cannot enter those beyond, and are told their names."""
 
 TOO_MANY = "too many directories to search for secrets"
 UNREADABLE = "a directory that can't be searched for secrets"
@@ -29,25 +29,25 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SubdirectoryEntry(NamedTuple):
-    """A directory in a listing that is to be listed too."""
+    """A subdirectory in a listing, to be scanned too."""
 
     inode: int
     role: str
-    """What it is to the one who reads it."""
+    """What the `read` callback takes it for."""
 
 
 class ProtectedPath(NamedTuple):
-    """A file or directory that commands may not change."""
+    """A file or directory that commands may not change or move, or that needs a check for credentials."""
 
     path: str
     """Relative to the root."""
     identity: Inode
-    """One that was replaced has to be mounted anew."""
+    """A replaced file needs a new overmount."""
 
 
 @dataclass(slots=True)
 class ScannedDirectory:
-    """What was found in one directory."""
+    """What the scan found in one directory."""
 
     children: dict[str, SubdirectoryEntry] = field(default_factory=dict)
     pinned: list[ProtectedPath] = field(default_factory=list)
@@ -58,35 +58,35 @@ class ScannedDirectory:
     is_git: bool = False
     """Whether it is a git directory."""
     links: list[tuple[str, str]] = field(default_factory=list)
-    """Links in the place of a configuration that lead out of the root, and where they lead."""
+    """Configurations that are absolute links, with their targets."""
     credential_files: list[ProtectedPath] = field(default_factory=list)
-    """May have credentials for git in them."""
+    """Files that may hold credentials for git."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing to be said of it."""
+        """Whether nothing in it matters."""
         is_relevant = self.pinned or self.read_only or self.suspects or self.credential_files or self.links
         return not (is_relevant or self.control or self.is_git)
 
 
 @dataclass(slots=True, eq=False)
 class DirectoryNode:
-    """A directory that is known."""
+    """A known directory."""
 
     root: Root
     path: str
     """Relative to the root, `.` for the root."""
     inode: int
-    """As its parent's listing gives it, which for a mount point is the one beneath."""
+    """Inode from the parent's listing, which for a mount point is that of the directory beneath."""
     role: str
     kind: str
-    """Its file system."""
+    """File system type."""
     parent: "DirectoryNode | None" = None
     children: dict[str, "DirectoryNode"] = field(default_factory=dict)
     listing: ScannedDirectory | None = None
-    """None before it was read, and while it can't be."""
+    """None before it was read, and while it cannot be read."""
     closed_reason: str = ""
-    """Why it can't be looked into."""
+    """Why it cannot be scanned; empty if it can."""
     identity: tuple[int, int] = (0, 0)
     stamp: tuple[int, int, int] = (0, 0, 0)
     is_settled: bool = False
@@ -94,12 +94,12 @@ class DirectoryNode:
     is_gone: bool = False
 
     def join(self, name: str) -> str:
-        """The path of an entry."""
+        """Return the path of an entry."""
         return name if self.path == "." else f"{self.path}/{name}"
 
 
 class DirectoryTree:
-    """All directories beneath the roots. `close` must be called; used by one thread at a time."""
+    """All directories beneath the roots. `close` must be called. Not thread-safe."""
 
     def __init__(
         self, roots: Roots, read: Callable[[DirectoryNode, Iterator[os.DirEntry[str]]], ScannedDirectory]
@@ -114,21 +114,21 @@ class DirectoryTree:
         self._polled: dict[DirectoryNode, None] = {}
         self._pending: list[DirectoryNode] = []
         self._retry: list[DirectoryNode] = []
-        """Were not at their paths: to be tried again, unless their parents' listings drop them."""
+        """Directories that were not at their paths, to try again unless the listings of their parents drop them."""
         self._is_begun = False
         self.relevant: dict[DirectoryNode, None] = {}
-        """Directories of which something is to be said."""
+        """Directories that contain something that matters."""
         self.directories = 0
         self.is_changed = True
-        """Whether anything was listed since the reader of this set it to False."""
+        """Whether anything was listed since the caller reset this to False."""
         self.is_stable = False
-        """Whether this scan found nothing changed since the one before: then the listings are those of one moment."""
+        """Whether nothing changed between the last scan and this one: then all listings are of one moment."""
         self.unwatched: dict[str, None] = {}
-        """Why directories are polled, in words; empty while none is."""
+        """The reasons why directories are polled; empty while none is."""
 
     @property
     def may_block(self) -> bool:
-        """Whether listing may wait for another machine or program."""
+        """Whether listing may block on another machine or program."""
         return self._mounts is None or self._mounts.has_foreign
 
     def begin(self) -> None:
@@ -148,11 +148,11 @@ class DirectoryTree:
         self._retry = []
 
     def invalidate(self) -> None:
-        """Have the next scan list everything."""
+        """Make the next scan list everything."""
         self._is_begun = False
 
     def advance(self, seconds: float) -> bool:
-        """Go on with the scan for a time; whether it has ended. A long one can be cut into pieces."""
+        """Continue the scan for some seconds; return whether it has ended."""
         until = time.monotonic() + seconds
         while self._pending:
             self._list(self._pending.pop())
@@ -161,12 +161,12 @@ class DirectoryTree:
         return True
 
     def mounted_in(self, node: DirectoryNode) -> list[str]:
-        """Entries on which something is mounted: its listing tells what lies beneath."""
+        """Return the names of entries that are mount points."""
         here = node.root.path if node.path == "." else f"{node.root.path}/{node.path}"
         return [] if self._mounts is None else self._mounts.names.get(here, [])
 
     def close(self) -> None:
-        """Give every handle back."""
+        """Close all descriptors."""
         for opened in (self._watches, self._mounts):
             if opened is not None:
                 opened.close()
@@ -178,7 +178,7 @@ class DirectoryTree:
         self._watches = None
         self.unwatched = {}
         try:
-            if self._mounts is not None:  # what is mounted later would not be seen
+            if self._mounts is not None:  # without it, later mounts would go unnoticed
                 self._watches = InotifyWatches()
         except OSError as error:
             self.unwatched[f"no inotify instance: {error.strerror}"] = None
@@ -194,17 +194,17 @@ class DirectoryTree:
         if node.is_gone or (node in self._polled and _is_unchanged(node)):
             return
         self.is_changed = True
-        self.is_stable = self.is_stable and node.listing is None  # what can't be listed is tried each time
+        self.is_stable = self.is_stable and node.listing is None  # an unreadable directory is tried at each scan
         if node.listing is None and self.directories >= MAX_DIRECTORIES:
             self._close(node, TOO_MANY)
             return
         try:
             handle = os.open(node.path, _OPEN, dir_fd=node.root.fd)
         except (FileNotFoundError, NotADirectoryError):
-            # Gone meanwhile, and a parent has changed; or what lies above it is moved at this moment, and moved back.
+            # It is gone and a parent has changed, or a parent is being moved away and back at this moment.
             self._retry.append(node)
             return
-        except OSError:  # commands may open it again, so it is closed to them whole
+        except OSError:  # commands may make it readable again, so they may not enter it
             self._close(node, UNREADABLE)
             return
         try:
@@ -219,7 +219,7 @@ class DirectoryTree:
         began = time.time_ns()
         status = os.fstat(handle)
         if node.parent is not None and _identity(os.stat("..", dir_fd=handle)) != node.parent.identity:
-            self.is_stable = False  # another one of the same path: what lies above was exchanged
+            self.is_stable = False  # another directory at the same path: a parent was exchanged
             self._close(node, MOVED)
             return
         with os.scandir(handle) as entries:
@@ -251,8 +251,8 @@ class DirectoryTree:
             self._drop(known)
 
     def _watch(self, node: DirectoryNode, handle: int) -> None:
-        """Have a change of the directory told, or else poll it."""
-        why = f"{node.kind or 'an unknown file system'} may change without this system's notice"
+        """Watch a directory for changes, or poll it if that is impossible."""
+        why = f"{node.kind or 'an unknown file system'} may change without a notification"
         if node.kind in LOCAL and self._watches is not None:
             try:
                 watch = self._watches.add(handle) if len(self._by_watch) < self._watches.most else None
@@ -272,7 +272,7 @@ class DirectoryTree:
         self._polled[node] = None
 
     def _release(self, node: DirectoryNode) -> None:
-        """End the watch of a directory, unless it is known by another path too: one inode has one watch."""
+        """Remove the watch of a directory unless another path shares it: an inode has one watch."""
         if node.watch is None:
             return
         owners = self._by_watch.get(node.watch, set())
@@ -282,7 +282,7 @@ class DirectoryTree:
         node.watch = None
 
     def _close(self, node: DirectoryNode, reason: str) -> None:
-        """Nothing is known of what lies in it: it is closed to commands, and tried again at each scan."""
+        """Mark a directory as unreadable: commands may not enter it, and each scan tries it again."""
         for child in node.children.values():
             self._drop(child)
         self._release(node)
@@ -298,7 +298,7 @@ class DirectoryTree:
             self.relevant[node] = None
 
     def _drop(self, node: DirectoryNode) -> None:
-        """Forget a directory and all beneath it."""
+        """Forget a directory and everything beneath it."""
         dropped = [node]
         while dropped:
             one = dropped.pop()
@@ -319,7 +319,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _is_unchanged(node: DirectoryNode) -> bool:
-    """Whether the listing of a polled directory still holds."""
+    """Whether the listing of a polled directory is still valid."""
     if node.listing is None or not node.is_settled:
         return False
     try:
@@ -329,7 +329,7 @@ def _is_unchanged(node: DirectoryNode) -> bool:
 
 
 def _is_same(node: DirectoryNode, child: SubdirectoryEntry) -> bool:
-    """Whether a known directory is the one in the listing now."""
+    """Whether a known directory is still the one in the listing."""
     if (node.inode, node.role) != child:
         return False
     if node.listing is None or node.identity[1] == child.inode:

@@ -1,8 +1,8 @@
-"""Seccomp: which system calls a thread, and all that it starts, may make. A filter that can't be taken back.
+"""Seccomp: restrict the system calls of a thread and everything it starts, by an irrevocable filter.
 
-The filter is a list of what is refused, for what Landlock and namespaces leave open: sockets of other families, other
-processes' memory, namespaces and mounts of its own, calls that go past the filter (io_uring), keys, kernel interfaces
-that have been the way out of many a sandbox. Instructions are those of seccomp(2) and `linux/filter.h`.
+The filter refuses what Landlock and namespaces leave open: sockets of other families, the memory of other processes,
+new namespaces and mounts, calls that bypass the filter (io_uring), keys, and kernel interfaces that many sandbox
+escapes have used. The instructions are those of seccomp(2) and `linux/filter.h`.
 """
 
 import ctypes
@@ -14,37 +14,37 @@ from functools import cache
 from coretools.confinement import syscalls
 
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
-"""Families of sockets (`linux/socket.h`)."""
+"""Socket families (`linux/socket.h`)."""
 
 _PR_SET_SECCOMP = 22
 _FILTER = 2
 _SET_FILTER = 1
 _WITH_LISTENER = 1 << 3 | 1 << 5
-"""Flags of seccomp(2): notices come by a descriptor, and once one was taken only KILL ends the call."""
+"""Flags of seccomp(2): return a notification descriptor, and let only KILL end a call that was received from it."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _AND = 0x54
 _ALLOW, _KILL, _REFUSE, _NOTIFY = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
 _NUMBER, _ARCHITECTURE = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
-"""Where the words stand that a filter can load; of an argument its low half, on machines with the low one first."""
+"""Offsets of what a filter can load: of each argument the low half, on little-endian machines."""
 
 _X32 = 0x40000000
 _NAMESPACES = 0x7E020080
 """Every CLONE_NEW* flag: time, mount, cgroup, UTS, IPC, user, PID and network."""
 _CLONE_VM = 0x100
 _KIND, _STREAM, _SEQPACKET = 0xF, 1, 5
-"""Of a socket: the bits that say which, and those that can't name a peer with each message. A raw Unix socket (3) is a
-datagram socket (unix(7))."""
+"""Mask of the socket type, and the types that cannot name a peer with each message. A raw Unix socket (3) is a datagram
+socket (unix(7))."""
 _FASTOPEN = 0x20000000
-"""MSG_FASTOPEN: to send is to connect."""
+"""MSG_FASTOPEN: sending connects."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-"""Put characters into a terminal's input, for whoever reads it next."""
+"""ioctls that inject characters into the input of a terminal."""
 
 _SET_OPTIONS, _SEIZE = 0x4200, 0x4206
 _TRACE_EXIT = 0x40
-"""A request of ptrace(2) for a stop at the end of a process, in which KILL does not reach it: two that trace each other
-so can't be ended by anybody."""
+"""PTRACE_O_TRACEEXIT: stop a process at its end. KILL does not end that stop, so two processes that trace each other
+this way could not be ended."""
 
 _REFUSED = (
     *("mount", "umount2", "pivot_root", "chroot", "setns", "open_tree", "move_mount"),
@@ -57,8 +57,8 @@ _REFUSED = (
     *("settimeofday", "clock_settime", "sethostname", "setdomainname"),
 )
 _ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register")
-"""Answered as by a kernel that lacks them, so that programs take the older way. A filter can't see into the structure
-that clone3 is given."""
+"""Calls answered with ENOSYS, so that programs fall back to older ones. A filter cannot read the structure that clone3
+takes."""
 
 _Instruction = tuple[int, int, int, int]
 
@@ -67,18 +67,18 @@ _Instruction = tuple[int, int, int, int]
 def command_filter(
     families: frozenset[int], *, ptrace: bool = True, forks: bool = True, watched: bool = False
 ) -> bytes:
-    """The filter for a program that may open sockets of these families. `socketpair` is always there.
+    """Return the filter for a program that may open sockets of these families. `socketpair` is always allowed.
 
-    `watched`: its supervisor makes and connects them; to be installed by `install_watched`.
+    With `watched` the supervisor creates and connects sockets; install that filter with `install_watched`.
 
-    Tracing is left to Landlock, which keeps it inside the domain: leak checkers and debuggers need it. Without `forks`
-    the program can start threads, but no process that goes on beside it; the thread that starts it must do so by vfork.
+    Landlock restricts ptrace to the own domain, so the filter allows it: leak checkers and debuggers need it. Without
+    `forks` the program can start threads but no process; the thread that starts the program must use vfork.
     """
     numbers = syscalls.NUMBERS
     refused = (*_REFUSED, *(() if ptrace else ("ptrace",)))
     program: list[_Instruction] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, numbers["architecture"])]
     program += [(_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
-    # x86-64 answers a second set of numbers, past every comparison below. No number of AArch64 is as high.
+    # x86-64 has a second set of call numbers (x32), above all those compared below. AArch64 has none as high.
     program += _when(_AT_LEAST, _X32, [(_RETURN, 0, 0, _REFUSE | errno.ENOSYS)])
     for name in _ABSENT:
         program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _REFUSE | errno.ENOSYS)])
@@ -93,7 +93,7 @@ def command_filter(
     options = [*_when(_EQUAL, _SET_OPTIONS, ends), *_when(_EQUAL, _SEIZE, ends), (_RETURN, 0, 0, _ALLOW)]
     program += _when(_EQUAL, numbers["ptrace"], [(_LOAD, 0, 0, _FIRST_ARGUMENT), *options])
     program += _when(_EQUAL, numbers["ioctl"], _argument(_SECOND_ARGUMENT, _EQUAL, (_TIOCSTI, _TIOCLINUX), allow=False))
-    # The limits of other processes, the server's too, which Landlock does not guard. 0 is the caller itself.
+    # Refuse to change limits of other processes, such as the server, which Landlock allows. 0 is the caller itself.
     program += _when(_EQUAL, numbers["prlimit64"], _argument(_FIRST_ARGUMENT, _EQUAL, (0,), allow=True))
     program += _sockets(families, watched=watched)
     program.append((_RETURN, 0, 0, _ALLOW))
@@ -101,7 +101,7 @@ def command_filter(
 
 
 def install(program: bytes) -> None:
-    """Hold the calling thread, and whatever it starts from now on, to the filter. It must have no new privileges."""
+    """Install the filter on the calling thread and whatever it starts. The thread must have set no_new_privs."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     holder = ctypes.create_string_buffer(header, len(header))
@@ -109,10 +109,10 @@ def install(program: bytes) -> None:
 
 
 def install_watched(program: bytes) -> int:
-    """Like `install`; the descriptor by which the calls are told and answered that the filter leaves to somebody.
+    """Install the filter and return the notification descriptor, by which the supervisor answers calls.
 
     Raises:
-        OSError: not to be had here, for example because the container's own filter has such a descriptor.
+        OSError: unavailable, for example because the container's own filter has such a descriptor already.
     """
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
@@ -121,14 +121,14 @@ def install_watched(program: bytes) -> int:
 
 def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:
     numbers = syscalls.NUMBERS
-    # "Not supported", as where the kernel lacks a family of sockets: programs then go on without.
+    # The error of a kernel that lacks the socket family: programs then continue without it.
     known = _argument(_FIRST_ARGUMENT, _EQUAL, sorted(families), allow=True, error=errno.EAFNOSUPPORT)
     if watched:
         known = [(*one[:3], _NOTIFY) if one == (_RETURN, 0, 0, _ALLOW) else one for one in known]
     program = _when(_EQUAL, numbers["socket"], known)
     pair = [(_RETURN, 0, 0, _ALLOW)]
     if watched or UNIX not in families:
-        # One of a pair of datagram sockets can send to, and connect to, any other by path.
+        # A datagram socket of a pair can send and connect to any other one by path.
         pair = [(_LOAD, 0, 0, _SECOND_ARGUMENT), (_AND, 0, 0, _KIND)]
         for kind in (_STREAM, _SEQPACKET):
             pair += _when(_EQUAL, kind, [(_RETURN, 0, 0, _ALLOW)])
@@ -146,19 +146,19 @@ def _sockets(families: frozenset[int], *, watched: bool) -> list[_Instruction]:
 
 
 def _when(test: int, value: int, then: list[_Instruction]) -> list[_Instruction]:
-    """`then`, to be run when the loaded word passes the test; skipped otherwise."""
+    """Return instructions that run `then` if the loaded word passes the test."""
     return [(test, 0, len(then), value), *then]
 
 
 def _shares_memory() -> list[_Instruction]:
-    """Allow a new thread, or a child that its parent waits for until exec; refuse what a fork asks for."""
+    """Allow clone(2) for a thread or for vfork; refuse it for fork."""
     return [*_when(_ANY_BIT, _CLONE_VM, [(_RETURN, 0, 0, _ALLOW)]), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
 
 
 def _argument(
     where: int, test: int, values: Collection[int], *, allow: bool, error: int = errno.EPERM
 ) -> list[_Instruction]:
-    """Allow, or refuse, the call when an argument passes the test for one of the values; do the opposite otherwise."""
+    """Allow or refuse the call if an argument passes the test for one of the values; otherwise do the opposite."""
     refused = _REFUSE | error
     found, otherwise = (_ALLOW, refused) if allow else (refused, _ALLOW)
     program: list[_Instruction] = [(_LOAD, 0, 0, where)]

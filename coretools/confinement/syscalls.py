@@ -130,12 +130,12 @@ _EVERYWHERE = {
     "landlock_add_rule": 445,
     "landlock_restrict_self": 446,
 }
-"""Calls that are newer than the last difference between the architectures (Linux 5.0)."""
+"""Calls with the same number on all architectures, as all have since Linux 5.0."""
 
 _TABLES = {"x86_64": _X86_64, "aarch64": _AARCH64}
 
 NUMBERS = MappingProxyType({**_EVERYWHERE, **_TABLES.get(platform.machine(), {})})
-"""Numbers of the system calls that are called or filtered here; `architecture` is the one of a seccomp filter."""
+"""Numbers of the system calls that this package makes or filters. `architecture` is the audit number for seccomp."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -143,7 +143,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _CAPABILITY_VERSION_3 = 0x20080522
 
 CAP_DAC_OVERRIDE = 1 << 1
-"""CAP_DAC_OVERRIDE: files of other users can be used as by their owner."""
+"""Mask of the capability to access files of other users as their owners can."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -151,15 +151,15 @@ _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 
 
 def is_supported() -> bool:
-    """Whether this is a system whose calls are in the tables."""
+    """Whether the tables have the call numbers of this system."""
     return sys.platform == "linux" and platform.machine() in _TABLES
 
 
 def syscall(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Make a system call by name; its result.
+    """Make a system call by name and return its result.
 
     Raises:
-        OSError: it failed.
+        OSError: the call failed.
     """
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     result = int(_libc.syscall(ctypes.c_long(NUMBERS[name]), *words))
@@ -181,27 +181,27 @@ def prctl(option: int, argument: int = 0, pointer: int = 0) -> None:
 
 
 def set_no_new_privileges() -> None:
-    """Let this thread, and what it starts, never gain a privilege by an exec again."""
+    """Set no_new_privs: no later exec of this thread, or of what it starts, gains a privilege."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def drop_privileges(*, keep: int = 0) -> None:
-    """Let this thread, and what it starts, never gain a privilege again; and drop every capability it has.
+    """Set no_new_privs and drop all capabilities of the calling thread except those in the mask `keep`.
 
-    Those in the mask `keep` stay, where it has them. Both belong to the thread alone and are inherited by its children.
-    With no new privileges an exec by user 0 does not get the capabilities back.
+    Both are attributes of the thread that its children inherit. With no_new_privs, an exec by user 0 does not regain
+    capabilities.
     """
     set_no_new_privileges()
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     kept = keep & _permitted(header) if keep else 0
-    # Effective, permitted and inheritable: of the first 32 capabilities, then of the others.
+    # Effective, permitted and inheritable: for the first 32 capabilities, then for the others.
     if _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)) < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"capset: {os.strerror(number)}")
 
 
 def _permitted(header: bytes) -> int:
-    """The first 32 capabilities that this thread may have."""
+    """Return the permitted set of the first 32 capabilities."""
     found = ctypes.create_string_buffer(24)
     if _libc.capget(header, found) < 0:
         number = ctypes.get_errno()
@@ -210,24 +210,24 @@ def _permitted(header: bytes) -> int:
 
 
 def current_processor() -> int:
-    """Number of the processor that the calling thread runs on just now (sched_getcpu(3))."""
+    """Return the number of the processor that the calling thread runs on (sched_getcpu(3))."""
     return int(_libc.sched_getcpu())
 
 
 def set_parent_death_signal(number: int) -> None:
-    """Have the kernel send this signal to the calling process when the thread that started it ends."""
+    """Request this signal for the calling process when the thread that started it ends."""
     prctl(_PR_SET_PDEATHSIG, number)
 
 
 def set_child_subreaper() -> None:
-    """Have orphans among the descendants of this process become its children, not those of process 1."""
+    """Make orphaned descendants of this process its children instead of those of process 1."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces that the flags name, for new ones (unshare(2)).
+    """Move the process into new namespaces of the kinds in `flags` (unshare(2)).
 
     Raises:
-        OSError: not permitted here, or a limit was hit.
+        OSError: not permitted, or a limit was reached.
     """
     syscall("unshare", flags)

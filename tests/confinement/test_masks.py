@@ -57,7 +57,7 @@ def test_a_scan_sees_what_a_walk_sees(place: Path, seed: int) -> None:
     [
         ("echo 0 > /proc/sys/user/max_inotify_instances", "no inotify instance: Too many open files"),
         ("echo 12 > /proc/sys/user/max_inotify_watches", "no inotify watch: No space left on device"),
-        ("mount -t ramfs none {}", "ramfs may change without this system's notice"),
+        ("mount -t ramfs none {}", "ramfs may change without a notification"),
     ],
     ids=["instances", "watches", "file-system"],
 )
