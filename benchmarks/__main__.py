@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from benchmarks.confinement import can_hold, starts_held
+from benchmarks.confinement import can_hold, confined_starts
 from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
 from benchmarks.http_load import crowds, throughput
@@ -20,12 +20,12 @@ from benchmarks.report import Measured, as_json, as_table
 from benchmarks.rows import ROWS, Row, selected
 from benchmarks.supervision import supervised
 from benchmarks.waiting import commands_that_wait
-from benchmarks.workplace import Workplace, workplace
+from benchmarks.workspace import Workspace, workspace
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How often everyone has a turn."""
+    """How many turns each contender gets."""
 
     of_starts: int
     of_calls: int
@@ -71,10 +71,10 @@ def measure(rows: Sequence[Row], rounds: Rounds) -> list[Measured]:
         NotMeasured: something that is timed did not work.
     """
     found: list[Measured] = []
-    with workplace(is_smoke=rounds is SMOKE) as place:
+    with workspace(is_smoke=rounds is SMOKE) as place:
         for group in dict.fromkeys(row.group for row in rows):
             if group == "confinement" and not can_hold():
-                print("benchmarks: confinement is left out: this kernel holds no child", file=sys.stderr)
+                print("benchmarks: confinement is left out: this kernel cannot confine a child", file=sys.stderr)
                 continue
             if group == "search" and not can_search():
                 print("benchmarks: search is left out: there is no ripgrep here to compare with", file=sys.stderr)
@@ -85,14 +85,14 @@ def measure(rows: Sequence[Row], rounds: Rounds) -> list[Measured]:
     return found
 
 
-def _samples(group: str, rows: Sequence[Row], place: Workplace, rounds: Rounds) -> dict[str, Sample]:
+def _samples(group: str, rows: Sequence[Row], place: Workspace, rounds: Rounds) -> dict[str, Sample]:
     is_smoke = rounds is SMOKE
     with ExitStack() as stack:
         if group == "start":
             return measured(starts(place), rounds=rounds.of_starts, is_smoke=is_smoke)
         if group == "soak":
             found = soaked(place, stack, rounds.soak_seconds).thirds()
-            # A short run says nothing of growth: one value is not judged.
+            # A short run proves nothing about growth: one value is not judged.
             return {figure: Sample((sample.median,)) for figure, sample in found.items()} if is_smoke else found
         if group in CROWDED:
             make, turns_of = CROWDED[group]
@@ -102,14 +102,14 @@ def _samples(group: str, rows: Sequence[Row], place: Workplace, rounds: Rounds) 
         elif group == "history":
             contenders, turns = history(place, stack), rounds.of_calls
         elif group == "confinement":
-            contenders, turns = [*starts_held(place, stack), *supervised(place, stack)], rounds.of_calls
+            contenders, turns = [*confined_starts(place, stack), *supervised(place, stack)], rounds.of_calls
         else:
             contenders, turns = calls(place, Era(group), stack), rounds.of_calls
         return measured(_needed(contenders, rows), rounds=turns, is_smoke=is_smoke)
 
 
 def _needed(contenders: Sequence[Contender], rows: Sequence[Row]) -> list[Contender]:
-    """Those that a row is about."""
+    """The samples that a row needs."""
     wanted = {figure for row in rows for figure in (row.subject, row.baseline)}
     return [contender for contender in contenders if wanted & set(contender.figures)]
 
@@ -117,7 +117,9 @@ def _needed(contenders: Sequence[Contender], rows: Sequence[Row]) -> list[Conten
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="one turn each: shows that everything still runs")
-    parser.add_argument("--only", default="", metavar="NAME", help="only rows whose name begins with NAME, or holds it")
+    parser.add_argument(
+        "--only", default="", metavar="NAME", help="only rows whose name starts with NAME, or contains it"
+    )
     parser.add_argument(
         "--soak", type=float, default=FULL.soak_seconds, metavar="SECONDS", help="length of the soak [60]"
     )

@@ -1,4 +1,4 @@
-"""The SDK's own HTTP apps, on uvicorn as it comes: what a call costs before any of our layers.
+"""The SDK's own HTTP apps on an unmodified uvicorn: what a call costs before any of our layers.
 
 The high-level server, which is what its users write and what the rows over stdio compare with, behind `/json`, that
 answers with JSON, and `/stream`, that streams; the lowlevel one, which does less, behind `/lowlevel/json` and
@@ -20,7 +20,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from starlette.applications import Starlette
 
 from benchmarks.http_tools import Meeting
-from benchmarks.workplace import SAMPLE_BYTES, sample_text
+from benchmarks.workspace import SAMPLE_BYTES, sample_text
 
 BACKLOG = 2048
 
@@ -33,7 +33,7 @@ def _tool(name: str, *parameters: str) -> types.Tool:
     return types.Tool(name=name, description=f"The benchmark's {name}.", input_schema=schema)
 
 
-TOOLS = {tool.name: tool for tool in (_tool("echo", "path"), _tool("read_file", "path"), _tool("told"))}
+TOOLS = {tool.name: tool for tool in (_tool("echo", "path"), _tool("read_file", "path"), _tool("with_progress"))}
 TOOLS["meet"] = types.Tool(
     name="meet",
     description="The benchmark's meet.",
@@ -42,7 +42,7 @@ TOOLS["meet"] = types.Tool(
 
 
 class BareTools:
-    """Constant text, the same with a progress before it, a file read in a worker thread, and a meeting."""
+    """Tools: constant text, the same after a progress notification, a file read in a worker thread, and a meeting."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -59,7 +59,7 @@ class BareTools:
     ) -> types.CallToolResult:
         text = SAMPLE
         given = params.arguments or {}
-        if params.name == "told":
+        if params.name == "with_progress":
             await context.session.report_progress(1, 1, "read")
         elif params.name == "read_file":
             text = await anyio.to_thread.run_sync(self._read)
@@ -77,7 +77,7 @@ def _read(path: Path) -> str:
 
 
 def input_schema(name: str) -> dict[str, Any] | None:
-    """Given to the SDK, which else asks for the list on stateless calls."""
+    """Given to the SDK, which otherwise requests the list on stateless calls."""
     return TOOLS[name].input_schema if name in TOOLS else None
 
 
@@ -89,7 +89,7 @@ def high_level(path: str) -> MCPServer:
     # As text alone: the SDK would send every text twice, the second time as structured output.
     @server.tool(structured_output=False)
     async def echo(path: str) -> str:
-        """Say 4 KB, whatever the path."""
+        """Return 4 KB, whatever the path."""
         del path
         return SAMPLE
 
@@ -100,14 +100,14 @@ def high_level(path: str) -> MCPServer:
         return _read(sample)
 
     @server.tool(structured_output=False)
-    async def told(context: Context) -> str:
-        """Say how far it is, then 4 KB."""
+    async def with_progress(context: Context) -> str:
+        """Report progress, then return 4 KB."""
         await context.report_progress(1, 1, "read")
         return SAMPLE
 
     @server.tool(structured_output=False)
     async def meet(count: int, word: str) -> str:
-        """Wait until so many calls are here, then say the word."""
+        """Wait until this many calls have arrived, then return the word."""
         return await meeting.join(count, word)
 
     sample = Path(path)
@@ -115,7 +115,7 @@ def high_level(path: str) -> MCPServer:
 
 
 def low_level(path: str) -> Server[Any]:
-    """The same on the server beneath."""
+    """The same on the lowlevel server."""
     tools = BareTools(path)
     return Server("bare", on_list_tools=tools.list, on_call_tool=tools.call, get_tool_input_schema=input_schema)
 

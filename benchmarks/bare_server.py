@@ -1,4 +1,4 @@
-"""The least that a server on the SDK is: its high-level server with one tool, on its own stdio transport."""
+"""The smallest server on the SDK: its high-level server with one tool, on its own stdio transport."""
 
 from mcp.server.mcpserver import MCPServer
 
@@ -7,7 +7,7 @@ server = MCPServer("bare", log_level="ERROR")
 
 @server.tool()
 def echo(text: str) -> str:
-    """Say the text again."""
+    """Return the text."""
     return text
 
 

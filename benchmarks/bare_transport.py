@@ -32,7 +32,7 @@ async def call_tool(context: ServerRequestContext[Any], params: types.CallToolRe
 
 
 def input_schema(name: str) -> dict[str, Any] | None:
-    """Given to the SDK, which else asks `list_tools` for it on stateless calls."""
+    """Given to the SDK, which otherwise calls `list_tools` for it on stateless calls."""
     return ECHO.input_schema if name == ECHO.name else None
 
 

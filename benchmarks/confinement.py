@@ -9,7 +9,7 @@ from time import perf_counter
 from benchmarks.contenders import LONGER
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
-from benchmarks.workplace import Workplace, plain_environment
+from benchmarks.workspace import Workspace, plain_environment
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.process import confined
@@ -23,13 +23,13 @@ STATUS = ("git", "status", "--porcelain=v2", "--branch")
 
 
 def can_hold() -> bool:
-    """Whether there is anything to measure here."""
+    """Whether this kernel can confine a child."""
     with closing(ConfinedThreadPool()) as confined_threads:
         return confined_threads.is_possible
 
 
-def starts_held(place: Workplace, stack: ExitStack) -> list[Contender]:
-    """`true` and `git status`, each held and not held."""
+def confined_starts(place: Workspace, stack: ExitStack) -> list[Contender]:
+    """`true` and `git status`, each confined and not."""
     confined_threads = stack.enter_context(closing(ConfinedThreadPool()))
     roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(())))
     directory = stack.enter_context(open_directory(roots, "."))
@@ -47,12 +47,12 @@ def _pair(
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
     file = confined.find_executable(argv[0], plain_environment()["PATH"])
 
-    def held() -> ChildProcess:
+    def start_confined() -> ChildProcess:
         # All that a call does for it: the rules, the look whether they are known, the thread.
         own = () if file is None else confined.startup_rules(file) or ()
         return confined_threads.get(((directory.fd, READ),), system=own).run(start)
 
-    return [_timed(f"{name}, held", held), _timed(f"{name}, spawned", start)]
+    return [_timed(f"{name}, confined", start_confined), _timed(f"{name}, spawned", start)]
 
 
 def _timed(figure: str, start: Callable[[], ChildProcess]) -> Contender:

@@ -1,4 +1,4 @@
-"""The things that are timed: calls to three servers, starts of two, and what the system itself takes for the same work.
+"""The contenders: calls to three servers, starts of two, and the system's own programs for the same work.
 
 Times are in milliseconds, memory in megabytes.
 """
@@ -24,7 +24,7 @@ from benchmarks.rows import (
     REGISTRY_ECHO,
     SHORT_LIST,
 )
-from benchmarks.workplace import DIRECTORY, SAMPLE, SAMPLE_BYTES, Workplace, plain_environment
+from benchmarks.workspace import DIRECTORY, SAMPLE, SAMPLE_BYTES, Workspace, plain_environment
 
 BARE_SERVER = ("benchmarks.bare_server",)
 BARE_TRANSPORT = ("benchmarks.bare_transport",)
@@ -43,12 +43,12 @@ LONGER = 3
 RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 
-def workstation(place: Workplace) -> tuple[str, ...]:
-    """How our server is started, in the workplace."""
+def workstation(place: Workspace) -> tuple[str, ...]:
+    """The command that starts our server in the workspace."""
     return ("servers.workstation", place.root, place.clone, "--log-level", "error")
 
 
-def starts(place: Workplace) -> list[Contender]:
+def starts(place: Workspace) -> list[Contender]:
     """Starts of our server and of the bare one; the memory of each is taken once it is idle."""
     return [
         _start("server", workstation(place), place),
@@ -56,7 +56,7 @@ def starts(place: Workplace) -> list[Contender]:
     ]
 
 
-def calls(place: Workplace, era: Era, stack: ExitStack) -> list[Contender]:
+def calls(place: Workspace, era: Era, stack: ExitStack) -> list[Contender]:
     """Calls in one era and their baselines; the servers are ended with the stack."""
     server, bare, own, hundred = (
         stack.enter_context(Peer(words, era, bytecode=place.bytecode))
@@ -86,7 +86,7 @@ def calls(place: Workplace, era: Era, stack: ExitStack) -> list[Contender]:
     ]
 
 
-def _start(name: str, words: Sequence[str], place: Workplace) -> Contender:
+def _start(name: str, words: Sequence[str], place: Workspace) -> Contender:
     def once() -> tuple[float, ...]:
         started = time.perf_counter()
         with Peer(words, Era.HANDSHAKE, bytecode=place.bytecode) as peer:
@@ -143,13 +143,13 @@ def _read(path: str) -> int:
 
 
 def _list(path: str) -> int:
-    """Names, kinds and sizes, sorted: what the tool answers too."""
+    """Names, kinds and sizes, sorted: what the tool returns too."""
     with os.scandir(path) as entries:
         return len(sorted((entry.name, entry.is_dir(), entry.stat().st_size) for entry in entries))
 
 
 def _resident_megabytes(pid: int) -> float:
-    """Resident memory of a process (proc_pid_status(5)); 0.0 where the system does not say it there."""
+    """Resident memory of a process (proc_pid_status(5)); 0.0 where the system has no such file."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,5 +1,5 @@
-"""What ends a measurement that would mean nothing."""
+"""The error that ends a measurement which would mean nothing."""
 
 
 class NotMeasured(Exception):
-    """A contender did not do what it is timed for: refused a call, died, did not answer."""
+    """A contender did not do what is timed: it refused a call, died, or did not respond."""

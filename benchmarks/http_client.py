@@ -1,6 +1,6 @@
 """A client of HTTP written by hand, for load: sockets, one thread, no library, so that the server is what is timed.
 
-Requests are built before the clock starts; answers are kept as they come and looked through after it has stopped.
+Requests are built before the clock starts; responses are kept as they come and checked after it has stopped.
 """
 
 import json
@@ -25,7 +25,7 @@ Address = tuple[str, int]
 
 @dataclass(slots=True)
 class Answer:
-    """One HTTP answer."""
+    """One HTTP response."""
 
     raw: bytes
     seconds: float
@@ -61,7 +61,7 @@ class Answer:
         return [json.loads(line[6:]) for line in lines if line.startswith("data: ") and len(line) > 6]
 
     def result(self) -> dict[str, Any]:
-        """What the request gave.
+        """The result of the request.
 
         Raises:
             NotMeasured: it was refused.
@@ -87,7 +87,7 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class _Connection:
-    """One socket and what it is doing."""
+    """One socket and its state."""
 
     socket: socket.socket
     begun: float = 0.0
@@ -118,12 +118,12 @@ class Load:
         self._selector.close()
 
     def run(self, requests: Sequence[bytes]) -> list[Answer]:
-        """Send all, one at a time on each connection, and get the answers in the order of the requests.
+        """Send all requests, one at a time on each connection; returns the responses in the order of the requests.
 
         The request of index i goes out on connection i % connections, so that a session stays on its connection.
 
         Raises:
-            NotMeasured: the server closed a connection, or says nothing for a while.
+            NotMeasured: the server closed a connection, or sent nothing for too long.
         """
         count = len(self._connections)
         waiting = [sorted(range(first, len(requests), count), reverse=True) for first in range(count)]
@@ -150,7 +150,7 @@ class Load:
         return [answer for answer in answers if answer is not None]
 
     def _next(self, connection: _Connection, queue: list[int], requests: Sequence[bytes]) -> int:
-        """Send the next request of a connection; how many were sent."""
+        """Send the next request of a connection; returns how many were sent."""
         if not queue:
             return 0
         connection.index = queue.pop()
@@ -198,7 +198,7 @@ class Caller:
         return self._request("initialize", HANDSHAKE, is_first=True)
 
     def opened(self, answer: Answer) -> bytes:
-        """Take the session from the answer to that; the notification that goes out next."""
+        """Take the session id from that response; returns the notification to send next."""
         answer.result()
         self._session = answer.header("mcp-session-id")
         return self._message({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -235,12 +235,12 @@ class Caller:
 
 
 def callers(load: Load, address: Address, path: str, era: Era, count: int) -> list[Caller]:
-    """As many clients, each with a session of its own where the era has any."""
+    """This many clients, each with a session of its own if the era has sessions."""
     found = [Caller(address, path, era) for _ in range(count)]
     if era is Era.HANDSHAKE:
         answers = load.run([caller.initialize() for caller in found])
-        told = load.run([caller.opened(answer) for caller, answer in zip(found, answers, strict=True)])
-        if any(answer.status != 202 for answer in told):
+        answers = load.run([caller.opened(answer) for caller, answer in zip(found, answers, strict=True)])
+        if any(answer.status != 202 for answer in answers):
             raise NotMeasured("a session was not opened")
     return found
 
@@ -249,7 +249,7 @@ def end_all(load: Load, found: Sequence[Caller]) -> None:
     """End the sessions of these clients.
 
     Raises:
-        NotMeasured: one was lost before.
+        NotMeasured: a session was lost.
     """
     if any(answer.status != 200 for answer in load.run([caller.end() for caller in found if caller.session])):
         raise NotMeasured("a session was not ended")
@@ -267,7 +267,7 @@ def _connected(address: Address) -> socket.socket:
 
 
 def _read(connection: _Connection) -> Answer | None:
-    """Take what came; the answer when it is whole."""
+    """Read what arrived; returns the response once it is complete."""
     try:
         data = connection.socket.recv(READ_BYTES)
     except BlockingIOError:

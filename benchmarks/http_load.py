@@ -1,6 +1,6 @@
-"""Load over HTTP on loopback: our server and the SDK's bare apps, in turns, from this process, which is neither.
+"""Load over HTTP on loopback: our server and the SDK's bare apps, in turns, from a third process.
 
-Times are in milliseconds a call, so that less is better as in every other row; a bar of 1.18 is 0.85 of the throughput.
+Times are in milliseconds per call, so that less is better as in every other row; 1.18 is 0.85 of the throughput.
 """
 
 import statistics
@@ -16,7 +16,7 @@ from benchmarks.http_server import HttpServer
 from benchmarks.interleaved import Contender
 from benchmarks.peer import Era
 from benchmarks.rows import FORMS, HTTP_IN_FLIGHT, MANY_IN_FLIGHT, MANY_SESSIONS
-from benchmarks.workplace import SAMPLE, Workplace, sample_text
+from benchmarks.workspace import SAMPLE, Workspace, sample_text
 from coretools.web.sessions.response_format import BUFFER_SECONDS
 
 CALLS = 320
@@ -43,7 +43,7 @@ concurrent = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two servers, and what is asked of it."""
+    """One of the two servers, and the calls it gets."""
 
     name: str
     server: HttpServer
@@ -53,7 +53,7 @@ class Side:
     """Whether progress is asked for, which makes the answer a stream on both sides."""
 
 
-def own_server(place: Workplace) -> HttpServer:
+def own_server(place: Workspace) -> HttpServer:
     """Ours, as `coretools-http` starts it, with the tools of the benchmarks beside its own."""
     beside = place.beside
     configuration = beside / "http.toml"
@@ -63,21 +63,21 @@ def own_server(place: Workplace) -> HttpServer:
     return HttpServer(words, log=beside / "http.log", bytecode=place.bytecode)
 
 
-def bare_server(place: Workplace) -> HttpServer:
+def bare_server(place: Workspace) -> HttpServer:
     """The SDK's apps on uvicorn, both with their defaults."""
     log = place.beside / "bare-http.log"
     return HttpServer(("benchmarks.bare_http", place.sample), log=log, bytecode=place.bytecode)
 
 
-def throughput(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
-    """Calls with 16 in flight, in both eras and both forms of answers."""
+def throughput(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
+    """Calls with 16 in flight, in both eras and both response formats."""
     own, bare = stack.enter_context(own_server(place)), stack.enter_context(bare_server(place))
     calls = SMOKE_CALLS if is_smoke else CALLS
     found = []
     for era in Era:
         for form in FORMS:
             is_stream = form == "stream"
-            tool = "told" if is_stream else "read_file"
+            tool = "with_progress" if is_stream else "read_file"
             sides = [
                 Side(name=f"{era.value} {form}", server=own, path="/mcp", tool=tool, is_stream=is_stream),
                 Side(name=f"bare {era.value} {form}", server=bare, path=f"/{form}", tool=tool, is_stream=is_stream),
@@ -132,7 +132,7 @@ def _timed(work: Callable[[], list[Answer]], server: HttpServer) -> tuple[list[A
     return answers, seconds, server.processor_seconds() - processor
 
 
-def crowds(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
+def crowds(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
     """Many sessions with a call in each at once, many calls at once, and the memory of sessions that do nothing."""
     found = []
     for name, server, path in (
@@ -148,7 +148,7 @@ def crowds(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Conten
 
 
 def _sessions(name: str, server: HttpServer, path: str, count: int) -> Contender:
-    """So many clients, each with a connection and a session; all read the file at once, then all end."""
+    """Many clients, each with a connection and a session: all read the file at once, then all end."""
 
     def once() -> tuple[float, ...]:
         before = server.descriptors()
@@ -171,7 +171,7 @@ def _sessions(name: str, server: HttpServer, path: str, count: int) -> Contender
 
 
 def _meeting(name: str, server: HttpServer, path: str, count: int) -> Contender:
-    """So many calls that are answered only once all of them are there."""
+    """Many calls that are answered only once all of them have arrived."""
 
     def once() -> tuple[float, ...]:
         before = server.descriptors()
@@ -191,7 +191,7 @@ def _meeting(name: str, server: HttpServer, path: str, count: int) -> Contender:
 
 
 def _idle(name: str, server: HttpServer, path: str, count: int, stack: ExitStack) -> Contender:
-    """Kilobytes for each session that was opened and used once; those of earlier turns stay open."""
+    """Kilobytes per session that was opened and used once; those of earlier turns stay open."""
     kept: list[Caller] = []
 
     def end() -> None:
@@ -216,7 +216,7 @@ SPARE = 8
 
 
 def _settled(server: HttpServer, descriptors: int) -> None:
-    """Wait until the connections that we closed are closed over there too.
+    """Wait until the server has closed the connections that we closed.
 
     Raises:
         NotMeasured: some stay open.

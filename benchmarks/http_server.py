@@ -1,4 +1,4 @@
-"""One HTTP server as a process of its own, and what the system says of it while it serves."""
+"""One HTTP server in a process of its own, and its resource use while it serves."""
 
 import os
 import re
@@ -41,49 +41,49 @@ class HttpServer:
 
     @cached_property
     def port(self) -> int:
-        """Where it listens.
+        """The port it listens on.
 
         Raises:
-            NotMeasured: it does not.
+            NotMeasured: it does not listen.
         """
         return self._listening()
 
     @property
     def address(self) -> tuple[str, int]:
-        """The same, with the host."""
+        """The port with the host."""
         return "127.0.0.1", self.port
 
     def processor_seconds(self) -> float:
         """Processor time of the process, all its threads, user and system; not of its children.
 
-        Hardly moved by what else the machine does, unlike the time on the wall. Linux: the clock of another process
+        Unlike wall time, hardly affected by other work on the machine. Linux: the clock of another process
         (clock_gettime(2), "CPU clocks").
         """
         return time.clock_gettime((~self.pid << 3) | 2)
 
     def resident_kilobytes(self) -> int:
-        """Memory that it has (proc_pid_status(5))."""
+        """Its resident memory (proc_pid_status(5))."""
         found = re.search(r"^VmRSS:\s+(\d+) kB$", self._of("status"), re.MULTILINE)
         return int(found[1]) if found else 0
 
     def descriptors(self) -> int:
-        """That are open, once it listens."""
+        """The number of open descriptors, once it listens."""
         assert self.port
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def threads(self) -> int:
-        """That run."""
+        """The number of threads."""
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def children(self) -> int:
-        """Processes that it started, those that these started, and so on."""
+        """The number of its descendants."""
         return len(descendants(self.pid))
 
     def close(self) -> None:
         """End it, and wait for that.
 
         Raises:
-            NotMeasured: it did not end by itself.
+            NotMeasured: it did not end on request.
         """
         self._process.send_signal(signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""A mixed load for as long as is said, and what the server uses meanwhile: whether anything grows.
+"""A mixed load for a given time, and whether the server's resource use grows.
 
 Clients of both eras, well behaved and not: sessions that are opened and deleted or just left, calls that are cancelled,
 clients that vanish in the middle of one, commands as children, streams that are opened and dropped.
@@ -22,7 +22,7 @@ from benchmarks.http_server import HttpServer
 from benchmarks.interleaved import Sample
 from benchmarks.peer import ENVELOPE, HANDSHAKE
 from benchmarks.rows import SOAKED
-from benchmarks.workplace import SAMPLE, Workplace, sample_text
+from benchmarks.workspace import SAMPLE, Workspace, sample_text
 from coretools.process.fork_server.client import MAX_WAITING, MIN_WAITING
 
 CLIENTS = 12
@@ -52,7 +52,7 @@ concurrent = 512
 
 @dataclass
 class Soaked:
-    """What was done, and what the server used while it was."""
+    """What was done, and what the server used meanwhile."""
 
     done: Counter[str] = field(default_factory=Counter)
     samples: list[dict[str, float]] = field(default_factory=list)
@@ -70,8 +70,8 @@ class Soaked:
         }
 
 
-def _server(place: Workplace, stack: ExitStack) -> HttpServer:
-    """Ours, with short lives of sessions."""
+def _server(place: Workspace, stack: ExitStack) -> HttpServer:
+    """Our server, with short session lifetimes."""
     beside = place.beside
     configuration = beside / "soak.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
@@ -80,8 +80,8 @@ def _server(place: Workplace, stack: ExitStack) -> HttpServer:
     return stack.enter_context(HttpServer(words, log=beside / "soak.log", bytecode=place.bytecode))
 
 
-def soaked(place: Workplace, stack: ExitStack, seconds: float) -> Soaked:
-    """Load a server for so long.
+def soaked(place: Workspace, stack: ExitStack, seconds: float) -> Soaked:
+    """Load a server for this many seconds.
 
     Raises:
         NotMeasured: it gave a wrong answer, or did not settle afterwards.
@@ -128,11 +128,11 @@ async def _client(client: "_Client", until: float) -> None:
 
 
 class _Expired(Exception):
-    """The server ended a session between two calls that were further apart than it lets one idle."""
+    """The server ended a session that was idle too long between two calls."""
 
 
 class _Client:
-    """One client; each of its methods is something that clients do, from its beginning to its end."""
+    """One client; each method is one thing that clients do, from beginning to end."""
 
     def __init__(self, http: httpx2.AsyncClient, done: Counter[str], source: random.Random) -> None:
         self._http = http
@@ -150,7 +150,9 @@ class _Client:
 
     async def stateless_progress(self) -> None:
         """A call whose answer is a stream."""
-        answer = await self._stateless("tools/call", {"name": "told", "arguments": {}, "_meta": {"progressToken": "p"}})
+        answer = await self._stateless(
+            "tools/call", {"name": "with_progress", "arguments": {}, "_meta": {"progressToken": "p"}}
+        )
         self._require_sample(answer)
         self.done["stateless streams"] += 1
 
@@ -176,7 +178,7 @@ class _Client:
         self.done["sessions deleted"] += 1
 
     async def left_session(self) -> None:
-        """A session that nobody comes back to."""
+        """An abandoned session."""
         session = await self._opened()
         await self._in_session(session, "tools/list", {})
         self.done["sessions left"] += 1
@@ -198,7 +200,7 @@ class _Client:
         self.done["calls cancelled"] += 1
 
     async def vanished(self) -> None:
-        """A client that closes its connection in the middle of a command: it is stopped."""
+        """A client that closes its connection during a command: the command is stopped."""
         params = {"name": "run_command", "arguments": {"command": "sleep 30"}}
         with anyio.move_on_after(0.1 + 0.2 * self.random.random()):
             await self._stateless("tools/call", params)
@@ -240,7 +242,7 @@ class _Client:
         return answer
 
     def _require_open(self, answer: httpx2.Response) -> None:
-        """A machine that is busy lets a client wait between two calls; what is ended then is no fault."""
+        """On a busy machine a client may wait between two calls; a session that ends then is no failure."""
         if answer.status_code == 404 and time.monotonic() - self._asked > IDLE_SECONDS:
             raise _Expired
 

@@ -1,15 +1,15 @@
-"""Tools that the HTTP server serves for its benchmarks beside its own: what no tool of ours does on demand."""
+"""Tools that the HTTP server serves for the benchmarks, beside its own."""
 
 import anyio
 
-from benchmarks.workplace import sample_text
+from benchmarks.workspace import sample_text
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect
 from coretools.operations.registry import Registry
 
 
 class Meeting:
-    """Calls that wait for each other: none is answered before as many as were said are there, at once."""
+    """A barrier for calls: none is answered before the given number of them is in flight."""
 
     def __init__(self) -> None:
         self._there = 0
@@ -33,19 +33,19 @@ def _tools() -> Registry:
 
     @found.tool(Effect.READ)
     async def echo(path: str) -> str:
-        """Say 4 KB, whatever the path."""
+        """Return 4 KB, whatever the path."""
         del path
         return text
 
     @found.tool(Effect.READ)
-    async def told(call: Call) -> str:
-        """Say how far it is, then 4 KB."""
+    async def with_progress(call: Call) -> str:
+        """Report progress, then return 4 KB."""
         await call.progress(1, 1, "read")
         return text
 
     @found.tool(Effect.READ)
     async def meet(count: int, word: str) -> str:
-        """Wait until so many calls are here, then say the word."""
+        """Wait until this many calls have arrived, then return the word."""
         return await meeting.join(count, word)
 
     return found

@@ -1,4 +1,4 @@
-"""Measuring in turns: A B A B ..., so that what else the machine does falls on both, and medians, which forget it."""
+"""Measure in turns (A B A B ...), so that other work on the machine affects both, and take medians, which ignore it."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """One thing that is timed. `once` does it once and gives a value for each of its figures."""
+    """One thing that is timed. `once` does it once and returns a value for each of its figures."""
 
     figures: tuple[str, ...]
     once: Callable[[], tuple[float, ...]]

@@ -1,4 +1,4 @@
-"""Calls whose cost must follow what is asked, not what is there: a part of a large file, a history, a large tree."""
+"""Calls whose cost must depend on what is requested, not on what exists: parts of files, a history, a large tree."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.peer import Era, Peer
-from benchmarks.workplace import Workplace, plain_environment
+from benchmarks.workspace import Workspace, plain_environment
 
 LARGE_BYTES = 10_000_000
 SMALL_BYTES = 10_000
@@ -30,11 +30,11 @@ _READS_ON = re.compile(r"offset=(\d+@(\d+)) reads on\]\n$")
 
 
 def can_search() -> bool:
-    """Whether ripgrep is here, which is the baseline."""
+    """Whether ripgrep, the baseline, is installed."""
     return shutil.which("rg") is not None
 
 
-def large_files(place: Workplace, stack: ExitStack) -> list[Contender]:
+def large_files(place: Workspace, stack: ExitStack) -> list[Contender]:
     """Parts of a large file, and of a small one."""
     folder = place.beside / "files"
     folder.mkdir()
@@ -50,7 +50,7 @@ def large_files(place: Workplace, stack: ExitStack) -> list[Contender]:
     ]
 
 
-def history(place: Workplace, stack: ExitStack) -> list[Contender]:
+def history(place: Workspace, stack: ExitStack) -> list[Contender]:
     """The last commits of a real repository."""
     peer = _server(place.clone, place, stack)
     return [
@@ -59,8 +59,8 @@ def history(place: Workplace, stack: ExitStack) -> list[Contender]:
     ]
 
 
-def large_tree(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
-    """Names and text in a tree of 100,000 files, one in a hundred of which holds the text."""
+def large_tree(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
+    """Names and text in a tree of 100,000 files, one in a hundred of which contains the text."""
     top = place.beside / "tree"
     for number in range((SMOKE_FILES if is_smoke else TREE_FILES) // FILES_OF_A_DIRECTORY):
         folder = top / f"part{number // 40}" / f"module{number % 40}"
@@ -77,7 +77,7 @@ def large_tree(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Co
     ]
 
 
-def _server(root: str, place: Workplace, stack: ExitStack) -> Peer:
+def _server(root: str, place: Workspace, stack: ExitStack) -> Peer:
     words = ("servers.workstation", root, "--log-level", "error")
     peer = stack.enter_context(Peer(words, Era.HANDSHAKE, bytecode=place.bytecode))
     peer.open()
@@ -103,7 +103,7 @@ def _process(figure: str, directory: str, argv: tuple[str, ...]) -> Contender:
 
 
 def _paged(peer: Peer, until_byte: int) -> tuple[float, ...]:
-    """Milliseconds for the pages up to this byte, each asked for where the one before it ended."""
+    """Milliseconds for the pages up to this byte, each starting where the previous one ended."""
     started = time.perf_counter()
     arguments: dict[str, object] = {"path": LARGE, "offset": 1}
     while True:

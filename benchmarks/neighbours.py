@@ -12,7 +12,7 @@ from benchmarks.contenders import workstation
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.peer import Era, Peer
-from benchmarks.workplace import DIRECTORY, Workplace
+from benchmarks.workspace import DIRECTORY, Workspace
 
 CALLS = 200
 """In a turn. A bomb is ended within half a second: most of them are made while it goes off."""
@@ -30,7 +30,7 @@ NEIGHBOURS = {
 }
 
 
-def calls_beside(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
+def calls_beside(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
     """One server, and a call in it alone and beside each command."""
     peer = stack.enter_context(Peer(workstation(place), Era.HANDSHAKE, bytecode=place.bytecode))
     peer.open()
@@ -40,7 +40,7 @@ def calls_beside(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[
 
 
 def _calls(peer: Peer, count: int) -> float:
-    """Milliseconds that a call takes."""
+    """Milliseconds of a call."""
     taken = [peer.time_call("directory_exists", {"path": DIRECTORY}) for _ in range(count)]
     return 1000 * statistics.median(taken)
 

@@ -34,7 +34,7 @@ ENVELOPE = {
 
 
 class Era(Enum):
-    """How the connection is opened; its first request decides."""
+    """How the connection is opened; the first request decides."""
 
     HANDSHAKE = "handshake"
     STATELESS = "stateless"
@@ -45,7 +45,7 @@ class Peer:
 
     def __init__(self, words: Sequence[str], era: Era, *, bytecode: str) -> None:
         self._era = era
-        self._held = b""
+        self._partial = b""
         self._last_id = 0
         self._process = subprocess.Popen(
             [sys.executable, "-m", *words],
@@ -67,7 +67,7 @@ class Peer:
         return self._process.pid
 
     def open(self) -> None:
-        """Do what stands before the first call."""
+        """Open the connection: everything before the first call."""
         if self._era is Era.HANDSHAKE:
             self.ask("initialize", HANDSHAKE)
             os.write(self._input, b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
@@ -75,7 +75,7 @@ class Peer:
             self.ask("server/discover", {})
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """One request and its result."""
+        """Send one request; returns its result."""
         results: list[dict[str, Any]] = []
         self._exchange(method, params, count=1, results=results)
         return results[0]
@@ -94,7 +94,7 @@ class Peer:
         return seconds
 
     def time_beside(self, call: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]], *, reads: int) -> float:
-        """Seconds of one call while so many of another are in flight: each that is answered is followed by the next.
+        """Seconds of one call while this many of another are in flight, each followed by the next.
 
         Raises:
             NotMeasured: the call was refused.
@@ -119,7 +119,7 @@ class Peer:
         """Seconds from the first byte of a request for a list written to its answer read.
 
         Raises:
-            NotMeasured: it has fewer items.
+            NotMeasured: the list has fewer items.
         """
         results: list[dict[str, Any]] = []
         seconds = self._exchange(method, {}, count=1, results=results)
@@ -168,7 +168,7 @@ class Peer:
         return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
     def _answers(self, count: int) -> list[bytes]:
-        pieces = [self._held]
+        pieces = [self._partial]
         missing = count
         while missing > 0:
             if not self._poll.poll(ANSWER_MILLISECONDS):
@@ -178,12 +178,12 @@ class Peer:
                 raise NotMeasured(f"the server has ended: {self._process.args!r}")
             missing -= data.count(b"\n")
             pieces.append(data)
-        *lines, self._held = b"".join(pieces).split(b"\n")
+        *lines, self._partial = b"".join(pieces).split(b"\n")
         return lines
 
 
 def environment_with(bytecode: str) -> dict[str, str]:
-    """Ours, with bytecode kept in a directory of the run, if one is given; the warm-up fills it."""
+    """Our environment, with bytecode in a directory of the run if one is given; the warm-up fills it."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     prefix = {"PYTHONPYCACHEPREFIX": bytecode} if bytecode else {}
     return {**kept, "PYTHONPATH": str(TREE), **prefix}

@@ -46,7 +46,7 @@ PAUSE_SECONDS = 0.2
 
 @dataclass
 class Figures:
-    """What came of it."""
+    """The results of a run."""
 
     counts: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
@@ -59,11 +59,11 @@ class Figures:
 
 
 class Failed(Exception):
-    """A call that was not answered."""
+    """A call without a response."""
 
 
 class Started(Exception):
-    """The session is gone; a new one has to be opened."""
+    """The session is gone; the client has to open a new one."""
 
 
 class Member:
@@ -153,7 +153,7 @@ class Member:
         return found
 
     async def _resumed(self, stream: "_Stream") -> str | None:
-        """What was missed, on whichever replica is there; the result when it was kept."""
+        """Get what was missed from any replica; returns the result if it was kept."""
         headers = self._headers("") | {"Last-Event-ID": stream.last, "Accept": "text/event-stream"}
         before = stream.last
         async with self._http.stream("GET", self._place.url, headers=headers) as answer:
@@ -166,7 +166,7 @@ class Member:
 
 
 class _Stream:
-    """The answer to one call, in one part or several."""
+    """The response to one call, in one part or several."""
 
     def __init__(self, request_id: int, nonce: str, figures: Figures) -> None:
         self._id = request_id
@@ -175,7 +175,7 @@ class _Stream:
         self.last = ""
 
     async def read(self, answer: httpx2.Response, *, leaves: bool = False) -> str | None:
-        """The text of the result; None when it did not come, or when the client leaves after the first message."""
+        """The text of the result; None if it did not come, or if the client leaves after the first message."""
         if answer.status_code == 404:
             raise Started
         if answer.status_code != 200:
@@ -215,7 +215,7 @@ async def _fields(answer: httpx2.Response) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _killed(place: Cluster, stack: ExitStack, every: float, until: float, figures: Figures) -> None:
-    """Kill one after the other, and start each again at its place meanwhile."""
+    """Kill the replicas one after the other, and restart each in its place."""
     async with asyncio.TaskGroup() as starting:
         for name in itertools.cycle(NAMES):
             await asyncio.sleep(every)
@@ -248,7 +248,7 @@ async def _measured(place: Cluster, options: argparse.Namespace, stack: ExitStac
 
 
 def _print_cost() -> None:
-    """A call on a server alone and on one with Redis, in turns, and nothing between it and the client."""
+    """Measure a call on a server alone and on one with Redis, in turns, without a balancer."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="replicas-")))
         redis = stack.enter_context(closing(RedisServer()))

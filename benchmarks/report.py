@@ -24,7 +24,7 @@ class Measured:
 
     @property
     def ratio(self) -> float | None:
-        """The subject's median over the baseline's; None where the baseline could not be told."""
+        """The subject's median over the baseline's; None where the baseline could not be measured."""
         return self.subject.median / self.baseline.median if self.baseline.median else None
 
     @property
@@ -34,21 +34,21 @@ class Measured:
 
     @property
     def more(self) -> float:
-        """What the subject's median is above the baseline's, in the row's unit."""
+        """The difference of the medians, in the row's unit."""
         return self.subject.median - self.baseline.median
 
     @property
     def meets_bar(self) -> bool | None:
-        """Whether no bar is passed; None without a bar, or after a single turn, which says nothing."""
+        """Whether every bar is met; None without a bar, or after a single turn, which proves nothing."""
         row = self.row
         if len(self.subject.values) == 1 or (row.bar is not None and self.ratio is None):
             return None
-        held = [
+        met = [
             figure <= most
             for figure, most in ((self.ratio, row.bar), (self.more, row.most_more), (self.subject.median, row.most))
             if figure is not None and most is not None
         ]
-        return all(held) if held else None
+        return all(met) if met else None
 
 
 def as_json(measured: Sequence[Measured]) -> str:
@@ -82,7 +82,7 @@ def _spread(sample: Sample) -> str:
 
 
 def _figure(value: float) -> str:
-    """Three digits that say something."""
+    """Three significant digits."""
     if value >= 100:
         return f"{value:.0f}"
     return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""Every figure that is printed: what is measured, against what, and what it may cost at most.
+"""Every row: what is measured, against what, and what it may cost at most.
 
 A row's name starts with its group; the two figures of a row are measured in turns within one run of that group.
 """
@@ -46,7 +46,7 @@ class Row:
 
     @property
     def group(self) -> str:
-        """The run that measures both figures."""
+        """The group that measures both figures."""
         return self.name.partition("/")[0]
 
 
@@ -76,8 +76,8 @@ def _calls(group: str) -> tuple[Row, ...]:
 
 
 CONFINEMENT = (
-    Row(name="confinement/thread", subject="true, held", baseline="true, spawned", bar=2.0, most_more=0.4),
-    Row(name="confinement/thread/git", subject="git status, held", baseline="git status, spawned"),
+    Row(name="confinement/thread", subject="true, confined", baseline="true, spawned", bar=2.0, most_more=0.4),
+    Row(name="confinement/thread/git", subject="git status, confined", baseline="git status, spawned"),
     Row(name="confinement/supervised", subject="true, supervised", baseline="true, spawned", most_more=2.5),
     Row(name="confinement/supervised/run", subject="true, supervised", baseline="true, run"),
     Row(name="confinement/supervised/end", subject="deaf tree, ended", baseline="sleep, ended", most=1500.0),
@@ -107,7 +107,7 @@ PARTS = ("p50", "p99", "processor")
 
 
 def _over_http(era: str, form: str) -> tuple[Row, ...]:
-    """What a call costs over HTTP in one era and one form of answers, with 16 in flight."""
+    """What a call costs over HTTP in one era and one response format, with 16 in flight."""
     name, own, bare, low = f"http/{era}/{form}", f"{era} {form}", f"bare {era} {form}", f"lowlevel {era} {form}"
     rows = [Row(name=name, subject=own, baseline=bare, bar=round(1 / LEAST_THROUGHPUT, 3))]
     rows += [Row(name=f"{name}/{part}", subject=f"{own} {part}", baseline=f"{bare} {part}") for part in PARTS]
@@ -167,5 +167,5 @@ ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *NEIGHBOURS, *WAITING, *HTTP,
 
 
 def selected(text: str) -> tuple[Row, ...]:
-    """The rows whose name begins with the text; where none does, those that hold it."""
+    """The rows whose name begins with the text; where none does, those that contain it."""
     return tuple(row for row in ROWS if row.name.startswith(text)) or tuple(row for row in ROWS if text in row.name)

@@ -1,6 +1,6 @@
-"""What it costs to have a command under its supervisor, in the strongest tier: `true` and many of them, in one process.
+"""The cost of a supervised command in the strongest tier: one `true` and many, in one process.
 
-The event loop runs in a thread of its own, as in a server; what is timed is the await in it, not the way there.
+The event loop runs in a thread of its own, as in a server; only the await in it is timed.
 """
 
 import os
@@ -13,7 +13,7 @@ from anyio.from_thread import start_blocking_portal
 
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
-from benchmarks.workplace import Workplace
+from benchmarks.workspace import Workspace
 from coretools.config.policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.process.fork_server.pool import SandboxPool
@@ -23,7 +23,7 @@ from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 
 MANY = 200
-"""Commands at once in the row that says so."""
+"""Commands at once in the row `many`."""
 
 GRACE_SECONDS = 0.5
 """Between TERM and KILL here. The bar of the row is a second more than that."""
@@ -35,7 +35,7 @@ HELD, FREE = RunOptions(is_command=True), RunOptions()
 
 
 class _Runs:
-    """One runner in the loop, and the time that its runs take there."""
+    """One runner on the loop, and the time of its runs there."""
 
     def __init__(self, runner: Runner, directory: Directory) -> None:
         self._runner = runner
@@ -51,7 +51,7 @@ class _Runs:
         return taken
 
     async def ended(self, *argv: str) -> float:
-        """A command to its deadline; milliseconds from there until nothing of it is left."""
+        """A command to its deadline; milliseconds from there until no process is left."""
         started = perf_counter()
         options = RunOptions(is_command=True, timeout_seconds=_STANDS_SECONDS)
         completed = await self._runner.run(argv, cwd=self._directory, options=options)
@@ -61,7 +61,7 @@ class _Runs:
         return taken
 
     async def many(self, options: RunOptions) -> float:
-        """As many at once; milliseconds until the last has ended."""
+        """Many at once; milliseconds until the last has ended."""
         started = perf_counter()
         async with anyio.create_task_group() as tasks:
             for _ in range(MANY):
@@ -84,8 +84,8 @@ async def _runs(directory: Directory, roots: Roots) -> AsyncIterator[_Runs]:
         await runner.close()
 
 
-def supervised(place: Workplace, stack: ExitStack) -> list[Contender]:
-    """`true`, alone and many at once, supervised and merely run; and what has to be ended."""
+def supervised(place: Workspace, stack: ExitStack) -> list[Contender]:
+    """`true`, alone and many at once, supervised and not; and a command that has to be ended."""
     roots = stack.enter_context(Roots([RootSpec(place.root)], deny=DenyRules(DEFAULT_DENY)))
     directory = stack.enter_context(open_directory(roots, "."))
     portal = stack.enter_context(start_blocking_portal())

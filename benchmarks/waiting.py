@@ -1,6 +1,6 @@
 """What a command waits for: the directories beneath its roots, other commands, and a client that reads without pause.
 
-Every figure has beside it the same command with nothing to wait for, in the same server.
+Each is compared with the same command with nothing to wait for, in the same server.
 """
 
 import os
@@ -15,7 +15,7 @@ from benchmarks.http_client import Caller, Load
 from benchmarks.http_load import own_server
 from benchmarks.interleaved import Contender
 from benchmarks.peer import Era, Peer
-from benchmarks.workplace import SAMPLE, Workplace
+from benchmarks.workspace import SAMPLE, Workspace
 
 FEW, MANY = 100, 6000
 """Directories."""
@@ -32,7 +32,7 @@ SHORT = {"command": "sleep 0.2"}
 LONG = {"command": "sleep 1"}
 
 
-def commands_that_wait(place: Workplace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
+def commands_that_wait(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
     """A server with few directories, one with many, and one over HTTP."""
     few = _server(place, stack, FEW)
     many = _server(place, stack, SMOKE_DIRECTORIES if is_smoke else MANY)
@@ -57,8 +57,8 @@ def commands_that_wait(place: Workplace, stack: ExitStack, *, is_smoke: bool) ->
     ]
 
 
-def _server(place: Workplace, stack: ExitStack, directories: int) -> Peer:
-    """A server whose root has so many directories."""
+def _server(place: Workspace, stack: ExitStack, directories: int) -> Peer:
+    """A server whose root has this many directories."""
     root = place.beside / f"directories-{directories}"
     for number in range(directories):
         (root / str(number // _EACH) / str(number % _EACH)).mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def _called(peer: Peer, arguments: dict[str, Any], *, count: int = 1) -> Callabl
 
 
 def _over_http(
-    place: Workplace, stack: ExitStack
+    place: Workspace, stack: ExitStack
 ) -> tuple[Callable[[], tuple[float, ...]], Callable[[], tuple[float, ...]]]:
     """The same command over HTTP, alone and beside another connection that reads."""
     server = stack.enter_context(own_server(place))

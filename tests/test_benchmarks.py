@@ -38,7 +38,7 @@ def benchmarks(directory: Path, *words: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.parametrize("group", sorted({row.name.split("/")[0] for row in ROWS}))
 def test_a_smoke_run_prints_every_row_and_leaves_nothing_behind(tmp_path: Path, group: str) -> None:
-    """benchmarks-1, benchmarks-5, benchmarks-6, benchmarks-11, benchmarks-12: a line a row; the workplace is gone."""
+    """benchmarks-1, benchmarks-5, benchmarks-6, benchmarks-11, benchmarks-12: a line a row; the workspace is gone."""
     done = benchmarks(tmp_path, "--smoke", "--only", f"{group}/")
     assert done.returncode == 0, done.stderr
     printed = [line.split()[0] for line in done.stdout.splitlines() if line]

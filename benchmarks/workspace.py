@@ -1,7 +1,7 @@
 """The directory that everything is measured in: a repository with some history, made anew for each run.
 
 Beside it lies the bytecode of every server, so that starts are those of an installed program, whatever the environment
-says about writing bytecode and whoever owns the checkout.
+sets for bytecode and whoever owns the checkout.
 """
 
 import os
@@ -29,8 +29,8 @@ DIRECTORY = "part0"
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
-    """Where things stand."""
+class Workspace:
+    """The paths in it."""
 
     root: str
     bytecode: str
@@ -38,7 +38,7 @@ class Workplace:
 
     @property
     def beside(self) -> Path:
-        """A directory for what must not lie in the repository."""
+        """A directory outside the repository."""
         return Path(self.root).parent
 
     @property
@@ -58,7 +58,7 @@ class Workplace:
 
 
 @contextmanager
-def workplace(*, is_smoke: bool) -> Iterator[Workplace]:
+def workspace(*, is_smoke: bool) -> Iterator[Workspace]:
     """A repository with a changed, a staged and an untracked file; gone at the end.
 
     A smoke run times nothing, and does without bytecode of its own, which takes seconds to make.
@@ -80,7 +80,7 @@ def workplace(*, is_smoke: bool) -> Iterator[Workplace]:
         # Writes what it learned into the index, as a person's own git has done in any repository in use.
         _git(root, "status")
         _git(clone, "status")
-        yield Workplace(str(root), bytecode="" if is_smoke else f"{root.parent}/bytecode")
+        yield Workspace(str(root), bytecode="" if is_smoke else f"{root.parent}/bytecode")
 
 
 def _age(directory: Path) -> None:
@@ -90,7 +90,7 @@ def _age(directory: Path) -> None:
 
 
 def plain_environment() -> dict[str, str]:
-    """Ours without git's own variables: within a hook, GIT_DIR would turn every git here to another repository."""
+    """Our environment without git's own variables: within a hook, GIT_DIR would redirect every git here."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 
