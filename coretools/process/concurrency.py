@@ -1,4 +1,4 @@
-"""Which runs there are: how many at once, under which mark, and how all of them are told to end."""
+"""Limits concurrent runs, gives each a marker, and cancels all of them at shutdown."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,22 +12,22 @@ from coretools.errors import Busy, CannotStart
 
 
 class AdmittedRun:
-    """One run from its admission to its end: what its task and `Admission.end_all` have to agree on."""
+    """State of one run that its task shares with `ConcurrencyLimiter.cancel_all`."""
 
     def __init__(self, marker: str) -> None:
         self.marker = marker
-        """Value of the marker in the environment of its children."""
+        """Value of the marker variable in the environment of its processes."""
         self.scope = CancelScope()
         self.is_closing = False
         self.watchdog_slot: int | None = None
         self.control_files: ControlFiles = {}
-        """What git, an editor or an agent acts on, before it."""
+        """Control files as they were before the run."""
         self.remarks: tuple[str, ...] = ()
-        """What became of its changes to git's configuration, where that is not what it meant."""
+        """Sentences for the result; see `Completed.remarks`."""
 
 
 class ConcurrencyLimiter:
-    """The runs of one runner. Used on the event loop only."""
+    """The active runs of one runner. Used on the event loop only."""
 
     def __init__(self, prefix: str, *, max_runs: int) -> None:
         """`most` runs at once. Each has a mark: the prefix, its number, and a character that closes the number."""
@@ -38,20 +38,20 @@ class ConcurrencyLimiter:
         self._idle: anyio.Event | None = None
 
     def __len__(self) -> int:
-        """Runs that have not ended."""
+        """Number of active runs."""
         return len(self._runs)
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is admitted any more."""
+        """Whether new runs are refused."""
         return self._idle is not None
 
     @contextmanager
     def acquire(self, argv: Sequence[str]) -> Iterator[AdmittedRun]:
-        """A run of these words, for as long as it lasts.
+        """Hold a place for a run of `argv` for as long as it lasts.
 
         Raises:
-            CannotStart: closed. Busy: as many runs as allowed are under way.
+            CannotStart: the runner is closed. Busy: the limit is reached.
         """
         if self._idle is not None:
             raise shutting_down(argv)
@@ -67,7 +67,7 @@ class ConcurrencyLimiter:
                 self._idle.set()
 
     async def cancel_all(self, seconds: float) -> None:
-        """Admit nothing any more, have every run stopped, and wait for that, no longer than `seconds`."""
+        """Refuse new runs, cancel the active ones, and wait at most `seconds` for their end."""
         self._idle = anyio.Event()
         for run in self._runs:
             run.is_closing = True
@@ -78,5 +78,5 @@ class ConcurrencyLimiter:
 
 
 def shutting_down(argv: Sequence[str]) -> CannotStart:
-    """The error for what is started when everything ends."""
-    return CannotStart(f"{argv[0]}: the server is ending and starts nothing any more")
+    """The error for a start during shutdown."""
+    return CannotStart(f"{argv[0]}: the server is shutting down and starts no more programs")

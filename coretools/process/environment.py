@@ -1,6 +1,7 @@
-"""What a child sees of the server's environment: an allow-list, so that no secret of the server leaks into a command.
+"""The environment of children: an allow-list of the server's variables, so that no secret leaks into a command.
 
-Pure. A list of what to take out would miss the next token's name; what is not named here or by the operator is absent.
+A deny-list would miss the next token's name: a variable that neither this list nor the operator names is not passed.
+Pure.
 """
 
 import os
@@ -12,17 +13,17 @@ from coretools.errors import BadSetting
 
 NAMES = frozenset(
     {
-        # Who and where: what POSIX (XBD 8.3) says programs may expect.
+        # What programs may expect according to POSIX (XBD 8.3).
         *("PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"),
-        # The locale categories of POSIX and glibc, each by name: ssh servers take any LC_* from their clients, so
-        # people send their tokens as LC_SOMETHING.
+        # The locale categories of POSIX and glibc, each by name: ssh servers accept any LC_* from clients, so people
+        # use LC_SOMETHING to send tokens.
         *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME", "LC_ADDRESS"),
         *("LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_NAME", "LC_PAPER", "LC_TELEPHONE"),
-        # Where a trusted certificate lies: build tools behind a company's proxy fail without.
+        # Trusted certificates: build tools behind a company's proxy fail without them.
         *("SSL_CERT_FILE", "SSL_CERT_DIR"),
-        # Directories only. XDG_RUNTIME_DIR is left out: the sockets of agents lie in it.
+        # Directories only. XDG_RUNTIME_DIR is left out: it contains the sockets of agents.
         *("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS"),
-        # Where tool chains find themselves and their caches. No options (GOFLAGS, NODE_OPTIONS, MAVEN_OPTS run code or
+        # Locations of tool chains and their caches. No options (GOFLAGS, NODE_OPTIONS, MAVEN_OPTS run code or
         # load it) and no addresses (GOPROXY, PIP_INDEX_URL may hold a password).
         *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "UV_CACHE_DIR"),
         *("NVM_DIR", "NVM_BIN", "PNPM_HOME", "VOLTA_HOME", "FNM_DIR"),
@@ -33,14 +34,14 @@ NAMES = frozenset(
         *("GEM_HOME", "RBENV_ROOT", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "SDKMAN_DIR", "HOMEBREW_PREFIX"),
     }
 )
-"""Variables that every child gets when the server has them."""
+"""Variables of the server that every child inherits."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What shells can set (POSIX, XBD 3.216 "Name")."""
+"""Names that shells can set (POSIX, XBD 3.216 "Name")."""
 
 
 def login_variables() -> dict[str, str]:
-    """USER and LOGNAME of the server's user: servers that no login started have neither, and programs expect them."""
+    """USER and LOGNAME of the user of the server: without a login session they are unset, but programs expect them."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -49,13 +50,13 @@ def login_variables() -> dict[str, str]:
 
 
 def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> dict[str, str]:
-    """The part of the server's environment that children get: the allow-list and the names in `passed`.
+    """The variables that children inherit: those of the allow-list, and the names in `passed`.
 
-    `passed` holds exact names; the operator's word counts for any of them. Entries of PATH that are not absolute are
-    left out: an empty one or `.` means the working directory, where a hostile repository could lay a `git` of its own.
+    `passed` contains exact names, configured by the operator; any variable may be named. Relative entries of PATH are
+    dropped: an empty one or `.` means the working directory, where a hostile repository could place its own `git`.
 
     Raises:
-        BadSetting: something in `passed` can't be the name of a variable.
+        BadSetting: an entry of `passed` is not a valid name.
     """
     for name in passed:
         if not NAME.fullmatch(name):

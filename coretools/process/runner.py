@@ -1,7 +1,7 @@
-"""Run a program to its end: the one way from coretools to a child process.
+"""Run a program until it exits: the only way by which coretools starts child processes.
 
-argv only, never a shell. What a child wrote is kept in bounded excerpts, whatever ends it; its exit code is a result,
-not an error. What a run started ends with it, however it ends; the exceptions stand in docs/specs/process.md.
+A run takes an argv, never a shell line. Its output is kept in bounded excerpts, however the run ends; an exit code is a
+result, not an error. Every process that a run started ends with it; docs/specs/process.md lists the exceptions.
 """
 
 import logging
@@ -45,91 +45,91 @@ from coretools.roots.read import Directory
 logger = logging.getLogger(__name__)
 
 MARKER = "CORETOOLS_RUN_ID"
-"""Variable that every child gets: `SERVER-NUMBER-`. What carries it is ours to end, wherever it went. The number is
-closed by a character of its own, so that no run's mark is the start of another's."""
+"""Environment variable of every child, with the value `SERVER-NUMBER-`. A process that has it belongs to the run,
+whatever group or session it moved to. The trailing `-` keeps one run's value from being a prefix of another's."""
 
 PROC_SCAN_THREADS = 2
-"""Readings of /proc at once."""
+"""Concurrent scans of /proc."""
 
 CLOSE_SECONDS = 10.0
-"""The guard is not waited for any longer; it goes on by itself."""
+"""Longest wait for the fork server and the watchdog at shutdown; they finish by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What one run may differ in."""
+    """Options of one run."""
 
     is_command: bool = False
-    """A program of the project's or the caller's: judged by the operator's policy, and held by a supervisor."""
+    """A program of the project or of the caller: subject to the operator's command policy, and run in the sandbox."""
     is_confirmed: bool = False
-    """A person said yes to this argv; counts where the policy says `ask`."""
+    """A person confirmed this argv; needed where the policy says `ask`."""
     timeout_seconds: float | None = None
-    """None: the runner's own."""
+    """None: the default of the runner."""
     stdin: bytes | None = None
     """None: /dev/null."""
     input: InputBuffer | None = None
-    """Standard input that is given while the program runs; wins over `stdin`."""
+    """Standard input that is written while the program runs; takes precedence over `stdin`."""
     terminal: TerminalSize | None = None
-    """A terminal in place of the three pipes; only where `Runner.has_terminals`."""
+    """Run in a pseudoterminal in place of three pipes; only where `Runner.has_terminals`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to the runner's environment; wins over it."""
+    """Added to the environment of the runner; takes precedence over it."""
     inherit: bool = True
-    """False: `environment` is the whole of it."""
+    """False: `environment` is the complete environment."""
     keep_bytes: int | None = None
-    """Kept of each output. None: the runner's own."""
+    """Bytes kept of each output. None: the default of the runner."""
     confined_thread: ConfinedThread | None = None
     """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
     on_stdout: OutputListener | None = None
-    """Sees every piece of standard output as it comes, on the event loop. True means "enough": the tree is stopped and
-    the run ends as if the child had, with `timed_out` False. Not asked any more once the tree is being stopped."""
+    """Called on the event loop with every chunk of standard output. When it returns True the tree is stopped, and the
+    run ends as if the child had exited, with `timed_out` False. Not called any more once the tree is being stopped."""
     recorder: OutputRecorder | None = None
-    """Sees every piece of both outputs, to the last."""
+    """Receives every chunk of both outputs, including what is written while the tree is being stopped."""
     halt: anyio.Event | None = None
-    """Set: the tree is stopped as when a listener has enough."""
+    """When set, the tree is stopped as by `on_stdout`."""
 
     @property
     def feed(self) -> InputBuffer | None:
-        """Where standard input comes from; None for /dev/null."""
+        """The source of standard input; None for /dev/null."""
         return self.input or (InputBuffer.of(self.stdin) if self.stdin is not None else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a run ended, and what it wrote until then."""
+    """Result of a run: how it ended, and what it wrote."""
 
     argv: tuple[str, ...]
     exit_code: int | None
-    """None when a signal ended it."""
+    """None when a signal terminated the program."""
     signal: str | None
-    """Name of the signal that ended it ("SIGKILL")."""
+    """Name of the signal that terminated the program ("SIGKILL")."""
     stdout: Excerpt
     stderr: Excerpt
     duration_seconds: float
-    """From the start to the exit of the program itself."""
+    """From the start to the exit of the program itself, without its descendants."""
     timed_out: bool
-    """The deadline came before the exit."""
+    """The deadline passed before the program exited."""
     peak_memory_bytes: int
-    """Most memory resident at once, of the largest process that was waited for. 0: not known, because it stayed below
-    the server's own peak, which the kernel hands on to every child."""
+    """Peak resident memory of the largest process that was waited for. 0: unknown, because it stayed below the peak of
+    the server, which the kernel passes on to every child."""
     stragglers_stopped: int
-    """Processes that outlived the program and were ended by the runner."""
+    """Processes that outlived the program and were stopped by the runner."""
     tier: str | None = None
-    """Tier of confinement that a command ran in; None for what is no command, or where there is no keeper."""
+    """Confinement tier of a command; None for a program that is no command, and without a sandbox pool."""
     stopped_for: str = ""
-    """Why its supervisor ended a command; empty when it did not."""
+    """Why the supervisor stopped a command; empty if it did not."""
     made: tuple[str, ...] = ()
-    """What git, an editor or an agent acts on and that came to be, or changed, while a command ran."""
+    """Control files (of git, editors and agents) that were created or changed while a command ran."""
     remarks: tuple[str, ...] = ()
-    """What became of a command's changes to git's configuration, where that is not what it meant; in sentences."""
+    """Sentences about changes to git's configuration that were not carried over as the command made them."""
 
     @property
     def ok(self) -> bool:
-        """Whether the program ended by itself, in time, with exit code 0."""
+        """Whether the program exited by itself, in time, with exit code 0."""
         return self.exit_code == 0 and not self.timed_out and not self.stopped_for
 
 
 class Runner:
-    """Starts children and sees to their end. `close` must be called: it ends the guard process too."""
+    """Starts child processes and terminates them. `close` must be called: it also ends the watchdog process."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Runner:
         sandbox_pool: SandboxPool | None = None,
         programs: ProgramPolicy | None = None,
     ) -> None:
-        """Without a keeper commands are started like everything else; without a policy all of them are allowed."""
+        """Without a pool commands start as plain children; without a policy all commands are allowed."""
         self._limits = limits
         self._sandbox_pool = sandbox_pool
         self._programs = programs
@@ -157,36 +157,36 @@ class Runner:
 
     @property
     def programs(self) -> ProgramPolicy | None:
-        """The operator's policy for commands, by which each is judged again when it is started."""
+        """The operator's command policy. The runner applies it again to every command that it starts."""
         return self._programs
 
     def hidden(self) -> tuple[HiddenPath, ...]:
-        """What the newest view hides from commands."""
+        """Files that the current view hides from commands."""
         return () if self._sandbox_pool is None else self._sandbox_pool.hidden
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What children inherit; for who builds the whole environment of a child and needs a PATH for it."""
+        """Environment that children inherit, for callers that build a complete environment and need its PATH."""
         return dict(self._environment)
 
     @property
     def running(self) -> int:
-        """Runs that have not ended, those that wait for their start included."""
+        """Number of runs that have not ended, including those that wait for their start."""
         return len(self._concurrency)
 
     @property
     def tier(self) -> str | None:
-        """Tier of confinement that commands run in; None before it is known, and where there is no keeper."""
+        """Confinement tier of commands; None before it is known, and without a sandbox pool."""
         return None if self._sandbox_pool is None else self._sandbox_pool.tier
 
     @property
     def has_terminals(self) -> bool:
-        """Whether a run may have a terminal here."""
+        """Whether a run may have a pseudoterminal here."""
         return self._sandbox_pool is not None and self._sandbox_pool.has_fork_server
 
     @property
     def protections(self) -> dict[str, bool]:
-        """What keeps children from outliving their call, by name, and whether it is in force here."""
+        """Mechanisms that keep children from outliving their call, by name, and whether each is available here."""
         return {
             "process-group": True,
             "guard": self._watchdog.is_possible,
@@ -198,13 +198,15 @@ class Runner:
     async def run(self, argv: Sequence[str], *, cwd: Directory, options: RunOptions = RunOptions()) -> Completed:
         """Run a program in `cwd` until it ends, is stopped at its deadline, or the caller is cancelled.
 
-        A deadline is a result: `timed_out`, with what was written until then. After a cancellation the whole tree is
-        ended first, shielded and bounded by the limits `grace_seconds` and `linger_seconds`.
+        A deadline is a result: `timed_out`, with everything written until then. A cancellation terminates the whole
+        tree before it goes on, shielded and bounded by the limits `grace_seconds` and `linger_seconds`.
 
         Raises:
-            CannotStart: not found, not executable, ..., or the runner is closed. InvalidArguments: a NUL in a word.
-            Busy: as many children as allowed run already. DeniedCommand: a command that the operator's policy does not
-            allow. Unconfined: commands must not run in the tier in force.
+            CannotStart: not found, not executable, ..., or the runner is closed.
+            InvalidArguments: an argument contains a NUL.
+            Busy: the limit of concurrent runs is reached.
+            DeniedCommand: the operator's policy does not allow this command.
+            Unconfined: commands must not run in the tier that is available here.
         """
         argv = tuple(argv)
         self._check(argv, options)
@@ -221,15 +223,17 @@ class Runner:
             logger.log(level, "run: %s", redacted_command_line(argv))
 
     async def prepare(self) -> ConfinementStatus:
-        """Find out how commands are held here, and have one waiting, so that the first call need not."""
+        """Determine the confinement tier and prefork processes, so that the first call need not."""
         if self._sandbox_pool is None:
-            return ConfinementStatus("none", {"landlock": "commands have no keeper"}, is_permitted=True, is_whole=True)
+            return ConfinementStatus(
+                "none", {"landlock": "commands run without a sandbox"}, is_permitted=True, is_whole=True
+            )
         if self._sandbox_pool.has_fork_server:
             self._watchdog.ensure_running()
         return await self._sandbox_pool.prepare()
 
     async def close(self) -> None:
-        """End every child: TERM, grace, KILL; then the guard. Bounded; a run that is waited for ends as stopped."""
+        """Stop every run (TERM, grace, KILL), then the fork server and the watchdog. Bounded; callers get a result."""
         if self._concurrency.is_closed:
             return
         with CancelScope(shield=True):
@@ -271,14 +275,14 @@ class Runner:
                 fed=options.feed is not None,
                 size=options.terminal,
             )
-        if child is None:  # the runner was closed meanwhile
+        if child is None:  # the runner is closing
             raise shutting_down(argv)
         return child
 
     def _spawn(self, run: AdmittedRun, argv: tuple[str, ...], cwd: Directory, options: RunOptions) -> ChildProcess:
-        # Not in a thread: vfork holds the interpreter's lock until the child has reached exec, so the loop stands still
-        # either way, and two switches between threads are a tenth of a run of `true`. Nothing can be cancelled between
-        # the start and the first wait for the child.
+        # Not in a worker thread: vfork holds the interpreter lock until the child reaches exec, so the event loop is
+        # blocked either way, and two thread switches cost a tenth of a run of `true`. No cancellation can arrive
+        # between the start and the first wait for the child.
         inherited = {**self._environment, **caller_variables()} if options.inherit else {}
         environment = {**inherited, **options.environment, MARKER: run.marker}
         self._watchdog.ensure_running()
@@ -313,8 +317,8 @@ class Runner:
             with run.scope:
                 await streams.communicate(limits.linger_seconds)
             timed_out = run.scope.cancelled_caught and not run.is_closing and not child.reap()
-            # What left the process group is looked for when a run was broken off. After an ordinary end the look would
-            # cost more than most runs.
+            # Processes that left the group are searched for after a broken-off run only: after an ordinary exit the
+            # scan of /proc would cost more than most runs.
             must_sweep = timed_out or (options.halt is not None and options.halt.is_set())
         finally:
             stragglers = await self._terminate(run, child, streams, must_sweep=must_sweep)
@@ -355,7 +359,7 @@ class Runner:
             if child.reap():
                 child.close()
                 self._watchdog.unregister(run.watchdog_slot)
-            else:  # in the kernel for good, or asyncio's own cancel came through the shield
+            else:  # stuck in the kernel, or a cancellation of asyncio came through the shield
                 threading.Thread(target=self._kill_in_background, args=(run, child), daemon=True).start()
         return stragglers
 
@@ -370,13 +374,13 @@ class Runner:
                         *await self._sandbox_pool.command_ended(is_certain=child.stopped_for != UNCERTAIN_END),
                     )
         finally:
-            # Whatever came through the shield: without our ends the supervisor ends what is left.
+            # Even after a cancellation through the shield: when our sockets close, the supervisor kills what is left.
             child.close()
             if self._sandbox_pool is not None:
                 self._sandbox_pool.refill()
         return stragglers
 
     def _kill_in_background(self, run: AdmittedRun, child: ChildProcess) -> None:
-        """End a child that no task waits for any more. Blocks as long as that takes."""
+        """Kill a child that no task waits for any more. Blocks until it has exited."""
         child.kill()
         self._watchdog.unregister(run.watchdog_slot)

@@ -1,8 +1,8 @@
-"""A second process that ends what a killed server left behind.
+"""Starts and replaces the watchdog, a second process that kills what a killed server left behind.
 
-A server that gets SIGKILL can clean up nothing itself. The guard is started before the server's first child, holds one
-pipe whose other end only the server has, and does nothing until that pipe ends. Which groups are alive stands in a
-table that both share in memory: a run costs no system call for it and never wakes the guard.
+A server that gets SIGKILL can't clean up. The watchdog starts before the first child of the server and blocks on a pipe
+whose other end only the server holds; the end of file wakes it. Both share a table of the live process groups in
+memory, so that a run costs no system call for it and never wakes the watchdog. The program of the watchdog is `reaper`.
 """
 
 import errno
@@ -19,21 +19,21 @@ from pathlib import Path
 from coretools.process.children import reaper
 
 MAX_STARTS = 5
-"""A guard that ends by itself this often can't live here; the protection is then named as missing."""
+"""After so many unexpected exits the watchdog is not restarted; the protection is then reported as missing."""
 
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""No descriptor, no process, no memory: it may be otherwise a moment later."""
+"""Out of descriptors, processes or memory: a later attempt may succeed."""
 
 _LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""All that an interpreter may need of the environment to start; `-I` ignores the rest. No marker of an outer server:
-its sweep must not end our guard before the guard has seen the end of our server."""
+"""What an interpreter may need of the environment to start; `-I` ignores the rest. The marker of an outer server is
+left out: that server must not kill our watchdog before it has seen the end of our server."""
 
 
 class Watchdog:
-    """Keeps the guard process alive and its table right. Methods may be called from several threads."""
+    """Keeps the watchdog process running and its table current. Thread-safe."""
 
     def __init__(self, marker: str, *, slots: int, grace_seconds: float, scratch: str = "") -> None:
-        """`scratch` is a directory of the server's that is removed after its death; it need not be there yet."""
+        """`scratch` is a directory of the server that is removed after its death; it need not exist yet."""
         self._marker = marker
         self._scratch = scratch
         self._slots = slots
@@ -48,11 +48,11 @@ class Watchdog:
 
     @property
     def is_possible(self) -> bool:
-        """Whether a guard runs or will run with the next child."""
+        """Whether a watchdog runs or will be started with the next child."""
         return bool(sys.executable) and self._starts <= MAX_STARTS
 
     def ensure_running(self) -> None:
-        """Have a guard running, if that is possible here; called before every child."""
+        """Start the watchdog if it does not run; called before every child."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 return
@@ -60,24 +60,24 @@ class Watchdog:
                 self._start()
 
     def register(self, group: int) -> int | None:
-        """Put a process group under guard; its slot, or None when there is no guard."""
+        """Add a process group to the table; return its slot, or None without a table or a free slot."""
         if self._groups is None:
             return None
         try:
             slot = self._free.popleft()
-        except IndexError:  # taken by children that even KILL did not end; the marker finds this one
+        except IndexError:  # taken by groups that outlast SIGKILL; this one can still be found by its marker
             return None
-        self._groups[slot] = group  # one aligned store: a reader sees the old number or the new one
+        self._groups[slot] = group  # an aligned store is atomic: a reader sees the old number or the new one
         return slot
 
     def unregister(self, slot: int | None) -> None:
-        """Take a group off: nothing of it is left."""
+        """Remove a group that is empty from the table."""
         if slot is not None and self._groups is not None:
             self._groups[slot] = 0
             self._free.append(slot)
 
     def close(self) -> None:
-        """End the guard, which ends everything that still carries the marker first. Bounded, blocks."""
+        """End the watchdog, which first kills every process that still has the marker. Blocks, bounded."""
         with self._lock:
             self._starts = MAX_STARTS + 1
             self._announce_close()
@@ -98,7 +98,7 @@ class Watchdog:
         try:
             self._make_table()
             reading, self._pipe = os.pipe()
-        except OSError:  # no descriptor, no memory: the machine's fault, so it does not count as a start
+        except OSError:  # out of resources: does not count as a start
             return
         self._starts += 1
         try:
@@ -133,7 +133,7 @@ class Watchdog:
         self._table = table
 
     def _announce_close(self) -> None:
-        """Tell the guard that this end is no crash, so that it need not look twice (see `survivors.main`)."""
+        """Announce an orderly shutdown, after which the watchdog need not scan twice (see `reaper.main`)."""
         if self._process is not None and self._process.poll() is None:
             with suppress(BrokenPipeError):
                 os.write(self._pipe, b".")
@@ -145,8 +145,8 @@ class Watchdog:
 
 
 def _memory_file() -> int:
-    """Descriptor of a file that has no name."""
+    """Descriptor of an unnamed file."""
     if sys.platform == "linux":
-        return os.memfd_create("coretools-guard")
+        return os.memfd_create("coretools-watchdog")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

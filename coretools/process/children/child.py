@@ -1,4 +1,4 @@
-"""A started program: its exit, its process group, and our ends of its pipes."""
+"""A child process of the server: its exit status, its process group, and our ends of its pipes."""
 
 import os
 import signal
@@ -12,24 +12,24 @@ import anyio
 from coretools.process.children import reaper
 
 HAS_PIDFD = sys.platform == "linux" and hasattr(os, "pidfd_open")
-"""Whether the exit of a child is told by a handle (Linux 5.3); elsewhere a thread waits for each child."""
+"""Whether a pidfd reports the exit of a child (Linux 5.3); elsewhere a thread waits for each child."""
 
 _STATUS_UNKNOWN = 256
-"""Stands for an exit code that nobody can tell any more; the real ones end at 255."""
+"""Placeholder for an exit code that the kernel did not keep; real ones end at 255."""
 
 
 def exit_handle(pid: int) -> int:
-    """A descriptor that becomes readable when the child ends. The child is not reaped by it."""
+    """A descriptor that becomes readable when the child exits. It does not reap the child."""
     if HAS_PIDFD:
         try:
             return os.pidfd_open(pid)
-        except OSError:  # refused by a seccomp filter, or no descriptor left
+        except OSError:  # blocked by a seccomp filter, or no descriptors left
             pass
     return exit_handle_by_thread(pid)
 
 
 def exit_handle_by_thread(pid: int) -> int:
-    """What `exit_handle` gives where there is no pidfd: a pipe whose other end a thread closes."""
+    """The same without a pidfd: a pipe whose other end a waiting thread closes."""
     reading, writing = os.pipe()
 
     def wait() -> None:
@@ -45,7 +45,7 @@ def exit_handle_by_thread(pid: int) -> int:
 
 
 class ChildProcess:
-    """One child. Everything here is quick; what waits is `exited`. `close` must be called, on the event loop."""
+    """One child. Only `wait` and `kill` block. `close` must be called, on the event loop."""
 
     def __init__(
         self,
@@ -66,62 +66,62 @@ class ChildProcess:
         self.duration_seconds = 0.0
         self.peak_memory_bytes = 0
         self.stopped_for = ""
-        """Nobody ends this one but the runner (see `supervised`)."""
+        """Always empty: only supervised commands are stopped by somebody else than the runner."""
 
     @property
     def has_exited(self) -> bool:
-        """Whether `exited` or `reap` saw the end of the program."""
+        """Whether `wait` or `reap` has seen the exit of the program."""
         return self._has_exited
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code; None while it runs, when a signal ended it, or when the status is lost."""
+        """Exit code; None while it runs, after a signal, or when the kernel kept no status."""
         code = self._process.returncode
         return code if code is not None and 0 <= code < _STATUS_UNKNOWN else None
 
     @property
     def signal_name(self) -> str | None:
-        """The signal that ended it ("SIGKILL"), None when there was none."""
+        """Name of the signal that terminated the program ("SIGKILL"), or None."""
         code = self._process.returncode
         if code is None or code >= 0:
             return None
         try:
             return signal.Signals(-code).name
-        except ValueError:  # a real-time signal between SIGRTMIN and SIGRTMAX has no name
+        except ValueError:  # real-time signals between SIGRTMIN and SIGRTMAX have no names
             return f"SIG{-code}"
 
     async def wait(self) -> None:
-        """Wait for the end of the program itself, whoever else holds its pipes."""
+        """Wait until the program itself exits, whoever else holds its pipes."""
         if not self._has_exited:
             await anyio.wait_readable(self._exit_handle)
             self._record_exit()
 
     def reap(self) -> bool:
-        """Take the exit status of a program that has ended; False while it has not."""
+        """Collect the exit status if the program has exited; False while it runs."""
         if self._process.returncode is not None:
             return True
         try:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-        except ChildProcessError:  # the server was started with SIGCHLD ignored: the kernel kept no status
+        except ChildProcessError:  # the server was started with SIGCHLD ignored: the kernel keeps no status
             self._record_exit()
             self._process.returncode = _STATUS_UNKNOWN
             return True
         if pid == 0:
             return False
         self._record_exit()
-        # Popen must not wait for it again, nor warn of a child that nobody waited for.
+        # Popen must neither wait for it again nor warn about a child that was never waited for.
         self._process.returncode = os.waitstatus_to_exitcode(status)
         if usage.ru_maxrss > self._peak_floor:
             self.peak_memory_bytes = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return True
 
     def group_exists(self) -> bool:
-        """Whether the process group has members. Only after `reap`: until then the child itself is one.
+        """Whether the process group has members. Only valid after `reap`: until then the child itself is one.
 
-        The number can't be another's: it is not given away while the group has a member.
+        The kernel does not reuse the number while the group has a member.
         """
         try:
-            # Orphans come to a server that is process 1 of a container; as zombies they would count as members.
+            # A server that is process 1 of a container inherits orphans; as zombies they would count as members.
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 continue
         except ChildProcessError:
@@ -133,19 +133,19 @@ class ChildProcess:
         reaper.signal_group(self.pid, number)
 
     def kill(self) -> None:
-        """KILL and reap, blocking: for a child whose start nobody waits for any more."""
+        """Kill and reap. Blocks: for a child that no task waits for any more."""
         self.signal_group(signal.SIGKILL)
         self._process.wait()
         self.close()
 
     def close_stdin(self) -> None:
-        """End the input of the child."""
+        """Close the standard input of the child."""
         if self.stdin is not None:
             os.close(self.stdin)
             self.stdin = None
 
     def close(self) -> None:
-        """Close our ends."""
+        """Close our descriptors."""
         self.close_stdin()
         for descriptor in (self._exit_handle, self.stdout, self.stderr):
             os.close(descriptor)

@@ -1,7 +1,7 @@
-"""Find processes by their group or by a marker in their environment, and end them.
+"""Find processes by their group or by a marker in their environment, and kill them; also the watchdog's program.
 
-Stands on the standard library alone: `guard.py` starts this very file as a program (`python -I -S survivors.py ...`),
-so nothing of coretools is imported by it or before it. Where there is no /proc only process groups can be found.
+Imports the standard library only: the watchdog runs this file itself (`python -I -S reaper.py ...`), without the
+coretools package. Without /proc only process groups can be found.
 """
 
 import os
@@ -41,17 +41,17 @@ LAST_PAUSE_SECONDS = 0.1
 CONTROL_GROUPS_FILE = "groups"
 """File in the scratch directory that names the control groups of commands, a line each."""
 RMDIR_ATTEMPTS = 20
-"""Looks, LAST_PAUSE_SECONDS apart, whether a group is empty: its members are dying."""
+"""Attempts, LAST_PAUSE_SECONDS apart, to remove a control group whose members are exiting."""
 
 _SLOT_BYTES = 4
 _GROUP, _FLAGS, _THREADS = 2, 6, 17
-"""Places in proc(5)'s `stat`, counted from the state on: pgrp, flags, num_threads."""
+"""Indices of fields in proc(5)'s `stat`, counted from the state: pgrp, flags, num_threads."""
 _EXITING = 0x4
 """PF_EXITING of the kernel's include/linux/sched.h, in the flags."""
 
 
 def can_list_processes() -> bool:
-    """Whether the processes of this machine can be listed with their groups and environments."""
+    """Whether /proc lists the processes of this machine with their groups and environments."""
     return os.path.exists("/proc/self/environ")
 
 
@@ -61,13 +61,13 @@ def group_exists(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # macOS says so of a group of zombies; elsewhere of one that changed its user
+    except PermissionError:  # on macOS a group of zombies; elsewhere one that changed its user
         return sys.platform != "darwin"
     return True
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signal every member of the process group that we may signal; none is no error."""
+    """Signal every member of the process group that we may signal. An empty group is no error."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -75,7 +75,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def find_processes(groups: Collection[int], marker: bytes) -> set[int]:
-    """Processes alive that belong to one of the groups or carry the marker (see `carries`)."""
+    """Live processes that belong to one of the groups or have the marker (see `has_marker`)."""
     if not can_list_processes():
         return set()
     mine = os.getpid()
@@ -84,16 +84,16 @@ def find_processes(groups: Collection[int], marker: bytes) -> set[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or waits to be reaped.
+    """Whether a process is gone or a zombie.
 
-    One whose first thread has ended while others go on is shown as a zombie too (proc(5), state and num_threads).
+    A process whose first thread has ended while others run is shown as a zombie too (proc(5), state and num_threads).
     """
     fields = _stat(pid)
     return len(fields) <= _THREADS or (fields[0] in (b"Z", b"X") and int(fields[_THREADS]) <= 1)
 
 
 def has_marker(pid: int, marker: bytes) -> bool:
-    """Whether the environment that the process was started with has an entry that starts with `marker`."""
+    """Whether an entry of the initial environment of the process starts with `marker`."""
     if not marker:
         return False
     environment = _environment(pid)
@@ -101,7 +101,7 @@ def has_marker(pid: int, marker: bytes) -> bool:
 
 
 def signal_marked(marker: bytes, number: int) -> set[int]:
-    """Signal every process that carries the marker; which were found."""
+    """Signal every process that has the marker; return those found."""
     found = find_processes((), marker)
     for pid in found:
         _signal_if_marked(pid, marker, number)
@@ -109,7 +109,7 @@ def signal_marked(marker: bytes, number: int) -> set[int]:
 
 
 def kill_marked(marker: bytes) -> set[int]:
-    """Kill every process that carries the marker until a look finds none; which were found. Bounded."""
+    """Kill every process that has the marker until a scan finds none; return those killed. Bounded."""
     ended: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
     pause = FIRST_PAUSE_SECONDS
@@ -123,7 +123,7 @@ def kill_marked(marker: bytes) -> set[int]:
 
 
 def terminate_all(groups: Collection[int], marker: bytes, grace_seconds: float) -> None:
-    """End the groups and everything that carries the marker: TERM, grace, KILL until a look finds none. Bounded."""
+    """Terminate the groups and all marked processes: TERM, grace, then KILL until a scan finds none. Bounded."""
     for group in groups:
         signal_group(group, signal.SIGTERM)
     signal_marked(marker, signal.SIGTERM)
@@ -132,7 +132,7 @@ def terminate_all(groups: Collection[int], marker: bytes, grace_seconds: float) 
 
 
 def _wait_until_gone(groups: Collection[int], marker: bytes, seconds: float, *, number: int) -> bool:
-    """Look until nothing is left, sending `number` (0: nothing) at every look; False when it took too long."""
+    """Poll until nothing is left, sending signal `number` (0: none) each time; False after `seconds`."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE_SECONDS
     known: set[int] = set()
@@ -149,14 +149,14 @@ def _wait_until_gone(groups: Collection[int], marker: bytes, seconds: float, *, 
 
 
 def _remaining(groups: Collection[int], marker: bytes, known: set[int]) -> set[int]:
-    """Who is left, with those of the known that are on their way out; they are known from now on."""
+    """Processes that are left, including known ones that are exiting; adds them to `known`."""
     left = find_processes(groups, marker) | set(filter(is_exiting, known))
     known |= left
     return left
 
 
 def is_exiting(pid: int) -> bool:
-    """Whether the process is about to become a zombie: its environment is gone already, it is not."""
+    """Whether the process is exiting: its environment is gone, but it is no zombie yet."""
     fields = _stat(pid)
     return len(fields) > _FLAGS and fields[0] not in (b"Z", b"X") and bool(int(fields[_FLAGS]) & _EXITING)
 
@@ -212,7 +212,7 @@ def signal_process(pid: int, number: int) -> None:
 
 
 def _proc_file(pid: int, name: str) -> bytes:
-    """A file of a process, empty when the process is gone or another user's."""
+    """Content of a /proc file; empty when the process is gone or belongs to another user."""
     try:
         with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
             return file.read()
@@ -221,14 +221,14 @@ def _proc_file(pid: int, name: str) -> bytes:
 
 
 def registered_groups(table: int, slots: int) -> list[int]:
-    """The process groups that stand in the table behind the descriptor (see `guard.py`)."""
+    """The process groups in the shared table (see `watchdog`)."""
     data = os.pread(table, slots * _SLOT_BYTES, 0)
     numbers = (int.from_bytes(data[at : at + _SLOT_BYTES], sys.byteorder) for at in range(0, len(data), _SLOT_BYTES))
     return [number for number in numbers if number]
 
 
 def _remove_control_groups(names: str) -> None:
-    """Remove the control groups of the dead server's commands, whose names it left; what is in them is killed."""
+    """Remove the control groups of the dead server, which it listed in a file; their members are exiting."""
     try:
         with open(names, encoding="utf-8") as file:
             paths = file.read().splitlines()
@@ -247,26 +247,27 @@ def _remove_control_groups(names: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Be the guard: wait on standard input until the server is gone, then end what it left.
+    """Run the watchdog: block on standard input until the server is gone, then terminate what it left.
 
     The arguments are the descriptor of the table, the number of its slots, the marker, the grace period, and a
-    directory to be removed, or nothing.
+    directory to remove, or an empty string.
     """
     table, slots, marker, grace_seconds, scratch = arguments
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # A read returns when the last writing end is closed, by whatever death; one byte comes before an orderly end.
+    # The read returns when the last writing end closes, however the server ends; an orderly shutdown writes a byte
+    # first.
     is_orderly = bool(os.read(0, 1)) and not os.read(0, 1)
     grace = min(float(grace_seconds), ORPHAN_GRACE_SECONDS)
     terminate_all(registered_groups(int(table), int(slots)), marker.encode(), grace)
     if not is_orderly:
-        # A child between fork and exec has its parent's environment still. It held the pipe until exec closed it, so
-        # one more look, a moment later, finds it by its marker.
+        # A child between fork and exec still has the environment of its parent. It held the pipe until exec closed it,
+        # so a second scan, a moment later, finds it by its marker.
         time.sleep(LAST_PAUSE_SECONDS)
         terminate_all((), marker.encode(), 0.0)
     if scratch and os.path.isdir(scratch):
         _remove_control_groups(os.path.join(scratch, CONTROL_GROUPS_FILE))
-        import shutil  # in nearly every life of a guard there is nothing to remove
+        import shutil  # imported late: nearly always there is nothing to remove
 
         shutil.rmtree(scratch, ignore_errors=True)
 

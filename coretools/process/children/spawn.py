@@ -1,8 +1,7 @@
-"""The one place where a child is started. Short, but blocking: until the child has reached exec.
+"""Starts child processes. Blocks shortly, until the child has reached exec.
 
-Nothing has to run between fork and exec (no `preexec_fn`, which would also cost the vfork: 2.3 ms instead of 0.34 ms a
-start): confinement has its place in a thread that restricts itself and calls this, since a child inherits what a thread
-restricts of itself.
+Nothing runs between fork and exec: a `preexec_fn` would cost the vfork (2.3 ms instead of 0.34 ms for a start). To
+confine a child, a confined thread calls `spawn`: a child inherits the restrictions of the thread that starts it.
 """
 
 import errno
@@ -21,13 +20,11 @@ from coretools.process.children import reaper
 from coretools.process.children.child import ChildProcess, exit_handle
 from coretools.roots.read import Directory
 
-# Why a program did not start, as a sentence: the system's error number alone does not say what would work.
-
 
 def start_error(
     error: OSError, argv: Sequence[str], cwd: Directory, *, place: str, environment: Mapping[str, str]
 ) -> CoreError:
-    """The error to raise for what starting `argv` in `cwd` (entered as `place`) failed with."""
+    """The error for a failed start of `argv` in `cwd` (entered as `place`): what is wrong, and what would work."""
     program = argv[0]
     if error.filename == place:
         return CannotStart(f"{cwd.shown}: can't be the working directory: {error.strerror}")
@@ -44,7 +41,7 @@ def start_error(
 
 
 def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[str, str]) -> str:
-    """What is wrong with the program, found by looking where the child would have looked."""
+    """What is wrong with the program, found by searching as the child would have done."""
     found = _first_existing(program, cwd, environment)
     if found is None and "/" in program:
         return f"no such program (working directory: {cwd.shown})"
@@ -80,19 +77,19 @@ def _advice(program: str, cwd: Directory) -> str:
 
 
 CWD_BY_HANDLE = sys.platform == "linux" and os.path.isdir("/proc/self/fd")
-"""Whether a child enters its working directory by the handle itself, with no path to be exchanged underway."""
+"""Whether a child enters its working directory through the open descriptor, so that nobody can replace the path."""
 
 
 def check_argv(argv: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Refuse what no system call can carry.
+    """Refuse arguments and variables that execve can't pass on.
 
     Raises:
-        InvalidArguments: no words, a NUL, a character that the file system encoding lacks, `=` in a variable's name.
+        InvalidArguments: empty argv, a NUL, a character outside the file system encoding, `=` in a variable's name.
     """
     if not argv:
         raise InvalidArguments("no program named: argv is empty")
     words = (*argv, *environment, *environment.values())
-    # One look at all of them together: a git call has a hundred words, nearly always plain ones.
+    # One check for all of them: a git call has a hundred words, nearly always plain ASCII.
     together = "".join(words)
     if "\0" in together or not together.isascii():
         for word in words:
@@ -103,15 +100,15 @@ def check_argv(argv: Sequence[str], environment: Mapping[str, str]) -> None:
 
 
 def find_program(program: str, environment: Mapping[str, str]) -> str | None:
-    """The program in the child's PATH; None leaves the search, and the reason why it fails, to the system.
+    """Find the program in the PATH of the child; None leaves the search, and its error, to the system.
 
-    Without it the child tries one folder after the other by execve: 10 us for each that lacks the program.
+    Otherwise the child tries execve in one directory after the other: 10 us for each that lacks the program.
     """
     if "/" in program:
         return None
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         if not folder.startswith("/"):
-            return None  # it means one in the child's working directory, not in ours
+            return None  # relative to the working directory of the child, not to ours
         found = f"{folder}/{program}"
         if os.access(found, os.X_OK) and os.path.isfile(found):
             return found
@@ -130,15 +127,15 @@ def _check_word(word: str) -> None:
 def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str], fed: bool) -> ChildProcess:
     """Start a program in a session and process group of its own.
 
-    Its standard input is a pipe when `fed`, else /dev/null; its outputs are pipes whose reading ends never block. The
-    program is looked up in the PATH of `environment`, a relative one (`./build.sh`) in `cwd`.
+    Standard input is a pipe if `fed`, else /dev/null; the outputs are pipes with non-blocking reading ends. The program
+    is searched in the PATH of `environment`, a relative one (`./build.sh`) in `cwd`.
 
     Raises:
         CannotStart: not found, not executable, no interpreter, too long, or the directory is gone.
         Busy: no more processes for this user. InputOutput: no more descriptors.
     """
     place = f"/proc/self/fd/{cwd.fd}" if CWD_BY_HANDLE else cwd.path
-    # Entering a directory that was removed works by handle, and every program in it fails in its own way.
+    # A removed directory can still be entered through its descriptor, and then every program fails in its own way.
     if os.fstat(cwd.fd).st_nlink == 0:
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
     with ExitStack() as ours, ExitStack() as theirs:
@@ -169,14 +166,14 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
         exit_handle=handle,
         pipes=(stdin_write, stdout_read, stderr_read),
         started=started,
-        # Through vfork and exec a child starts with its parent's peak (Linux, exec_mmap: `true` started by a server of
-        # 215 MB is reported with 215 MB), so a figure is the child's own only above this one.
+        # Through vfork and exec a child inherits the peak of its parent (Linux, exec_mmap: `true` started by a server
+        # of 215 MB reports 215 MB), so a figure belongs to the child only if it is above this one.
         peak_floor=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     )
 
 
 def _exit_handle(process: "subprocess.Popen[bytes]") -> int:
-    """The child's exit handle; without one the child is ended, since nobody would notice its own end."""
+    """The exit handle of the child. Without one the child is killed, since nobody would notice its exit."""
     try:
         return exit_handle(process.pid)
     except OSError:
@@ -186,7 +183,7 @@ def _exit_handle(process: "subprocess.Popen[bytes]") -> int:
 
 
 def pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
-    """A pipe whose reading and writing ends are closed with the two stacks."""
+    """Create a pipe; the two stacks close its reading and its writing end."""
     reading, writing = os.pipe()
     reader.callback(os.close, reading)
     writer.callback(os.close, writing)
