@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coretools import __version__
-from coretools.config.flags import add_options, working_directory
 from coretools.config.logs import configure_logging
+from coretools.config.options import add_options, working_directory
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.loading import load
 from coretools.standard_fds import ensure_standard_error

@@ -11,8 +11,8 @@ import os
 import sys
 
 from coretools import __version__
-from coretools.config.flags import add_options, settings_from, working_directory
 from coretools.config.logs import configure_logging
+from coretools.config.options import add_options, settings_from, working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.standard_fds import ensure_standard_error, require_standard_streams

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from coretools.config.author import read_author
-from coretools.config.flags import settings_from
+from coretools.config.options import settings_from
 from coretools.config.settings import Limits
 from coretools.confinement import allowed_paths
 from coretools.redaction.redactor import secret_values

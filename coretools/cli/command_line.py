@@ -11,8 +11,8 @@ from coretools.cli.global_options import OptionParser, add_registry_option, glob
 from coretools.cli.manual import WIDTH, overview
 from coretools.cli.routes import Routes, options_at
 from coretools.cli.terminal import TerminalCapabilities, escape_controls, print_error, print_text
-from coretools.config.flags import settings_from, working_directory
 from coretools.config.logs import configure_logging
+from coretools.config.options import settings_from, working_directory
 from coretools.errors import CoreError
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import EVERYTHING

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from coretools import __version__
-from coretools.config.flags import add_options
+from coretools.config.options import add_options
 from coretools.errors import InvalidArguments
 
 

@@ -34,8 +34,8 @@ from coretools.cli.global_options import (
 )
 from coretools.cli.serve import add_serve, serve
 from coretools.cli.terminal import print_error
-from coretools.config.flags import add_policy_options, policy_from, settings_from, working_directory
 from coretools.config.logs import configure_logging
+from coretools.config.options import add_policy_options, policy_from, settings_from, working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.operations.loading import load

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from coretools.command_policy.unwrap import readers_of
 from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, display_argv, rule_lines
-from coretools.config.policy import CatalogPolicy, CommandPolicy, OperatorPolicy
+from coretools.config.operator_policy import CatalogPolicy, CommandPolicy, OperatorPolicy
 
 REFUSED = 77
 """EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script that goes on would run without a yes."""

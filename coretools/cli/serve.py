@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coretools.cli.global_options import OptionParser, add_global_options
-from coretools.config.flags import settings_from
 from coretools.config.logs import configure_logging
+from coretools.config.options import settings_from
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.operations.loading import load

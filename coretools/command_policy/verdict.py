@@ -22,7 +22,7 @@ from coretools.command_policy.subcommand import (
 )
 from coretools.command_policy.unwrap import UnwrappedProgram, unwrap
 from coretools.command_policy.wrappers import SAFE_VARIABLES
-from coretools.config.policy import VERDICTS, CommandPolicy, CommandRule, Verdict
+from coretools.config.operator_policy import VERDICTS, CommandPolicy, CommandRule, Verdict
 from coretools.errors import DeniedCommand, InvalidArguments
 
 ANY_REMAINING_WORDS = "**"

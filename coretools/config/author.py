@@ -1,7 +1,7 @@
-"""Who commits: one name and one address, from the operator's settings or from the token of whoever calls.
+"""The author of commits: a name and an email address, from the operator's settings or the caller's token.
 
-Written as git writes it, `Ada Lovelace <ada@example.com>`. Git tools and `git` inside commands get it by the same four
-variables, which git puts before every configuration file (git-commit(1), "Commit Information").
+Written as in git, `Ada Lovelace <ada@example.com>`. Git tools and `git` inside commands get it by the same four
+environment variables, which override all git configuration (git-commit(1), "Commit Information").
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,10 +14,10 @@ from coretools.errors import BadSetting
 VARIABLES = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 
 LONGEST = 256
-"""Characters of a name and of an address; RFC 5321, 4.5.3.1 has 254 for an address."""
+"""Largest number of characters of a name or address; RFC 5321, 4.5.3.1 allows 254 for an address."""
 
 _STRIPPED = " \t.,:;<>\"\\'"
-"""What git takes away from both ends (strbuf_addstr_without_crud in its ident.c); it refuses a name of nothing else."""
+"""Characters that git strips from both ends (strbuf_addstr_without_crud in ident.c); it refuses an empty rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +29,26 @@ class Author:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What a child's environment has for git."""
+        """Environment variables for git."""
         return dict(zip(VARIABLES, (self.name, self.email) * 2, strict=True))
 
     def __str__(self) -> str:
-        """As git writes it."""
+        """In git's form."""
         return f"{self.name} <{self.email}>"
 
 
 def author_from(name: str, email: str) -> Author | None:
-    """The author of these two; None where git would not write them in a commit as they are."""
+    """The author with this name and email; None if git would not write them unchanged into a commit."""
     both = (name.strip(), email.strip())
     is_good = all(_is_usable(text) for text in both) and not any(one.isspace() for one in both[1])
     return Author(*both) if is_good else None
 
 
 def read_author(text: str, where: str) -> Author:
-    """The author in a text such as `Ada Lovelace <ada@example.com>`; `where` is the setting that holds it.
+    """Parse an author such as `Ada Lovelace <ada@example.com>`; `where` names the setting in errors.
 
     Raises:
-        BadSetting: no name, no address, or a character that can't stand in a commit.
+        BadSetting: no name, no address, or a character that a commit cannot contain.
     """
     name, bracket, rest = text.strip().partition("<")
     author = author_from(name, rest[:-1]) if bracket and rest.endswith(">") else None
@@ -69,7 +69,7 @@ _caller: ContextVar[Author | None] = ContextVar("who commits in the call under w
 
 @contextmanager
 def acting_as(author: Author | None) -> Iterator[None]:
-    """Whatever the block starts, also in tasks and threads of its own, commits as this author; None changes nothing."""
+    """Commit as this author in the block, including its tasks and threads; None changes nothing."""
     token = _caller.set(author)
     try:
         yield
@@ -78,6 +78,6 @@ def acting_as(author: Author | None) -> Iterator[None]:
 
 
 def caller_variables() -> Mapping[str, str]:
-    """The four variables of whoever's call is under way; empty where he has no author of his own."""
+    """The variables of the current caller's author; empty if the caller has none."""
     author = _caller.get()
     return {} if author is None else author.variables

@@ -1,22 +1,22 @@
-"""Read the operator's configuration file, and refuse one that anybody else could have written.
+"""Read the operator's policy file, and refuse one that anybody else could have written.
 
-`coretools.config.policy_schema` reads what is in it. Values that hold without a file are in `coretools.config.policy`.
+`policy_schema` parses its content; `operator_policy` has the values and their defaults.
 """
 
 import os
 import stat
 from collections.abc import Mapping, Sequence
 
-from coretools.config.policy import OperatorPolicy, expand_home
+from coretools.config.operator_policy import OperatorPolicy, expand_home
 from coretools.errors import BadSetting
 
 VARIABLE = "CORETOOLS_POLICY"
 MOST_LINKS = 40
-"""Links followed to the file, as Linux has it (path_resolution(7))."""
+"""Links followed to the file, as in Linux (path_resolution(7))."""
 
 
 def policy_path(flag: str | None, environment: Mapping[str, str]) -> str | None:
-    """Where the operator's file is: the flag, the variable, or the usual place if something stands there."""
+    """The path of the policy file: from the flag, the variable, or the default location if it exists."""
     named = flag or environment.get(VARIABLE)
     if named:
         return os.path.abspath(expand_home(named, environment))
@@ -31,8 +31,8 @@ def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence
     """The policy in the file `path`; `writable` are the directories that tools may change.
 
     Raises:
-        BadSetting: missing, open to others, beneath a directory that tools or commands may write, not TOML, or it
-            has an unknown key or a value that can't be used.
+        BadSetting: missing, writable by others, beneath a directory that tools or commands may write, not TOML, or with
+            an unknown key or an unusable value.
     """
     places = _places(path)
     for directory in writable:
@@ -46,10 +46,10 @@ def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence
 
 
 def require_out_of_reach(path: str, roots: Sequence[str]) -> None:
-    """Refuse a file of the operator's that lies beneath a root, or is reached through one: tools read what is there.
+    """Refuse a file of the operator that lies beneath a root, or is reached through one: tools could read it.
 
     Raises:
-        BadSetting: it does, or it can't be found.
+        BadSetting: it does, or cannot be found.
     """
     at = os.path.abspath(path)
     places = _places(at)
@@ -61,10 +61,10 @@ def require_out_of_reach(path: str, roots: Sequence[str]) -> None:
 
 
 def _places(path: str) -> list[str]:
-    """Every path that is looked up on the way to a file, links followed one by one; the file itself comes last.
+    """Every path that is looked up to reach a file, links followed one by one; the file itself is last.
 
     Raises:
-        BadSetting: something on the way is missing, is no directory, or the links go round.
+        BadSetting: a component is missing or not a directory, or the links form a loop.
     """
     places: list[str] = []
     waiting = path.split("/")[::-1]
@@ -88,14 +88,14 @@ def _places(path: str) -> list[str]:
             continue
         links += 1
         if links > MOST_LINKS:
-            raise BadSetting(f"{path}: can't be read: its links go round")
+            raise BadSetting(f"{path}: can't be read: its links form a loop")
         at = "/" if target.startswith("/") else at
         waiting += target.split("/")[::-1]
     return places
 
 
 def _require_apart(path: str, places: Sequence[str], directory: str, what: str) -> None:
-    """Refuse a file that lies beneath a directory which tools or commands may change, or is reached through one."""
+    """Refuse a file that lies beneath a directory that tools or commands may change, or is reached through one."""
     above = os.path.realpath(directory)
     for place in places:
         if os.path.commonpath((above, os.path.realpath(os.path.dirname(place)))) == above:
@@ -106,7 +106,7 @@ def _require_apart(path: str, places: Sequence[str], directory: str, what: str) 
 
 
 def _require_own_directory(path: str, directory: str) -> None:
-    """Refuse a directory in which another user could put another file in the place of the policy."""
+    """Refuse a directory in which another user could replace the policy file."""
     found = os.stat(directory)
     is_sticky = bool(found.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
     if found.st_mode & 0o022 and not is_sticky:
@@ -119,10 +119,9 @@ def _parsed(path: str, place: str, environment: Mapping[str, str]) -> OperatorPo
     """The policy in the file at `place`, which is no link.
 
     Raises:
-        BadSetting: it is not a regular file, others may write it, it belongs to another user, or its text
-            can't be used.
+        BadSetting: it is not a regular file, is writable by others, belongs to another user, or has unusable content.
     """
-    # Imported here: most servers have no file, and `coretools --help` does without pydantic.
+    # Imported here: most servers have no policy file, and `coretools --help` does not need pydantic.
     from coretools.config.policy_schema import parse_policy
     from coretools.config.toml_file import LONGEST
 
@@ -142,4 +141,4 @@ def _parsed(path: str, place: str, environment: Mapping[str, str]) -> OperatorPo
 
 
 def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO opens at once and is refused after
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO does not block and is refused later

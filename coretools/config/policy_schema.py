@@ -1,6 +1,6 @@
-"""The tables of the policy file: the values of `coretools.config.policy` and the names that the file has for them.
+"""The schema of the policy file: its tables and keys for the values of `operator_policy`.
 
-pydantic builds the values and refuses unknown keys and wrong types; what a value may be, its dataclass says.
+pydantic builds the values and refuses unknown keys and wrong types; the dataclasses validate the values.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coretools.config.policy import (
+from coretools.config.operator_policy import (
     CatalogPolicy,
     CommandPolicy,
     ConfinementPolicy,
@@ -23,7 +23,7 @@ from coretools.errors import BadSetting
 
 
 class _Table(BaseModel):
-    # The dataclasses that are fields take this configuration over.
+    # Dataclasses in fields inherit this configuration.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -47,14 +47,14 @@ class PolicyFile(_Table):
 
 
 def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> OperatorPolicy:
-    """The policy in the bytes of a file; `path` names it in errors.
+    """Parse the bytes of a policy file; `path` names it in errors.
 
     Raises:
-        BadSetting: not TOML, an unknown key, or a value that can't be used; names each.
+        BadSetting: not TOML, an unknown key, or an unusable value; names each.
     """
     found = parse_toml(data, path)
     try:
-        # From JSON, because strict models take a list for a tuple there only. A date becomes a table: no key takes one.
+        # Via JSON, where strict models accept a list for a tuple. A date becomes a table, which no key accepts.
         file = PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
     except ValidationError as error:
         said = problems_of(error, lambda fault: f"{key_of(fault['loc'])}: {problem_of(fault, PolicyFile)}")

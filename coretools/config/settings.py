@@ -1,42 +1,42 @@
-"""What the operator decides: roots, profile, rights, limits. Read at start by an entry point.
+"""The settings of a server: roots, profile, permissions, limits. An entry point reads them at start.
 
-Frozen values only; nothing here touches the system. `None` means "no limit" wherever it is allowed.
+Frozen values only, without access to the system. `None` means "no limit" wherever it is allowed.
 """
 
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from coretools.config.author import Author
-from coretools.config.policy import OperatorPolicy
+from coretools.config.operator_policy import OperatorPolicy
 from coretools.errors import BadSetting
 
 PROFILES = ("read", "dev", "ci", "all")
-"""Names of the profiles; `dev` is the default. `read`: what only reads. `ci`: that, and builds, tests and restores.
-`dev`: a day's work, commands too. `all`: everything, also what is declared for no other profile."""
+"""Names of the profiles; `dev` is the default. `read`: only tools that read. `ci`: those, and builds, tests and
+restores. `dev`: tools for development, including commands. `all`: everything, also tools in no other profile."""
 
 RESOLVERS = ("openat2", "walk")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 AskMode = Literal["prefilled", "defaults", "elicitation", "sampling"]
-"""How far a question of a command goes (`coretools.questions.resolution`); each mode has those before it."""
+"""How questions of a command may be answered (`coretools.questions.resolution`); each mode includes those before it."""
 
 ASK_MODES: tuple[AskMode, ...] = get_args(AskMode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """What the operator lets a server ask, and how long it waits."""
+    """Which questions a server may ask, and how long it waits."""
 
     mode: AskMode = "elicitation"
     seconds: float = 300.0
-    """For one question of the handshake era."""
+    """Timeout of one question, for clients of the handshake era."""
     trusts_answers: bool = False
-    """Whether a yes that the operator wants may be sent beforehand: who calls a server is most often no person."""
+    """Whether a required confirmation may be sent in advance: a caller is usually not a person."""
 
 
 def require_profile(name: str) -> str:
-    """The name of a profile.
+    """Check the name of a profile and return it.
 
     Raises:
         BadSetting: there is no such profile.
@@ -48,62 +48,62 @@ def require_profile(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one call, or the server as a whole, may use. Sizes in bytes, times in seconds."""
+    """Resource limits of one call, or of the whole server. Sizes in bytes, times in seconds."""
 
     read_bytes: int = 256 * 1024
     """Most bytes of file text in one answer: about 64,000 tokens, more than a client shows a model."""
     file_bytes: int = 64 * 1024 * 1024
     """Largest file that is read into memory to find lines in it or to edit it."""
     write_bytes: int = 16 * 1024 * 1024
-    """Largest content that is written in one call; the line limit of the wire stands at the same figure."""
+    """Largest content that is written in one call; the line limit of the protocol has the same value."""
     list_entries: int = 2_000
     """Most entries in one listing."""
     search_results: int = 500
-    """Most matches, or names, in one answer, whatever the call asks for."""
+    """Most matches, or names, in one answer, whatever the call requests."""
     search_line_bytes: int = 500
     """A longer matching line is cut in the answer."""
     search_seconds: float = 30.0
     """Deadline of one search."""
     output_bytes: int = 64 * 1024
-    """Kept of each stream of a child that a caller sees."""
+    """Kept of each output stream of a child process."""
     run_seconds: float = 120.0
-    """Deadline of a command when the call names none."""
+    """Default deadline of a command."""
     run_seconds_most: float = 3_600.0
-    """Longest deadline a call may ask for."""
+    """Longest deadline that a call may request."""
     build_seconds: float = 600.0
-    """Deadline of a build, a test run or a restore when the call names none: they take longer than a plain command."""
+    """Default deadline of a build, a test run or a restore, which take longer than other commands."""
     report_bytes: int = 2 * 1024 * 1024
-    """Kept of each stream of a build or test run to find its report in; only a small part of it is shown."""
+    """Kept of each stream of a build or test run to find its report in; only a small part is shown."""
     git_seconds: float = 60.0
     """Deadline of one git process."""
     git_output_bytes: int = 4 * 1024 * 1024
-    """Most output of git that is parsed; a longer one is an error or is cut and counted."""
+    """Most output of git that is parsed; longer output is an error, or is cut and counted."""
     grace_seconds: float = 2.0
     """Between TERM and KILL."""
     linger_seconds: float = 0.2
-    """How long output is awaited from grandchildren after the child has ended."""
+    """How long to wait for output of grandchildren after the child has exited."""
     runs: int = 32
-    """Runs of one caller that may be alive at once."""
+    """Concurrent runs of one caller."""
     runs_kept: int = 64
-    """Finished runs of one caller whose output can still be read; the oldest is forgotten."""
+    """Finished runs of one caller whose output is kept; the oldest is dropped."""
     run_idle_seconds: float = 1_800.0
-    """A run that no call touches for so long is stopped, or forgotten when it has ended."""
+    """A run that no call uses for this long is stopped, or dropped if it has ended."""
     run_output_bytes: int = 64 * 1024 * 1024
     """Kept of the output of one run, on disk; the oldest is dropped."""
     ask_seconds: float = 300.0
-    """How long a person is waited for with one question; no answer until then is a no."""
+    """How long to wait for the answer to one question; none by then counts as no."""
     processes: int = 256
-    """Children at once; a further call is refused."""
+    """Concurrent child processes; a further call is refused."""
     threads: int = 32
     """Worker threads for file work."""
     line_bytes: int = 16 * 1024 * 1024
-    """Longest JSON-RPC line taken from a client."""
+    """Longest JSON-RPC line accepted from a client."""
 
     def replaced(self, assignments: dict[str, str]) -> "Limits":
-        """These limits with some replaced, as read from text (`{"run_seconds": "300"}`).
+        """A copy with some limits replaced by values in text form (`{"run_seconds": "300"}`).
 
         Raises:
-            BadSetting: no such limit, no number, or a number that is not above 0.
+            BadSetting: no such limit, not a number, or not above 0.
         """
         known = {field.name: field.type for field in fields(self)}
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -122,33 +122,33 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything an entry point decides before it builds a server."""
+    """All settings that an entry point needs to build a server."""
 
     roots: tuple[str, ...]
-    """Directories, most important first: relative paths lie beneath the first. `PATH:ro` makes one read-only."""
+    """Root directories; relative paths are relative to the first. `PATH:ro` makes one read-only."""
     profile: str = "dev"
     read_only: bool = False
-    """Wins over the profile and over the rights of every root."""
+    """Overrides the profile and the permissions of every root."""
     deny: tuple[str, ...] = ()
-    """Deny globs beside the default ones."""
+    """Deny globs, besides the default ones."""
     default_deny: bool = True
     limits: Limits = Limits()
     resolver: str | None = None
-    """`openat2` or `walk`; None takes the strongest that the kernel has."""
+    """`openat2` or `walk`; None chooses the strongest that the kernel supports."""
     pass_environment: tuple[str, ...] = ()
-    """Names of environment variables that children get beside the allow-list."""
+    """Environment variables passed to children, besides the allow-list."""
     author: Author | None = None
-    """As whom commits are made by whoever has no author of his own; None: as the git configuration says."""
+    """Author of commits for callers without their own; None: as in the git configuration."""
     umask: int | None = None
-    """Permissions that files made by tools and commands don't have; None: as the server was started."""
+    """umask for files created by tools and commands; None: unchanged."""
     redact_output: bool = False
-    """Whether credentials are taken out of what commands print; the operator's file may ask for it too."""
+    """Whether credentials are redacted in the output of commands; the policy file may enable it too."""
     ask: AskMode = "elicitation"
     policy: OperatorPolicy = field(default_factory=OperatorPolicy)
-    """What the operator's file says of commands, with what flags changed of it."""
+    """The policy file, with overrides from options."""
     log_level: str = "info"
 
     @property
     def asking(self) -> Asking:
-        """What a server of these settings may ask."""
+        """The settings for questions."""
         return Asking(mode=self.ask, seconds=self.limits.ask_seconds, trusts_answers=self.policy.tools.trusts_answers)

@@ -1,4 +1,4 @@
-"""Read TOML configuration, and say in one sentence what is wrong with a key. Used by every file of the operator's.
+"""Parse TOML configuration, and explain an invalid key in one sentence. Used for every configuration file.
 
 The tables are pydantic models or dataclasses; an unknown key and a value of the wrong type are errors.
 """
@@ -18,19 +18,19 @@ LONGEST = 1024 * 1024
 """Largest configuration file accepted, in bytes."""
 
 LARGEST_INTEGER = 2**63 - 1
-"""TOML 1.0 asks for 64 bits; Python reads more."""
+"""TOML 1.0 requires 64 bits; Python accepts more."""
 
 MOST_LEVELS = 32
-"""Levels of tables and lists; pydantic's own limit has no sentence."""
+"""Nesting depth of tables and lists; pydantic's own limit has no clear message."""
 
 MOST_FAULTS = 10
-"""Faults of a file that one error names: finding what an unknown key may mean takes milliseconds."""
+"""Errors of a file that one message lists: a suggestion for an unknown key takes milliseconds."""
 
 FEW_KEYS = 8
-"""Beside a suggestion, the known keys of a table are listed up to this number."""
+"""Besides a suggestion, the known keys of a table are listed if there are at most this many."""
 
 UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
-"""Types of pydantic errors about a key that a table does not have: of a model, of a dataclass."""
+"""Types of pydantic errors for an unknown key: of a model, of a dataclass."""
 
 _WANTED = {
     "string_type": "must be text",
@@ -44,14 +44,14 @@ _WANTED = {
     "dict_type": "must be a table",
     "dataclass_type": "must be a table",
 }
-"""By type of a pydantic error: what the operator should write, in the words of TOML."""
+"""What the operator should write, in TOML terms, by type of pydantic error."""
 
 
 def parse_toml(data: bytes, path: str) -> dict[str, Any]:
-    """The tables in the bytes of a file; `path` names it in errors. Callers read at most `LONGEST + 1` bytes.
+    """Parse the bytes of a file; `path` names it in errors. Callers read at most `LONGEST + 1` bytes.
 
     Raises:
-        BadSetting: too large, not UTF-8, not TOML, nested too deeply, or a text has a NUL character.
+        BadSetting: too large, not UTF-8, not TOML, nested too deeply, or with a NUL character in a string.
     """
     if len(data) > LONGEST:
         raise BadSetting(f"{path}: larger than {LONGEST} bytes, the most that a configuration file may have")
@@ -66,21 +66,21 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
 
 
 def problems_of(error: ValidationError, sentence: Callable[[ErrorDetails], str]) -> str:
-    """What is wrong with a file, fault by fault; those beyond `MOST_FAULTS` are counted. `sentence` says one."""
+    """The errors of a file; those beyond `MOST_FAULTS` are counted. `sentence` formats one."""
     faults = error.errors()
     more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
     return "; ".join([*map(sentence, faults[:MOST_FAULTS]), *more])
 
 
 def key_of(keys: Sequence[int | str]) -> str:
-    """A key as messages name it, such as `server.port`; `commands.rule #2` is the second [[commands.rule]]."""
+    """A key as shown in messages, such as `server.port`; `commands.rule #2` is the second [[commands.rule]]."""
     return "".join(f" #{key + 1}" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
 
 
 def problem_of(error: ErrorDetails, table: type) -> str:
-    """What is wrong with a key, and what would be right. `table` is the type of the whole file.
+    """What is wrong with a key, and what would be valid. `table` is the type of the whole file.
 
-    The value itself may be a password: it is shown only where the choices are listed.
+    The value may be a password: it is shown only if there is a fixed list of choices.
     """
     if error["type"] in UNKNOWN:
         return _unknown_key(error["loc"], table)
@@ -102,7 +102,7 @@ def _unknown_key(keys: Sequence[int | str], table: type) -> str:
 
 
 def meant_key(keys: Sequence[int | str], table: type) -> str:
-    """The known key that an unknown one is a slip of (a letter, a missing section); empty if none comes close."""
+    """The known key that an unknown one is a misspelling of (a letter, a missing section); empty if none is close."""
     typed, known = ".".join(map(str, keys)), list(_paths(table, ""))
     sections = [one for one in known if one.endswith(f".{typed}")]
     if len(sections) == 1:
@@ -114,7 +114,7 @@ def meant_key(keys: Sequence[int | str], table: type) -> str:
 
 
 def value_type(table: Any, key: int | str) -> Any:
-    """The type of a key of a table, of an item of a list, or of any key of a mapping; None if there is none."""
+    """The type of a key of a table, an item of a list, or any key of a mapping; None if there is none."""
     if get_origin(table) in (dict, tuple):
         return get_args(table)[-1 if get_origin(table) is dict else 0]
     kind = _keys(table).get(str(key))
@@ -129,7 +129,7 @@ def _type_at(table: Any, keys: Sequence[int | str]) -> Any:
 
 
 def _keys(table: Any) -> Mapping[str, Any]:
-    """The keys of a table with their types; none for what is no table."""
+    """The keys of a table with their types; empty for anything else."""
     if isinstance(table, type) and issubclass(table, BaseModel):
         return {field.alias or name: field.annotation for name, field in table.model_fields.items()}
     return get_type_hints(table) if isinstance(table, type) and dataclasses.is_dataclass(table) else {}
@@ -145,7 +145,7 @@ def _paths(table: Any, prefix: str) -> Iterator[str]:
 
 
 def _require_plain(value: Any, keys: tuple[int | str, ...], path: str) -> None:
-    """Refuse what no table of ours takes and later readers fail at."""
+    """Refuse values that no table accepts and that later code could not handle."""
     if isinstance(value, str) and "\0" in value:
         raise BadSetting(f"{path}: {key_of(keys)}: text must not contain a NUL character")
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coretools.config.policy import CONTAINER_DIRECTORIES, ConfinementPolicy
+from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
 from coretools.confinement.allowed_paths import Grant
 from coretools.confinement.masks import Masks

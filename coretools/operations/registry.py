@@ -12,7 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Unpack
 
-from coretools.config.policy import ToolPolicy
+from coretools.config.operator_policy import ToolPolicy
 from coretools.errors import BadSetting
 from coretools.operations.command import Command, check_command, duplicate_name
 from coretools.operations.completion import require_sources

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from coretools.config.policy import Access
+from coretools.config.operator_policy import Access
 from coretools.confinement.hidden import HiddenPath
 from coretools.redaction.argv import escape_unprintable
 from coretools.roots.path_text import printable

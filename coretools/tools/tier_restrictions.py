@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Self
 
-from coretools.config.policy import ConfinementPolicy
+from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from coretools.config.author import read_author
-from coretools.config.flags import policy_from, settings_from
+from coretools.config.options import policy_from, settings_from
 from coretools.config.policy_file import require_out_of_reach
 from coretools.config.settings import Settings, require_profile
 from coretools.confinement.allowed_paths import is_granted

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coretools.command_policy.verdict import ProgramPolicy
-from coretools.config.policy import CommandPolicy, CommandRule, Verdict
+from coretools.config.operator_policy import CommandPolicy, CommandRule, Verdict
 
 DIRECT = """
 rm x

@@ -26,7 +26,7 @@ from pydantic import (
     model_serializer,
 )
 
-from coretools.config.policy import ToolPolicy
+from coretools.config.operator_policy import ToolPolicy
 from coretools.errors import BadSetting
 from coretools.hosting.serve import build
 from coretools.operations.call import Call, SilentCall

@@ -15,7 +15,7 @@ from coretools.operations.completion import MAX_VALUES, Completes, complete_para
 from coretools.operations.declare import Effect, raw_schema, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.registry import Registry
-from coretools.roots import listing
+from coretools.roots import directory_listing
 from coretools.roots.deny import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 
@@ -188,17 +188,17 @@ def roots(tmp_path: Path) -> Roots:
 )
 def test_paths_go_on_beneath_the_root(roots: Roots, typed: str, paths: list[str]) -> None:
     """completion-5: directories with a slash; what a deny glob closes is left out."""
-    assert listing.complete_path(roots, typed, most=10) == paths
+    assert directory_listing.complete_path(roots, typed, most=10) == paths
 
 
 def test_absolute_paths_are_completed_beneath_a_root_only(roots: Roots, tmp_path: Path) -> None:
     """completion-5: nothing outside is listed."""
-    assert listing.complete_path(roots, f"{tmp_path}/su", most=10) == [f"{tmp_path}/sub/"]
+    assert directory_listing.complete_path(roots, f"{tmp_path}/su", most=10) == [f"{tmp_path}/sub/"]
     for typed in ("/etc/pas", "../", "sub/../../"):
         with pytest.raises(OutsideRoot):
-            listing.complete_path(roots, typed, most=10)
+            directory_listing.complete_path(roots, typed, most=10)
 
 
 def test_paths_are_bounded(roots: Roots) -> None:
     """completion-5: by the first names."""
-    assert listing.complete_path(roots, "", most=1) == ["link"]
+    assert directory_listing.complete_path(roots, "", most=1) == ["link"]

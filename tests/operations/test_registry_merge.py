@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from coretools.config.policy import ToolPolicy
+from coretools.config.operator_policy import ToolPolicy
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect, prompt, tool
 from coretools.operations.registry import Registry, merge_registries

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from coretools.config.policy import ConfinementPolicy
+from coretools.config.operator_policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.confinement import allowed_paths, landlock
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError
 
 from coretools.app.assembly import open_assembly
-from coretools.config.policy import CatalogPolicy, OperatorPolicy
+from coretools.config.operator_policy import CatalogPolicy, OperatorPolicy
 from coretools.config.settings import PROFILES, Settings
 from coretools.errors import BadSetting
 from coretools.operations.declare import Effect

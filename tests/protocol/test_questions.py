@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from pydantic import BaseModel
 
-from coretools.config.policy import ToolPolicy
+from coretools.config.operator_policy import ToolPolicy
 from coretools.config.settings import Asking
 from coretools.operations.call import Call, require_confirmation
 from coretools.operations.catalog import Selection

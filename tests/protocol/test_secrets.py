@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coretools.app.assembly import output_redactor
-from coretools.config.policy import OperatorPolicy
+from coretools.config.operator_policy import OperatorPolicy
 from coretools.config.settings import Settings
 from tests.protocol.peer import ANSWER_SECONDS, Peer, peer
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from coretools.config.policy import ToolPolicy
+from coretools.config.operator_policy import ToolPolicy
 from coretools.config.settings import ASK_MODES, AskMode
 from coretools.errors import AnswerNeeded, BadSetting, Declined, InvalidArguments
 from coretools.operations.call import Call, SilentCall, require_confirmation

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coretools.errors import CoreError
-from coretools.roots.listing import list_directory, walk
+from coretools.roots.directory_listing import list_directory, walk
 from coretools.roots.read import open_directory, read_bytes
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
 from tests.checkout import TREE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import NotFound, PermissionRefused, TooLarge, WrongType
-from coretools.roots.listing import WalkEntry, list_directory, walk
+from coretools.roots.directory_listing import WalkEntry, list_directory, walk
 from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
 from coretools.roots.write import write_bytes
 from tests.roots.world import LOOKS, Operation, World, descriptors

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from coretools import __version__
-from coretools.config.policy import ConfinementPolicy
+from coretools.config.operator_policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.environment import child_environment

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import uvicorn
 
-from coretools.config.flags import add_options
+from coretools.config.options import add_options
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.config import read_config

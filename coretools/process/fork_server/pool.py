@@ -20,7 +20,7 @@ from typing import NamedTuple
 import anyio
 from anyio import CapacityLimiter, to_thread
 
-from coretools.config.policy import TIERS, ConfinementPolicy
+from coretools.config.operator_policy import TIERS, ConfinementPolicy
 from coretools.confinement import landlock
 from coretools.confinement.control_files import ControlFiles
 from coretools.confinement.git_copies import ConfigCopies

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 
-from coretools.config.policy import CONTAINER_DIRECTORIES, ConfinementPolicy
+from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.plan import ScratchDirectories
 from coretools.roots.root_set import Roots
 

@@ -20,7 +20,7 @@ from coretools.excerpt import Excerpt
 from coretools.operations.declare import Effect, tool
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.redaction.redactor import Redactor, drop_partial_lines
-from coretools.roots.listing import list_directory
+from coretools.roots.directory_listing import list_directory
 from coretools.roots.read import Directory, kind_at, read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import Undo

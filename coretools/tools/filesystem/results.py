@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from coretools.operations.content import Result
-from coretools.roots.listing import DirectoryEntry, DirectoryListing
+from coretools.roots.directory_listing import DirectoryEntry, DirectoryListing
 from coretools.tools.execution import escaped_name
 
 _MARKS = {"directory": "/", "link": "@"}

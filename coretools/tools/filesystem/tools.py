@@ -21,9 +21,9 @@ from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.content import Embedded
 from coretools.operations.declare import Effect, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
+from coretools.roots.directory_listing import complete_path, list_directory
 from coretools.roots.editor_settings import settings_note
 from coretools.roots.file_version import Version
-from coretools.roots.listing import complete_path, list_directory
 from coretools.roots.nonblocking_read import read_nonblocking
 from coretools.roots.path_text import printable
 from coretools.roots.read import OpenFile, file_status, kind_at, open_file, read_bytes

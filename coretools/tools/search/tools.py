@@ -15,7 +15,7 @@ from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
-from coretools.roots.listing import WalkEntry
+from coretools.roots.directory_listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
 from coretools.roots.root_set import RootedPath, Roots
 from coretools.tools.execution import escaped_name

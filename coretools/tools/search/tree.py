@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from coretools.errors import CoreError
 from coretools.roots import directory_access
-from coretools.roots.listing import WalkBatch, WalkEntry, walk_batches
+from coretools.roots.directory_listing import WalkBatch, WalkEntry, walk_batches
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import RootedPath, Roots, join_path
 from coretools.tools.search.ignore import KINDS, REPOSITORY, IgnoreRules

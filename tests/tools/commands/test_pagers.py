@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coretools.command_policy.verdict import safe_variables
-from coretools.config.policy import CommandPolicy
+from coretools.config.operator_policy import CommandPolicy
 from tests.protocol.peer import Peer, peer
 
 POLICY = """

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coretools.config.policy import ConfinementPolicy
+from coretools.config.operator_policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.process.environment import child_environment
 from coretools.process.fork_server.pool import SandboxPool

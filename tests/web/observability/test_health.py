@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Router
 
 from coretools.app.assembly import open_assembly
-from coretools.config.policy import ConfinementPolicy, OperatorPolicy
+from coretools.config.operator_policy import ConfinementPolicy, OperatorPolicy
 from coretools.config.settings import Settings
 from coretools.errors import Unreachable
 from coretools.protocol.process_exit import Draining

@@ -13,7 +13,7 @@ import pytest
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 
 from coretools.cancellation import check_cancelled
-from coretools.config.policy import ToolPolicy
+from coretools.config.operator_policy import ToolPolicy
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, tool

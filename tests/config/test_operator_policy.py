@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.flags import add_options, settings_from
-from coretools.config.policy import (
+from coretools.config.operator_policy import (
     CatalogPolicy,
     CommandPolicy,
     CommandRule,
@@ -15,6 +14,7 @@ from coretools.config.policy import (
     OperatorPolicy,
     ToolPolicy,
 )
+from coretools.config.options import add_options, settings_from
 from coretools.config.policy_file import policy_path, read_policy
 from coretools.config.policy_schema import parse_policy
 from coretools.config.settings import Settings
@@ -296,7 +296,7 @@ def test_what_is_no_text_file_is_refused_at_once(file: Path, tmp_path: Path) -> 
     for path, sentence in [
         ("fifo", "not a regular file"),
         ("", "Is a directory"),
-        ("loop", "links go round"),
+        ("loop", "links form a loop"),
         ("huge", "larger than 1048576 bytes"),
         ("bytes", "not UTF-8 text"),
         ("etc/policy.toml/x", "Not a directory"),

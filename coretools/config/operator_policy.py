@@ -1,8 +1,7 @@
-"""What the operator's configuration file decides: which commands may run, how they are confined, what they see.
+"""The operator's policy: which commands may run, how they are confined, what they see.
 
-Values only, without pydantic; `coretools.config.policy_file` reads them, at start and at a reload. Every default is
-what holds
-without a file: any command may be started, in the strongest confinement that the machine has, without a network.
+Values only, without pydantic; `policy_file` reads them at start and on reload. The defaults apply without a file: any
+command may be started, in the strongest confinement that the machine supports, without network access.
 """
 
 import os
@@ -11,15 +10,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Verdict = Literal["allow", "ask", "deny"]
-"""What becomes of a command. `ask` needs a person's yes."""
+"""The decision about a command. `ask` requires confirmation by a person."""
 
 Tier = Literal["full", "landlock", "none"]
-"""How commands are held by the kernel."""
+"""How the kernel confines commands."""
 
 Access = Literal["allow", "deny"]
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-"""Mildest first: of several that apply the last one counts."""
+"""From mildest to strictest: of several that apply the strictest counts."""
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 """Strongest first."""
@@ -29,21 +28,21 @@ ACCESSES: tuple[Access, ...] = get_args(Access)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRule:
-    """What becomes of one program, or of some of its argument lists (docs/specs/policy.md says how they match)."""
+    """The decision about one program, or some of its argument lists (matching: docs/specs/policy.md)."""
 
     program: str
-    """A name, found anywhere on PATH, or an absolute path. May hold `*` and `?`."""
+    """A name, found anywhere on PATH, or an absolute path. May contain `*` and `?`."""
     verdict: Verdict
     arguments: tuple[str, ...] | None = None
-    """A pattern for each word after the program; None: whatever the words."""
+    """A pattern for each word after the program; None: any words."""
     reason: str = ""
-    """The operator's own sentence; shown when the rule decides."""
+    """The operator's explanation; shown when the rule decides."""
 
     def __post_init__(self) -> None:
-        """Refuse a rule that can't match as its writer means it.
+        """Refuse a rule that cannot match as intended.
 
         Raises:
-            ValueError: names the field, and what would be right.
+            ValueError: names the field and the correct form.
         """
         program = self.program
         if not program:
@@ -61,16 +60,16 @@ class CommandPolicy:
     """Which commands may be started, by their argv."""
 
     default: Verdict = "allow"
-    """For a program that no rule matches. Commands are held by the kernel; the policy is the operator's wish on top."""
+    """For a program that no rule matches. The kernel confines commands anyway; the policy restricts them further."""
     opaque: Verdict | None = None
-    """For code that can't be judged by its argv (`sh -c TEXT`). None: as `default`, and no rule for a program alone
-    allows it."""
+    """For code that cannot be checked by its argv (`sh -c TEXT`). None: as `default`, and a rule for the program alone
+    does not allow it."""
     rule: tuple[CommandRule, ...] = ()
-    """The rules; named as the file's tables are, `[[commands.rule]]`."""
+    """The rules, named like the tables in the file: `[[commands.rule]]`."""
 
 
-CONTAINER_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only by the operator's word
-"""Directories of a container that commands of its one server share with nobody else."""
+CONTAINER_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only if the operator configures it
+"""Shared directories that commands may use when the server has its container to itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,25 +77,25 @@ class ConfinementPolicy:
     """How commands are confined. Sizes in bytes."""
 
     require: Tier | None = None
-    """Weakest tier in which commands run. None: the strongest there is, whichever that be."""
+    """Weakest tier in which commands run. None: the strongest available, whichever it is."""
     allow_unconfined: bool = False
     """Whether `run_command` works in tier `none`."""
     network: Access = "deny"
     readable: tuple[str, ...] = ()
-    """Absolute paths that commands may read beside the roots and the system's own directories."""
+    """Absolute paths that commands may read, besides the roots and the system directories."""
     writable: tuple[str, ...] = ()
-    """Absolute paths that commands may read and change beside the roots."""
+    """Absolute paths that commands may read and change, besides the roots."""
     own_container: bool = False
-    """Whether the server has a container to itself, whose `CONTAINER_DIRECTORIES` and terminals are the commands'."""
+    """Whether the server has a container to itself: commands may use its `CONTAINER_DIRECTORIES` and terminals."""
     memory_bytes: int | None = None
-    """Address space of each process. None: the server's own default."""
+    """Address space of each process. None: the server's default."""
     file_bytes: int | None = None
-    """Largest file that a command may write. None: the server's own default."""
+    """Largest file that a command may write. None: the server's default."""
     processes: int | None = None
-    """Processes of one command at once. None: the server's own default."""
+    """Concurrent processes of one command. None: the server's default."""
 
     def __post_init__(self) -> None:
-        """Refuse a limit that lets nothing run.
+        """Refuse a limit under which nothing can run.
 
         Raises:
             ValueError: names the field.
@@ -109,23 +108,23 @@ class ConfinementPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
-    """Which tools ask a person before each call."""
+    """Which tools ask a person for confirmation before each call."""
 
     ask: tuple[str, ...] = ()
-    """Names or patterns of them (`git_*`)."""
+    """Names or patterns (`git_*`)."""
     trusts_answers: bool = False
-    """Whether a yes in the argument `answers` counts, where most often an agent fills in the arguments."""
+    """Whether a yes in the argument `answers` counts, which is usually filled in by an agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogPolicy:
-    """Which commands there are, and on which surfaces; `coretools.operations.catalog` has the meaning of each."""
+    """Which commands are offered, and as what; `coretools.operations.catalog` defines each field."""
 
     sets: tuple[str, ...] = ()
-    """Tool sets; none named: all."""
+    """Tool sets; empty: all."""
     only: tuple[str, ...] = ("*",)
     without: tuple[str, ...] = ()
-    """Names or patterns of them."""
+    """Names or patterns."""
     promote_read_only: bool = False
     resources_as_tools: bool = False
     prompts_as_tools: bool = False
@@ -142,21 +141,21 @@ class CatalogPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPolicy:
-    """The whole of the operator's file."""
+    """All values of the policy file."""
 
     commands: CommandPolicy = CommandPolicy()
     tools: ToolPolicy = ToolPolicy()
     offer: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment_pass: tuple[str, ...] = ()
-    """Names of variables that commands get beside the built-in allow-list."""
+    """Environment variables passed to commands, besides the built-in allow-list."""
     redact_output: bool = False
-    """Whether what looks like a credential is taken out of outputs too; in logs it always is."""
+    """Whether credentials are redacted in outputs too; in logs they always are."""
     source: str | None = None
-    """Path of the file that this was read from. None: there was none."""
+    """Path of the file that was read. None: there was none."""
 
 
 def expand_home(path: str, environment: Mapping[str, str]) -> str:
-    """A path of the operator's with `~` at its start replaced by the home directory."""
+    """A path with a leading `~` replaced by the home directory."""
     home = environment.get("HOME", "")
     return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path

@@ -1,6 +1,6 @@
-"""Flags and environment variables of every entry point, turned into `Settings` once, at start.
+"""Command-line options and environment variables of every entry point, parsed into `Settings` at start.
 
-A flag wins over its variable, a variable over the default. What can't be used is a `BadSetting` that names it.
+An option overrides its variable, a variable the default. An unusable value is a `BadSetting` that names it.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from coretools.config.author import Author, read_author
-from coretools.config.policy import ACCESSES, CONTAINER_DIRECTORIES, TIERS, OperatorPolicy
+from coretools.config.operator_policy import ACCESSES, CONTAINER_DIRECTORIES, TIERS, OperatorPolicy
 from coretools.config.policy_file import policy_path, read_policy, require_out_of_reach
 from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
 from coretools.errors import BadSetting
@@ -23,14 +23,14 @@ FALSE = frozenset({"", "0", "false", "no", "off"})
 Choice = TypeVar("Choice", bound=str)
 
 MOST_UMASK = 0o077
-"""The owner keeps all rights: without them the server itself could not use what it made."""
+"""The owner keeps all permissions: without them the server could not use the files it creates."""
 
 LIST_SEPARATOR = ","
-"""Between the items of a variable that holds several; the same in every CORETOOLS_* and CORETOOLS_HTTP_* variable."""
+"""Separates the items of a list in every CORETOOLS_* and CORETOOLS_HTTP_* variable."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str) -> None:
-    """Add the flags that decide what is served; `profile` and `log_level` are the defaults."""
+    """Add the options that decide what is served; `profile` and `log_level` are the defaults."""
     parser.add_argument(
         "--profile", type=_profile, metavar=f"{{{','.join(PROFILES)}}}", help=f"which tools are offered [{profile}]"
     )
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that name the operator's file and change what it says."""
+    """Add the options that name the policy file and override its values."""
     parser.add_argument("--policy", metavar="FILE", help="the operator's file [~/.config/coretools/policy.toml]")
     parser.add_argument(
         "--own-container",
@@ -72,10 +72,10 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def working_directory() -> str:
-    """Where the process was started.
+    """The directory that the process was started in.
 
     Raises:
-        BadSetting: that directory was deleted since, or a directory above it can't be read.
+        BadSetting: it was deleted since, or a parent directory cannot be read.
     """
     try:
         return os.getcwd()
@@ -86,10 +86,10 @@ def working_directory() -> str:
 def settings_from(
     options: argparse.Namespace, roots: Sequence[str], environment: Mapping[str, str], directory: str | None
 ) -> Settings:
-    """The settings that flags and environment ask for; without a root named anywhere it is `directory`, if any.
+    """The settings from options and environment; the default root is `directory`, if given.
 
     Raises:
-        BadSetting: a value that can't be used, or a root that nobody means (/, the home directory by default).
+        BadSetting: an unusable value, or an unintended default root (/, the home directory).
     """
     limits = dict(_assignment(text) for text in _listed(environment, "CORETOOLS_LIMITS", options.limit))
     roots = tuple(roots) or _listed(environment, "CORETOOLS_ROOTS")
@@ -119,10 +119,10 @@ def settings_from(
 def policy_from(
     options: argparse.Namespace, environment: Mapping[str, str], roots: Sequence[str] = ()
 ) -> OperatorPolicy:
-    """The operator's file, if there is one, with what flags and variables change of it.
+    """The policy file, if there is one, with the overrides from options and variables.
 
     Raises:
-        BadSetting: the file can't be used, or lies where the tools of a server with these roots could change it.
+        BadSetting: the file cannot be used, or lies where tools of a server with these roots could change it.
     """
     path = policy_path(options.policy, environment)
     writable = [root.removesuffix(":rw") for root in roots if not root.endswith(":ro")]
@@ -150,7 +150,7 @@ def policy_from(
 
 
 def _default_root(directory: str, environment: Mapping[str, str]) -> str:
-    """The directory the server was started in, unless that is one nobody means to open to an agent."""
+    """The directory that the server was started in, unless it is one that nobody means to expose to an agent."""
     if PurePath(directory) == PurePath("/"):
         raise BadSetting("no root named, and the server was started in /; name a directory, e.g. /home/you/project")
     if environment.get("HOME") and PurePath(directory) == PurePath(environment["HOME"]):
@@ -161,10 +161,10 @@ def _default_root(directory: str, environment: Mapping[str, str]) -> str:
 
 
 def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | None = None) -> tuple[str, ...]:
-    """The items of a variable, and those of the flags.
+    """The items of a variable, then those of the options.
 
     Raises:
-        BadSetting: colons stand between them, as versions before this one had it.
+        BadSetting: the items are separated by colons, as in earlier versions.
     """
     items = [item.strip() for item in environment.get(name, "").split(LIST_SEPARATOR) if item.strip()]
     for item in items:
@@ -175,7 +175,7 @@ def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | No
 
 
 def _divided_by_colons(name: str, item: str) -> list[str]:
-    """The items that colons divide one into. `PATH:ro` is one root; elsewhere no item of a variable has a colon."""
+    """An item split at colons. `PATH:ro` is one root; in other variables no item contains a colon."""
     parts = re.split(r":(?=/)", item) if name == "CORETOOLS_ROOTS" else item.split(":")
     return [part for part in parts if part]
 
