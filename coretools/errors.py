@@ -1,8 +1,7 @@
-"""Every failure that we foresee: a kind for programs, an exit code for the command line, a sentence for the caller.
+"""Expected errors: a kind for programs, an exit code for the command line, a sentence for the caller.
 
-A `CoreError` is shown to the caller as it stands, so its sentence says what was refused and what would work. Anything
-that is not a `CoreError` is a bug: it is logged once and its text stays on the server. Exit codes are those of
-sysexits.h where one fits.
+A `CoreError` is shown to the caller unchanged, so its sentence says what was refused and what would work. Any other
+exception is a bug: it is logged once, and its text stays on the server. Exit codes are those of sysexits.h if one fits.
 """
 
 from collections.abc import Mapping
@@ -21,11 +20,11 @@ AUTHOR_FAULTS = (
     TypeError,
     ValueError,
 )
-"""What somebody else's code raises when it is wrong: a module that is imported, an annotation, a type's schema."""
+"""Exceptions that faulty code of an author raises: an imported module, an annotation, the schema of a type."""
 
 
 class CoreError(Exception):
-    """What coretools foresees. `facts` are shown to programs beside the sentence and must be JSON values."""
+    """An expected error. Programs get `facts` in addition to the sentence; they must be JSON values."""
 
     kind: ClassVar[str] = "failed"
     exit_code: ClassVar[int] = 1
@@ -63,7 +62,7 @@ class BadSetting(CoreError):
 
 
 class InvalidPath(CoreError):
-    """The text is no path: empty, too long, NUL, lone surrogate."""
+    """The text is not a path: empty, too long, with a NUL or a lone surrogate."""
 
     kind = "invalid-path"
     exit_code = 64  # EX_USAGE
@@ -91,21 +90,21 @@ class DeniedPath(CoreError):
 
 
 class DeniedCommand(CoreError):
-    """The operator's policy for commands refuses the argv, or wants a person's yes; `verdict` says which."""
+    """The operator's policy refuses the argv, or requires a person's confirmation; `verdict` says which."""
 
     kind = "denied-command"
     exit_code = 77  # EX_NOPERM
 
 
 class Unconfined(CoreError):
-    """Commands can't be confined as the operator wants it; the sentence says what is missing."""
+    """Commands cannot be confined as the operator requires; the sentence says what is missing."""
 
     kind = "unconfined"
     exit_code = 69  # EX_UNAVAILABLE
 
 
 class ReadOnly(CoreError):
-    """A change was asked for beneath a root, or of a server, that is read-only."""
+    """A change was requested beneath a read-only root, or of a read-only server."""
 
     kind = "read-only"
     exit_code = 77  # EX_NOPERM
@@ -119,14 +118,14 @@ class PermissionRefused(CoreError):
 
 
 class NotFound(CoreError):
-    """Nothing stands at the path, or the thing named does not exist."""
+    """Nothing exists at the path, or the thing named does not exist."""
 
     kind = "not-found"
     exit_code = 66  # EX_NOINPUT
 
 
 class AlreadyExists(CoreError):
-    """Something stands at the path already."""
+    """Something already exists at the path."""
 
     kind = "already-exists"
     exit_code = 73  # EX_CANTCREAT
@@ -140,14 +139,14 @@ class WrongType(CoreError):
 
 
 class NotText(CoreError):
-    """A file is binary, or in an encoding that can't be told or kept."""
+    """A file is binary, or its encoding cannot be determined or preserved."""
 
     kind = "not-text"
     exit_code = 65  # EX_DATAERR
 
 
 class TooLarge(CoreError):
-    """A stated limit in bytes, lines or entries is passed."""
+    """A stated limit in bytes, lines or entries is exceeded."""
 
     kind = "too-large"
     exit_code = 65  # EX_DATAERR
@@ -161,31 +160,31 @@ class EditRefused(CoreError):
 
 
 class Conflict(CoreError):
-    """Somebody else changed the thing meanwhile; nothing was written."""
+    """Somebody else changed the thing in the meantime; nothing was written."""
 
     kind = "conflict"
     exit_code = 75  # EX_TEMPFAIL
 
 
 class Busy(CoreError):
-    """A stated number of things at once is reached; the same call may work later."""
+    """A limit of concurrent things is reached; the same call may work later."""
 
     kind = "busy"
     exit_code = 75  # EX_TEMPFAIL
 
 
 class Unreachable(CoreError):
-    """What the server needs for an answer can't be asked now: another server, or an engine. It may work later."""
+    """The server cannot reach what it needs for an answer: another server, or an engine. It may work later."""
 
     kind = "unreachable"
     exit_code = 69  # EX_UNAVAILABLE
 
 
 class DeadlinePassed(CoreError):
-    """The stated time was over before the work was done, and a part of it is worth nothing."""
+    """The deadline passed before the work was done, and a partial result is of no use."""
 
     kind = "deadline-passed"
-    exit_code = 124  # as timeout(1) says it
+    exit_code = 124  # as in timeout(1)
 
 
 class InputOutput(CoreError):
@@ -196,7 +195,7 @@ class InputOutput(CoreError):
 
 
 class CommandSyntax(CoreError):
-    """A command line that can't be split into words; `position` is the offset of the character at fault."""
+    """A command line cannot be split into words; `position` is the offset of the offending character."""
 
     kind = "command-syntax"
     exit_code = 64  # EX_USAGE
@@ -210,7 +209,7 @@ class CannotStart(CoreError):
     """A program could not be started: not found, not executable, argument list too long."""
 
     kind = "cannot-start"
-    exit_code = 127  # as a shell says it
+    exit_code = 127  # as in a shell
 
 
 class AnswerNeeded(CoreError):
@@ -226,17 +225,17 @@ class AnswerNeeded(CoreError):
 
 
 class Declined(CoreError):
-    """Somebody was asked and said no, or gave no answer; nothing was done."""
+    """Somebody declined, or gave no answer; nothing was done."""
 
     kind = "declined"
     exit_code = 77  # EX_NOPERM
 
 
 class InputNeeded(CoreError):
-    """The call ends here and is made again with the answers: no failure, but how the stateless era asks.
+    """The call ends here, and the client repeats it with the answers: no failure, but how the stateless era asks.
 
-    `requests` are in the words of the surface that raised it, by the key of their question; `state` comes back with the
-    answers.
+    `requests` have the form of the surface that raised it, by the key of their question; the client returns `state`
+    with the answers.
     """
 
     kind = "input-needed"
@@ -249,7 +248,7 @@ class InputNeeded(CoreError):
 
 
 class RequestRefused(CoreError):
-    """An error of the request and not of the command: `code` and `data` go out as the protocol's own error."""
+    """An error of the request, not of the command: `code` and `data` become a protocol error."""
 
     kind = "request-refused"
     exit_code = 64  # EX_USAGE
@@ -261,7 +260,7 @@ class RequestRefused(CoreError):
 
 
 class CapabilityMissing(RequestRefused):
-    """The client lacks a capability without which the command is of no use to it; most commands can do without."""
+    """The client lacks a capability that the command cannot do without."""
 
     kind = "capability-missing"
     exit_code = 69  # EX_UNAVAILABLE
@@ -273,7 +272,7 @@ class CapabilityMissing(RequestRefused):
         super().__init__(message or f"the client does not offer {capability}, which this needs", code=-32021, data=data)
         self.capability = capability
         self.hint = hint
-        """As that of `AnswerNeeded`, where a question could not be asked."""
+        """As in `AnswerNeeded`, if a question could not be asked."""
 
 
 class Unsupported(CoreError):
@@ -284,14 +283,14 @@ class Unsupported(CoreError):
 
 
 class GitRefused(CoreError):
-    """git ended with an error, or the repository is one that we do not touch."""
+    """git ended with an error, or the repository is refused."""
 
     kind = "git-refused"
     exit_code = 65  # EX_DATAERR
 
 
 def exit_code_of(kind: str) -> int:
-    """The exit code that goes with a kind of error; 1 for one that is not ours."""
+    """The exit code for a kind of error; 1 for an unknown kind."""
     return next((error.exit_code for error in _all_errors(CoreError) if error.kind == kind), CoreError.exit_code)
 
 

@@ -1,18 +1,17 @@
 """Bounded text: keep the head and the tail of an output and count what is missing.
 
-Pure: bytes in, `Excerpt` out, memory bounded by the budget however much is fed. Used for the output of children and for
-long files.
+Pure: bytes in, `Excerpt` out. The budget bounds the memory, however much is fed.
 """
 
 from dataclasses import dataclass
 
 HEAD_SHARE = 0.25
-"""Part of the budget spent on the start; the rest goes to the end, where errors stand."""
+"""Share of the budget for the start; the rest is for the end, where errors usually are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The start and the end of an output. `head + tail` is the whole of it when `dropped_bytes` is 0."""
+    """The start and the end of an output. `head + tail` is all of it if `dropped_bytes` is 0."""
 
     head: bytes
     tail: bytes
@@ -20,14 +19,14 @@ class Excerpt:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that were fed, kept or not."""
+        """Bytes fed, kept or not."""
         return len(self.head) + self.dropped_bytes + len(self.tail)
 
     def text(self) -> str:
-        """The excerpt as text: UTF-8, other bytes as U+FFFD, with a line that says how much is missing."""
+        """The excerpt as text: UTF-8, other bytes as U+FFFD, with a line that states how much is missing."""
         if not self.dropped_bytes:
             return (self.head + self.tail).decode("utf-8", "replace")
-        # Cut in the middle of a character at most: 'ignore' drops the split one on both sides of the gap.
+        # The cut may split a character: 'ignore' drops its parts on both sides of the gap.
         head = self.head.decode("utf-8", "ignore")
         tail = self.tail.decode("utf-8", "ignore")
         return f"{head}\n[... {self.dropped_bytes} bytes left out ...]\n{tail}"
@@ -56,7 +55,7 @@ class Excerpter:
             self._head += data[:room]
             data = data[room:]
         self._tail += data
-        # Trim only when twice the budget is there, so that many small pieces cost one copy in all.
+        # Trim only beyond twice the budget, so that many small pieces cost one copy in all.
         if len(self._tail) > 2 * self._tail_budget:
             del self._tail[: len(self._tail) - self._tail_budget]
 

@@ -1,8 +1,8 @@
-"""Turn a command line into argv and back, by the quoting rules of a shell and with nothing else of it.
+"""Turn a command line into argv and back, by the quoting rules of a shell.
 
-Pure. Quotes and backslashes mean what they mean to sh (or to a Windows program); nothing is ever expanded: `$HOME`, `~`
-and `*` are words like any other. What only a shell could do (`|`, `&&`, `>`, ...) is refused with what would work, for
-a model writes such lines by habit and would take a literal `|` for a pipe.
+Pure. Quotes and backslashes mean what they mean to sh (or to a Windows program). Nothing is expanded: `$HOME`, `~` and
+`*` are ordinary words. Shell operators (`|`, `&&`, `>`, ...) are refused with an alternative, because models write such
+lines by habit and would take a literal `|` for a pipe.
 """
 
 import re
@@ -14,40 +14,40 @@ from coretools.errors import CommandSyntax
 Rules = Literal["posix", "windows"]
 
 BLANKS = " \t\n\r"
-"""Between words. A line break is no separator of commands here, so it is a blank like the others."""
+"""Separators of words. A line break does not separate commands here, so it is a blank like the others."""
 
 POSIX_OPERATORS = (";", "&&", "&", "||", "|", ">>", ">", "<", "`", "$(")
-"""Refused outside quotes; a longer one stands before its own start."""
+"""Refused outside quotes; a longer operator precedes its prefix."""
 
 WINDOWS_OPERATORS = ("&&", "&", "||", "|", ">>", ">", "<")
 """The same for cmd.exe."""
 
 _POSIX_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
-"""What a POSIX shell takes literally, but for a first word that is an assignment or one of its own."""
+"""What a POSIX shell takes literally, except a first word that is an assignment or a reserved word."""
 
 _POSIX_RESERVED = frozenset(("case", "do", "done", "elif", "else", "esac", "fi", "for", "if", "then", "until", "while"))
-"""First words that the shell keeps for itself (POSIX, 2.4 of its shell language); `!`, `{` and `}` are never safe."""
+"""Reserved first words (POSIX, Shell Command Language 2.4); `!`, `{` and `}` are never safe."""
 
 _POSIX_PLAIN = re.compile(r"""[^ \t\n\r'"\\;&|<>`$]+""")
 _POSIX_PLAIN_IN_QUOTES = re.compile(r'[^"\\]+')
-"""Runs without anything special, taken at once: a character at a time costs a microsecond each."""
+"""Runs of ordinary characters, matched at once: one character at a time costs a microsecond each."""
 
 LONGEST = 2 * 1024 * 1024
-"""Characters of a line: what Linux passes on in all (execve(2), with the usual stack), more than other systems do."""
+"""Most characters of a line: what Linux accepts in all (execve(2), with the usual stack); other systems accept less."""
 
 _ESCAPED_IN_QUOTES = '$`"\\'
-"""What a backslash escapes between double quotes (POSIX, Shell Command Language 2.2.3); before others it stays."""
+"""What a backslash escapes between double quotes (POSIX, Shell Command Language 2.2.3); else it is literal."""
 
 
 def split(line: str, *, rules: Rules = "posix") -> list[str]:
     """The words of a command line.
 
     "posix": single quotes, double quotes and backslash as in sh (POSIX, Shell Command Language 2.2). "windows": double
-    quotes and backslash as the C runtime of Microsoft has them since 2008; every word by the same rules, the first too.
+    quotes and backslash as in Microsoft's C runtime since 2008; the first word follows the same rules.
 
     Raises:
-        CommandSyntax: a quote that is never closed, a backslash at the end, an operator of a shell outside quotes, a
-            NUL, no word at all, or more characters than any system takes.
+        CommandSyntax: an unclosed quote, a backslash at the end, a shell operator outside quotes, a NUL, no word at
+            all, or more characters than any system accepts.
     """
     if len(line) > LONGEST:
         raise CommandSyntax(
@@ -64,10 +64,10 @@ def split(line: str, *, rules: Rules = "posix") -> list[str]:
 
 
 def words(argv: Sequence[str]) -> list[str]:
-    """Words that were given one by one, taken as they are.
+    """Words given one by one, taken literally.
 
     Raises:
-        CommandSyntax: no word at all, an empty first one, a NUL, or more characters than any system takes.
+        CommandSyntax: no word at all, an empty first one, a NUL, or more characters than any system accepts.
     """
     if not argv or not argv[0]:
         raise CommandSyntax("the command has no program; its first word names one", 0)
@@ -79,10 +79,10 @@ def words(argv: Sequence[str]) -> list[str]:
 
 
 def join(argv: Sequence[str], *, rules: Rules = "posix") -> str:
-    """The command line whose words are `argv`: the inverse of `split`, and safe to hand to a shell of these rules.
+    """The command line whose words are `argv`: the inverse of `split`, and safe to pass to a shell with these rules.
 
     Raises:
-        CommandSyntax: a word holds a NUL.
+        CommandSyntax: a word contains a NUL.
     """
     if rules == "windows":
         words = [_quoted_windows(word) for word in argv]
@@ -169,7 +169,7 @@ class _PosixSplitter:
             raise CommandSyntax(
                 f"backslash at the end (position {self._at}) escapes nothing; write \\\\ for a backslash", self._at
             )
-        if following == "\n":  # a line continued: both vanish, the word goes on
+        if following == "\n":  # a continued line: both disappear, the word goes on
             self._at += 2
         else:
             self._add(following, length=2)
@@ -182,7 +182,7 @@ class _WindowsSplitter:
         self._line = line
         self._at = 0
         self._opened: int | None = None
-        """Where the quotes that we are in were opened."""
+        """Position of the open quote, if any."""
         self._pieces: list[str] = []
 
     def words(self) -> list[str]:
@@ -212,7 +212,7 @@ class _WindowsSplitter:
         return "".join(self._pieces)
 
     def _backslashes(self) -> None:
-        """A run of backslashes: literal, but before a quote each pair is one and an odd one escapes the quote."""
+        """A run of backslashes: literal, except before a quote, where each pair is one and an odd one escapes it."""
         start = self._at
         while self._line.startswith("\\", self._at):
             self._at += 1
@@ -228,7 +228,7 @@ class _WindowsSplitter:
     def _quote(self) -> None:
         if self._opened is None:
             self._opened = self._at
-        elif self._line.startswith('""', self._at):  # doubled inside quotes: one, and the quotes go on
+        elif self._line.startswith('""', self._at):  # doubled inside quotes: one literal quote
             self._pieces.append('"')
             self._at += 1
         else:
@@ -260,7 +260,7 @@ def _quoted_posix(word: str, *, is_first: bool) -> str:
     is_shells = is_first and ("=" in word or word in _POSIX_RESERVED)
     if word and not is_shells and _POSIX_SAFE.issuperset(word):
         return word
-    # Nothing is special between single quotes but the quote itself: close, one in double quotes, open again.
+    # Between single quotes only the quote itself is special: close, add it in double quotes, open again.
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
