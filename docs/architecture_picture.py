@@ -9,7 +9,6 @@ An arrow is left out where a longer way along other arrows leads to the same pac
 import ast
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,6 @@ TREE = Path(__file__).parent.parent
 PAGE = TREE / "docs" / "architecture.md"
 BLOCK = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 ROOT = "coretools"
-WIDTH = 34
 
 
 def packages() -> dict[str, str]:
@@ -81,7 +79,8 @@ def _docstring(folder: Path) -> str:
 
 
 def _label(text: str) -> str:
-    return "<br/>".join(textwrap.wrap(text.replace("`", "").replace('"', "'"), WIDTH))
+    """The docstring up to its details; the page has those in a table. Mermaid breaks the lines."""
+    return re.split(r"[:;.](?:\s|$)", text)[0].replace("`", "").replace('"', "'")
 
 
 def main() -> None:
