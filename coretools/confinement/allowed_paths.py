@@ -1,8 +1,7 @@
-"""What of the machine a command may see beside the roots: the system's programs and the tool chains behind its PATH.
+"""Grant what commands may see besides the roots: the system's programs and the tool chains on PATH.
 
-An allow-list by path: whatever is not named here, the operator's home first of all, is neither readable nor, where
-there is a view, there at all. Programs and tool chains are looked for once, at start; the entries of /etc whenever one
-was replaced. Pure but for looking which of the paths exist.
+An allow-list by path: anything else, above all the operator's home, is unreadable, and with namespaces does not exist.
+Programs and tool chains are searched once, at start; the entries of /etc whenever one was replaced.
 """
 
 import os
@@ -19,10 +18,10 @@ from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root_set import Root
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
-"""Programs and their libraries."""
+"""Directories of programs and libraries."""
 
 KERNEL = ("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm")
-"""How many processors and how much memory there are; run times of languages size themselves by it."""
+"""Number of processors and amount of memory, by which language runtimes choose their sizes."""
 
 ETC = "/etc"
 
@@ -35,10 +34,10 @@ SECRET_ETC_ENTRIES = frozenset(
         *("mysql", "postgresql", "redis", "rabbitmq", "ansible", "puppet", "chef", "vault.d", "consul.d", "nomad.d"),
     }
 )
-"""Entries of /etc that are not granted: a server of user 0 would read them without capabilities too, as their owner."""
+"""Entries of /etc that are not granted. A server of user 0 could read them even without capabilities, as owner."""
 
 WITH_PRIVATE = ("ssl", "pki", "pki/tls")
-"""Directories of /etc that hold public certificates, and private keys in a directory of that name."""
+"""Directories of /etc with public certificates, and with private keys in a subdirectory `private`."""
 
 PRIVATE = "private"
 
@@ -57,47 +56,47 @@ HOME_TOOLCHAINS: Mapping[str, tuple[str, ...]] = {
     "ASDF_DATA_DIR": (".asdf", "."),
     "MISE_DATA_DIR": (".local/share/mise", "."),
 }
-"""Tool chains that live in a home: the variable that names where, the usual place, and which parts of it are granted.
-Parts are named where the rest holds credentials (`~/.cargo/credentials.toml`)."""
+"""Tool chains in a home: the variable that names the directory, the usual directory, and its granted parts. Parts are
+listed where the rest holds credentials (`~/.cargo/credentials.toml`)."""
 
 NEVER_GRANTED = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})
-"""Too much to be granted because a PATH names something in it."""
+"""Directories too broad to grant just because PATH names something in them."""
 
 HOME_INDICATORS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config")
-"""No directory that holds one of these is a tool chain."""
+"""Entries of a home. A directory with one of them is not taken for a tool chain."""
 
 _OF_SYSTEM_USERS = frozenset(
     {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/games", "/usr/lib", "/usr", "/opt", "/dev"}
 )
-"""What /etc/passwd calls the home of users that are none."""
+"""Homes of system users in /etc/passwd that are no homes."""
 
 RESOLVER = f"{ETC}/resolv.conf"
-"""Often a link to a file outside, which is granted too."""
+"""Often a link to a file outside /etc, which is granted too."""
 
 SETTLED_NS = 2 * 10**9
-"""A directory that changed less than this before it was listed may change again within the same tick of its clock, and
-its times would not show that: the coarsest clock of a file system has steps of 2 s."""
+"""A directory that changed less than this before it was listed may change again without a new timestamp: the coarsest
+file system clock has steps of 2 s."""
 
 LIBRARIES = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg")
-"""Stands beside the `bin` of a tool chain."""
+"""Siblings of the `bin` directory of a tool chain."""
 
 
 class Grant(NamedTuple):
-    """A path of the machine, links followed, and the rights beneath it (of `landlock`)."""
+    """A path of the machine, with links followed, and the `landlock` rights beneath it."""
 
     path: str
     rights: int
 
 
 def system_grants() -> list[Grant]:
-    """The operating system: programs, libraries, public configuration."""
+    """Return the grants for the operating system: programs, libraries, kernel information."""
     found = [Grant(path, RUN) for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
     found += [Grant(path, READ) for path in KERNEL if os.path.isdir(path)]
     return found
 
 
 def etc_grants() -> list[Grant]:
-    """What may be read in /etc: each entry for itself, since what is granted above can't be taken back below."""
+    """Return the grants in /etc: one per entry, since Landlock cannot take back below what is granted above."""
     found = _etc_directory_grants("")
     outer = os.path.realpath(RESOLVER)
     if not outer.startswith(f"{ETC}/") and os.path.isfile(outer):
@@ -106,7 +105,7 @@ def etc_grants() -> list[Grant]:
 
 
 def _etc_directory_grants(directory: str) -> list[Grant]:
-    """What may be read in a directory of /etc that holds secrets too."""
+    """Return the grants in /etc or in one of its directories that also holds secrets."""
     above = os.path.join(ETC, directory) if directory else ETC
     try:
         names = os.listdir(above)
@@ -123,18 +122,18 @@ def _etc_directory_grants(directory: str) -> list[Grant]:
 
 
 Identities = tuple[tuple[int, int], ...]
-"""Device and inode of each of some files; zeros for one that is not there."""
+"""Device and inode of each file; zeros for one that does not exist."""
 
 
 class EtcMonitor:
-    """Tells when entries of /etc were replaced: a grant is one of an inode, so new ones have to be granted again."""
+    """Detects when entries of /etc were replaced. A grant applies to an inode, so new files need new grants."""
 
     def __init__(self) -> None:
         self._stamp: tuple[tuple[int, ...], ...] = ()
         self._state: Identities = ()
 
     def state(self) -> Identities:
-        """Identity of each entry that commands may read now. Costs five stats while no directory has changed."""
+        """Return the identity of each entry that commands may read. Costs five stats while no directory has changed."""
         now = time.time_ns()
         directories = tuple(_identity_and_ctime(os.path.join(ETC, name)) for name in ("", *WITH_PRIVATE))
         stamp = (*directories, *identities((RESOLVER,)))
@@ -146,12 +145,12 @@ class EtcMonitor:
 
 
 def identities(paths: Iterable[str]) -> Identities:
-    """What stands at the paths now, links followed."""
+    """Return device and inode at each path, with links followed."""
     return tuple(_identity_and_ctime(path)[:2] for path in paths)
 
 
 def _identity_and_ctime(path: str) -> tuple[int, int, int]:
-    """Device, inode and the time of the last change; zeros when there is nothing."""
+    """Return device, inode and change time; zeros when there is nothing."""
     try:
         found = os.stat(path)
     except OSError:
@@ -160,14 +159,14 @@ def _identity_and_ctime(path: str) -> tuple[int, int, int]:
 
 
 def is_granted(path: str) -> bool:
-    """Whether every command may read a file: it lies in a part of the system that is granted."""
+    """Whether every command may read a file because it is in a granted part of the system."""
     real = os.path.realpath(path)
     granted = [*system_grants(), *etc_grants()]
     return any(real == one.path or real.startswith(f"{one.path}/") for one in granted if one.rights != READ_DIRECTORY)
 
 
 def toolchain_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence[str]) -> list[Grant]:
-    """The tool chains: what stands behind the PATH, in known places of the home, and the server's own Python."""
+    """Return the grants for tool chains: on PATH, in known directories of the home, and the server's own Python."""
     paths = [os.path.realpath(prefix) for prefix in prefixes]
     for folder in environment.get("PATH", "").split(os.pathsep):
         paths += _toolchain_paths(os.path.realpath(folder), home) if folder else ()
@@ -179,7 +178,7 @@ def toolchain_grants(environment: Mapping[str, str], *, home: str, prefixes: Seq
 
 
 def _is_private(path: str, home: str) -> bool:
-    """Whether a path is, or lies above, somebody's home, or looks like one: a PATH that names `~/bin` opens no more."""
+    """Whether a path is a home, contains one or looks like one: a PATH with `~/bin` must not open `~`."""
     homes = {os.path.realpath(home), *(os.path.realpath(one.pw_dir) for one in pwd.getpwall())} - {"/"}
     is_above = any(one == path or one.startswith(f"{path}/") for one in homes if one not in _OF_SYSTEM_USERS)
     return (
@@ -188,19 +187,19 @@ def _is_private(path: str, home: str) -> bool:
 
 
 def home_variables(environment: Mapping[str, str], home: str) -> dict[str, str]:
-    """Variables that tell tool chains where they are, now that their home is hidden from them."""
+    """Return variables that tell tool chains their directories, since commands have another home."""
     places = {variable: os.path.join(home, usual) for variable, (usual, *_) in HOME_TOOLCHAINS.items() if home}
     return {name: place for name, place in places.items() if name not in environment and os.path.isdir(place)}
 
 
 def system_links() -> list[tuple[str, str]]:
-    """Links at the top of the machine that programs go by (`/bin` is `usr/bin`), and what they say."""
+    """Return top-level links of the machine that programs rely on (`/bin` is `usr/bin`), with their targets."""
     names = [path for path in SYSTEM if os.path.islink(path)]
     return [(path, os.readlink(path)) for path in names]
 
 
 def path_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Links on the way to the folders of the PATH: where each stands, and what it really is."""
+    """Return the directories on PATH that are links, with their real paths."""
     found = []
     for folder in environment.get("PATH", "").split(os.pathsep):
         path = folder.rstrip("/")
@@ -210,12 +209,12 @@ def path_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _toolchain_paths(folder: str, home: str) -> Iterable[str]:
-    """A folder of programs, and the libraries of the same tool chain."""
+    """Return a directory of programs, or the whole tool chain that it belongs to."""
     above = os.path.dirname(folder)
     yield folder
     if os.path.basename(folder) in ("bin", "sbin") and above not in (home, *NEVER_GRANTED):
         if home and os.path.dirname(above) == home:
-            # ~/.local and the like hold more than a tool chain.
+            # ~/.local and the like contain more than a tool chain.
             yield from (os.path.join(above, name) for name in ("lib", "libexec"))
         else:
             yield above if _is_toolchain(above) else folder
@@ -226,7 +225,7 @@ def _is_toolchain(path: str) -> bool:
 
 
 def _linked_toolchains(environment: Mapping[str, str]) -> Iterable[str]:
-    """Where links in the PATH's folders lead: a few are enough to know a tool chain elsewhere (`~/.local/bin/x`)."""
+    """Yield tool chains to which links in PATH directories lead (`~/.local/bin/x`)."""
     for folder in environment.get("PATH", "").split(os.pathsep):
         if not os.path.isabs(folder) or folder.startswith(("/usr", "/bin", "/sbin")):
             continue
@@ -238,13 +237,13 @@ def _linked_toolchains(environment: Mapping[str, str]) -> Iterable[str]:
         for target in targets:
             above = os.path.dirname(target)
             chain = os.path.dirname(above)
-            # A working copy is somebody's project, not a tool chain, though it has a `bin` too.
+            # A working copy is a project, not a tool chain, although it may have a `bin` too.
             if os.path.basename(above) == "bin" and _is_toolchain(chain) and not os.path.lexists(f"{chain}/.git"):
                 yield chain
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """The paths that exist and do not lie in another of them."""
+    """Return the paths that exist and are not inside another of them."""
     chosen: list[str] = []
     for path in sorted({path for path in paths if os.path.exists(path)}):
         if not any(path == one or path.startswith(f"{one}/") for one in chosen):
@@ -252,24 +251,21 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     return chosen
 
 
-# Read-only roots that lie in something writable, for a tier whose only means is Landlock.
+# Read-only roots inside writable directories, for tier `landlock`.
 #
-# Landlock adds up: a right that is granted to a directory holds for all beneath it and can't be taken back further
-# down.
-# So what is writable around a read-only root is granted entry by entry, from the writable directory down to the one
-# that
-# holds the root; those directories themselves are only read. Nothing can be created, deleted or renamed directly in
-# them, since that right would hold in the root too.
-
+# Landlock rights add up: a right on a directory applies to everything beneath it and cannot be removed further down. So
+# the directories between the writable one and the read-only root are only readable, and their other entries are granted
+# one by one. Nothing can be created, deleted or renamed directly in those directories: that right would apply in the
+# root too.
 
 MAX_ENTRIES = 4096
-"""Granted in one directory, by name; the rest of a larger one is read-only."""
+"""Most entries granted by name in one directory. The other entries are read-only."""
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def directories_above_read_only_roots(roots: Iterable[Root], policy: ConfinementPolicy) -> tuple[str, ...]:
-    """Directories in which commands can create nothing, since a read-only root lies beneath."""
+    """Return the directories in which commands cannot create entries, since a read-only root lies beneath."""
     known = list(roots)
     writable = [root.path for root in known if root.writable]
     writable += [os.path.realpath(path) for path in policy.writable]
@@ -284,7 +280,7 @@ def directories_above_read_only_roots(roots: Iterable[Root], policy: Confinement
 
 
 def without_read_only_roots(rules: Iterable[Rule], roots: Iterable[Root]) -> list[Rule | EntryGrants]:
-    """The rules, of which none gives a right to change a read-only root."""
+    """Return the rules changed so that none grants the right to change a read-only root."""
     closed = [path for path in (_path_of(root.fd) for root in roots if not root.writable) if path]
     found: list[Rule | EntryGrants] = []
     for where, rights in rules:
@@ -297,7 +293,7 @@ def without_read_only_roots(rules: Iterable[Rule], roots: Iterable[Root]) -> lis
 
 
 def entry_identities(rules: Iterable[Rule | EntryGrants]) -> tuple[Inode, ...]:
-    """What is granted by name, as it stands now. When that changes, what was granted before is not what is there."""
+    """Return the inodes of entries granted by name. When they change, the grants have to be renewed."""
     found: list[Inode] = []
     for rule in rules:
         if isinstance(rule, EntryGrants):
@@ -306,12 +302,12 @@ def entry_identities(rules: Iterable[Rule | EntryGrants]) -> tuple[Inode, ...]:
 
 
 def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
-    """Those of the paths that are this directory or lie in it, by text; none for no directory."""
+    """Return the paths that are, by text, this directory or beneath it; none for an empty directory name."""
     return [path for path in paths if directory and f"{path}/".startswith(f"{directory.rstrip('/')}/")]
 
 
 def _entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[EntryGrants]:
-    """The entries of a directory, and of those in it that hold what is closed."""
+    """Yield grants for the entries of a directory, and of its subdirectories that contain closed paths."""
     names: list[str] = []
     with suppress(OSError):
         handle = os.open(directory, _OPEN_DIRECTORY)
@@ -335,7 +331,7 @@ def _real_path(where: str | int) -> str:
 
 
 def _path_of(handle: int) -> str:
-    """Where an open directory is now; empty when it was deleted."""
+    """Return the current path of an open directory; empty when it was deleted."""
     try:
         return os.readlink(f"/proc/self/fd/{handle}") if stat.S_ISDIR(os.fstat(handle).st_mode) else ""
     except OSError:

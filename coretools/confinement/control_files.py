@@ -1,8 +1,8 @@
-"""What git acts on beneath the roots: git directories, what leads git to them, settings, hooks and rebases in it.
+"""Find the files beneath the roots that git acts on: git directories, pointers to them, settings, hooks, rebases.
 
-Commands may make all of it (`git init`, `git clone`), so it is looked at before and after each of them, and the result
-says what came to be. `scan` knows which directories changed; here stands which of their entries count. A directory
-counts as a git directory as for git itself (setup.c, `is_git_directory`): by `HEAD` with `objects` and `refs`, or with
+Commands may create all of them (`git init`, `git clone`), so their state is compared before and after each command, and
+the result reports differences. `scan` knows which directories changed, this module which of their entries matter. A git
+directory is what git takes for one (setup.c, `is_git_directory`): it has `HEAD` with `objects` and `refs`, or with
 `commondir`.
 """
 
@@ -16,41 +16,41 @@ from coretools.confinement.scan import DirectoryNode, ScannedDirectory
 from coretools.roots.hidden_inodes import inode_of
 
 _LISTED_DIRECTORIES = ("hooks", "remotes", "branches")
-"""Directories of which each entry counts: programs, and remotes as git kept them before it had a configuration."""
+"""Directories in which every entry matters: programs, and remotes in git's oldest format."""
 SETTINGS = ("config", "config.worktree", "commondir", *_LISTED_DIRECTORIES)
-"""Entries of a git directory that decide what git runs."""
+"""Entries of a git directory that determine what git runs."""
 
 _UNFINISHED = {"rebase-merge": "git-rebase-todo", "sequencer": "todo"}
-"""Lists of what is still to be done, by the directory they lie in; `git rebase --continue` runs their `exec` lines."""
+"""Todo lists, by the directory that holds them. `git rebase --continue` runs their `exec` lines."""
 _EXEC = re.compile(rb"^[ \t\r]*(?:exec|x)[\s\0]", re.MULTILINE)
 _MAX_LIST_BYTES = 1024 * 1024
-"""Of a list; a longer one is taken to start programs."""
+"""Bytes of a todo list that are read. A longer one is assumed to start programs."""
 
 _GIT_DIRECTORY_ENTRIES = frozenset({"HEAD", "objects", "refs", *SETTINGS})
 _GIT = ".git"
 _SAMPLE_SUFFIX = ".sample"
 
 ControlFiles = Mapping[str, tuple[int, ...]]
-"""By absolute path, and what tells each from what it was before."""
+"""State of each file, by absolute path. The state differs after any change."""
 
 
 class ControlFileCollector:
-    """Gathers the entries of one directory that count."""
+    """Collects the entries of one directory that matter."""
 
     def __init__(self, path: str, *, is_git: bool = False) -> None:
-        """`is_git`: it is known to be a git directory, or to become one."""
+        """`is_git`: it is known to be a git directory or to become one."""
         self._is_git = is_git
         self._is_listed = path.rpartition("/")[2] in _LISTED_DIRECTORIES
         self._unfinished = _UNFINISHED.get(path.rpartition("/")[2])
         self._names: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Take in the name of an entry."""
+        """Add the name of an entry."""
         if name in _GIT_DIRECTORY_ENTRIES or self._is_listed or name == self._unfinished or name.lower() == _GIT:
             self._names.add(name)
 
     def store(self, listing: ScannedDirectory) -> None:
-        """Write down what counts."""
+        """Store in the listing what matters."""
         names = self._names
         is_layout = "HEAD" in names and ("commondir" in names or {"objects", "refs"} <= names)
         listing.is_git = self._is_git or is_layout
@@ -66,7 +66,7 @@ class ControlFileCollector:
 
 
 def control_files(nodes: Iterable[DirectoryNode]) -> dict[str, tuple[int, ...]]:
-    """What stands in the listed directories now. Costs a stat for each, of which a repository has about five."""
+    """Return the current state of the control files. Costs a stat for each; a repository has about five."""
     listed = [(node, node.listing) for node in nodes if node.listing is not None and node.root.writable]
     git = {f"{node.root.path}/{node.path}" for node, listing in listed if listing.is_git}
     found: dict[str, tuple[int, ...]] = {}
@@ -75,13 +75,13 @@ def control_files(nodes: Iterable[DirectoryNode]) -> dict[str, tuple[int, ...]]:
         if listing.is_git:
             found[here] = tuple(inode_of(here) or ())
         for name in listing.control:
-            if _counts(here, name, is_git=listing.is_git, is_in_git=os.path.dirname(here) in git):
+            if _is_control_file(here, name, is_git=listing.is_git, is_in_git=os.path.dirname(here) in git):
                 record_state(f"{here}/{name}", found)
     return found
 
 
-def _counts(directory: str, name: str, *, is_git: bool, is_in_git: bool) -> bool:
-    """Whether an entry is what its name says; `is_git` and `is_in_git` are said of the directory."""
+def _is_control_file(directory: str, name: str, *, is_git: bool, is_in_git: bool) -> bool:
+    """Whether an entry is a control file. `is_git` and `is_in_git` describe its directory."""
     if name.lower() == _GIT or (is_git and name in SETTINGS):
         return True
     base = os.path.basename(directory)
@@ -91,7 +91,7 @@ def _counts(directory: str, name: str, *, is_git: bool, is_in_git: bool) -> bool
 
 
 def changed_between(before: ControlFiles, after: ControlFiles) -> tuple[str, ...]:
-    """Paths of what is new, was replaced or was changed; of a new git directory only the directory."""
+    """Return the paths that are new, replaced or changed; of a new git directory only the directory."""
     made: dict[str, None] = {}
     for path in sorted(path for path, state in after.items() if before.get(path) != state):
         if not any(above in made for above in _parents(path)):
@@ -106,7 +106,7 @@ def _parents(path: str) -> Iterable[str]:
 
 
 def _starts_programs(path: str) -> bool:
-    """Whether a list of what is to be done has a line for a shell, or can't be read to find out."""
+    """Whether a todo list has an `exec` line, or cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -121,7 +121,7 @@ def _starts_programs(path: str) -> bool:
 
 
 def record_state(path: str, found: dict[str, tuple[int, ...]]) -> None:
-    """Add what stands at a path, if anything does."""
+    """Add the state of a path to `found`, if it exists."""
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
@@ -129,12 +129,12 @@ def record_state(path: str, found: dict[str, tuple[int, ...]]) -> None:
                 found[path] = tuple(inode_of(path) or ())
             return
         found[path] = file_state(status)
-        if stat.S_ISLNK(status.st_mode):  # what a link leads to counts with it
+        if stat.S_ISLNK(status.st_mode):  # the state of a link includes that of its target
             found[path] += file_state(os.stat(path))
 
 
 def file_state(status: os.stat_result) -> tuple[int, ...]:
-    """What tells a file from what it was before."""
+    """Return values that differ after any change of the file."""
     if stat.S_ISDIR(status.st_mode):
         return status.st_dev, status.st_ino
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,7 +1,7 @@
-"""Copies of git's configurations for one view: laid out in a directory of the server's own, and read back.
+"""Copies of git configurations for the namespaces of commands: written to a private directory, and read back.
 
-Commands can do to a copy whatever they like, so it is read back like anything of theirs: no links, regular files only,
-a bounded length, and nothing is written to a directory that they have had.
+Commands can change a copy in any way, so reading it back trusts nothing: regular files only, no links, limited length,
+and nothing is written to a directory that commands could write to.
 """
 
 import errno
@@ -18,42 +18,42 @@ from coretools.roots.git_config import NotWritable, Values, parse, serialize, va
 from coretools.roots.root_set import identity_of
 
 MAX_CONFIG_BYTES = 256 * 1024
-"""Of a configuration; a longer one is hidden. Ordinary ones have a few hundred bytes."""
+"""Longest configuration that is copied; a longer one is hidden. Ordinary ones have a few hundred bytes."""
 
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FIXED = "fixed"
-"""Directory of the copies that commands may not change."""
+"""Subdirectory of the copies that commands may not change."""
 _FORMAT = "core.repositoryformatversion"
-"""Key that every repository has."""
+"""Key that the configuration of every repository has."""
 
 
 @dataclass(slots=True)
 class ConfigCopy:
-    """One of them, as it was when it was read back last."""
+    """A copy, as it was when it was last read back."""
 
     repository: MaskedGitConfig
     name: str
-    """Of its directory."""
+    """Name of its directory."""
     base: Values
     version: Version
 
 
 class ConfigCopies:
-    """The copies of one view."""
+    """The copies for one set of namespaces."""
 
     def __init__(self, path: str, masks: Masks) -> None:
-        """Lay them out in a new directory.
+        """Write them to a new directory.
 
         Raises:
-            OSError: no place for them.
+            OSError: they cannot be written.
         """
         self.path = path
         self.files: list[ConfigCopy] = []
         self.links: list[tuple[str, str]] = []
-        self.texts: dict[str, MaskedGitConfig] = {}
-        """What the copies were made of, by what a link to one says."""
+        self.originals: dict[str, MaskedGitConfig] = {}
+        """The original of each copy, by the target of the link to it."""
         for directory in (path, f"{path}/{_FIXED}"):
             os.mkdir(directory, 0o700)
         self._identities = {one: identity_of(os.lstat(one)) for one in (path, f"{path}/{_FIXED}")}
@@ -61,7 +61,7 @@ class ConfigCopies:
             self._add(one)
 
     def added_to(self, plan: namespaces.NamespacePlan) -> namespaces.NamespacePlan:
-        """The plan of a view with these copies."""
+        """Return the namespace plan extended by these copies."""
         fixed = f"{self.path}/{_FIXED}"
         binds = [
             namespaces.BindMount(
@@ -74,23 +74,23 @@ class ConfigCopies:
         return plan._replace(binds=[*plan.binds, *binds], linked=self.links)
 
     def _add(self, one: MaskedGitConfig) -> None:
-        name = token_hex(8)  # a link that a command copied leads nowhere later
+        name = token_hex(8)  # unguessable, so that a copied link is dangling later
         inside = name if one.is_writable else f"{_FIXED}/{name}"
         os.mkdir(f"{self.path}/{inside}", 0o700)
         with open(f"{self.path}/{inside}/config", "xb") as file:
             file.write(one.text)
             version = version_of(os.fstat(file.fileno()))
         self.links.append((one.path, f"{namespaces.CONFIG_COPIES}/{inside}/config"))
-        self.texts[self.links[-1][1]] = one
+        self.originals[self.links[-1][1]] = one
         if one.is_writable:
             self.files.append(ConfigCopy(one, name, values_of(parse(one.text, "config")), version))
 
 
 def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...]]:
-    """What is different in a copy since the last time.
+    """Return the keys that changed in a copy since the last call, with their new values.
 
     Raises:
-        GitRefused, OSError: it is no configuration of a repository any more.
+        GitRefused, OSError: the copy is no longer the configuration of a repository.
     """
     top = os.open(path, OPEN_DIRECTORY)
     try:
@@ -108,7 +108,7 @@ def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...
     finally:
         os.close(handle)
     now = values_of(settings)
-    if _FORMAT in copy.base and _FORMAT not in now:  # emptied, or replaced by something else
+    if _FORMAT in copy.base and _FORMAT not in now:  # emptied or replaced
         raise GitRefused(f"{_FORMAT} is not set any more")
     changes = {key: now.get(key, ()) for key in {**copy.base, **now} if now.get(key) != copy.base.get(key)}
     copy.version, copy.base = version, now
@@ -116,16 +116,16 @@ def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...
 
 
 def read_regular_file(name: str, directory: int) -> tuple[bytes, os.stat_result]:
-    """A regular file whole.
+    """Return content and status of a regular file.
 
     Raises:
-        OSError: it is something else, or too long.
+        OSError: it is no regular file, or too long.
     """
     handle = os.open(name, _READ, dir_fd=directory)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is no file", name)
+            raise OSError(errno.EINVAL, "is not a regular file", name)
         data = b""
         while piece := os.read(handle, MAX_CONFIG_BYTES + 1 - len(data)):
             data += piece
@@ -137,7 +137,7 @@ def read_regular_file(name: str, directory: int) -> tuple[bytes, os.stat_result]
 
 
 def replace_file(directory: int, name: str, data: bytes) -> None:
-    """Have a file with this content in the place of what has this name."""
+    """Replace a directory entry atomically by a file with this content."""
     new = f"{name}.{token_hex(4)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(new, flags, 0o644, dir_fd=directory)

@@ -1,7 +1,7 @@
-"""Which keys of git's configuration commands may see, and which of their changes reach the repository's own file.
+"""Decide which git settings commands see, and which of their changes are applied to the repository's own file.
 
-Pure. Commands see everything but credentials. Of what they change, only keys that start no program are carried over,
-and with values that lead to none: a list of what is allowed, so that a key nobody thought of stays where it is.
+Pure. Commands see everything but credentials. Their changes are applied only if neither key nor value can start a
+program. This is an allow-list: a change of any other key stays in the copy.
 """
 
 import re
@@ -12,39 +12,39 @@ from coretools.redaction.redactor import Redactor
 from coretools.roots.git_config import Setting, Value, Values
 
 _CREDENTIALS = frozenset({"extraheader", "cookie", "smtppass", "pass", "pw", "pat"})
-"""Variables that are credentials by name, beside those that `secret_names` knows."""
+"""Variables that are credentials by name, besides those that `redaction.names` knows."""
 _NO_CREDENTIALS = frozenset({"signingkey", "sslkey", "sslcertpasswordprotected", "proxysslkey"})
-"""Variables that sound like one: names of keys and of files."""
+"""Variables that only sound like credentials: names of keys and files."""
 _INCLUDE = ("include", "includeif")
 _PLAIN = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 
 _USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/\s]*)@", re.IGNORECASE)
 _WHOLE_USER = re.compile(r"(?P<scheme>\s*[a-z][a-z0-9+.:-]*://)(?P<user>[^/]*)@", re.IGNORECASE)
-"""Of a value that is an address as a whole: there may be blanks in its password."""
+"""User part of a value that is a URL as a whole: its password may contain blanks."""
 _KEEPS_USER = frozenset({"ssh://", "git+ssh://", "ssh+git://"})
-"""Addresses whose user is no credential without a password."""
+"""URL schemes whose user name alone is no credential."""
 
 _REDACTOR = Redactor()
 
 _BOOLEAN = r"(?i:true|false|yes|no|on|off|[01]?)"
 _PART = r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]*"
-"""A name of a branch, a remote or a submodule (git-check-ref-format(1)); none begins like an option."""
+"""Name of a branch, remote or submodule (git-check-ref-format(1)) that cannot be taken for an option."""
 _REFSPEC = r"\+?refs/[^\x00-\x20\x7f~^:?\[\\]+:refs/[^\x00-\x20\x7f~^:?\[\\]+"
 _LINE = r"[^\x00-\x1f\x7f]{0,256}"
 _NETWORK = r"(?:https?|ftps?|git)://(?!-)[^\s/@\x00-\x1f\x7f]+(?:/[^\s\x00-\x1f\x7f]*)?"
 _SSH = r"(?:ssh|git\+ssh|ssh\+git)://(?:[\w.-]+@)?(?!-)[^\s/@\x00-\x1f\x7f]+(?:/[^\s\x00-\x1f\x7f]*)?"
 _SCP = r"(?:[\w.][\w.-]*@)?[\w.][\w.-]*:(?![:/]{2}|:)[^\s\x00-\x1f\x7f]+"
-_ADDRESS = rf"{_NETWORK}|{_SSH}|{_SCP}"
-"""Of another machine. A push to a path of this one runs the hooks there, and `NAME::` a program `git-remote-NAME`."""
+_REMOTE_URL = rf"{_NETWORK}|{_SSH}|{_SCP}"
+"""URL of another machine. Pushing to a local path would run the hooks there, `NAME::` a program `git-remote-NAME`."""
 _REMOTE = "remote"
-"""The name of a remote that the file has with an address."""
+"""Value: the name of a remote that has a URL in the file."""
 
 _ALLOWED: Sequence[tuple[str, str]] = (
     (rf"branch\.{_PART}\.(?:remote|pushremote)|remote\.pushdefault", _REMOTE),
     (rf"branch\.{_PART}\.merge", rf"refs/{_PART}"),
     (rf"branch\.{_PART}\.rebase", rf"{_BOOLEAN}|merges|m|interactive|i"),
     (rf"branch\.{_PART}\.(?:description|gh-merge-base|vscode-merge-base)", r"[^\x00-\x08\x0b-\x1f\x7f]{0,4096}"),
-    (rf"remote\.{_PART}\.(?:url|pushurl)|submodule\.{_PART}\.url", _ADDRESS),
+    (rf"remote\.{_PART}\.(?:url|pushurl)|submodule\.{_PART}\.url", _REMOTE_URL),
     (rf"remote\.{_PART}\.fetch", _REFSPEC),
     (rf"remote\.{_PART}\.tagopt", r"--(?:no-)?tags"),
     (rf"remote\.{_PART}\.(?:prune|prunetags|skipdefaultupdate|skipfetchall)", _BOOLEAN),
@@ -70,16 +70,16 @@ _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
 
 
 def without_credentials(settings: Iterable[Setting]) -> list[Setting]:
-    """The settings that commands see."""
+    """Return the settings that commands see."""
     cleaned = (_without_credential(one) for one in settings)
     return [one for one in cleaned if one is not None]
 
 
 def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[str, tuple[Value, ...]]:
-    """Changes of commands as they are made to the file itself, which has what commands do not see.
+    """Return the changes of commands with the credentials of the file put back.
 
-    A value that a command left as it saw it stays as it is in the file; so does one that has no place in the view. An
-    address that moved to another remote takes its credential with it: it leads to the same place.
+    A value that a command did not change keeps its credential, and values that commands do not see stay. A URL that
+    moves to another remote keeps its credential, since it leads to the same server.
     """
     found = [(one, _without_credential(one)) for one in settings]
     whole: dict[str, tuple[Value, ...]] = {}
@@ -87,13 +87,13 @@ def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[st
         own = [(one.value, seen) for one, seen in found if one.key == key]
         unseen = [value for value, seen in own if seen is None]
         as_seen = [(seen.value, value) for value, seen in own if seen is not None]
-        known = _addresses(found, key)
+        known = _original_urls(found, key)
         whole[key] = (*unseen, *(_restored(value, as_seen, known) for value in values))
     return whole
 
 
-def _addresses(found: Iterable[tuple[Setting, Setting | None]], key: str) -> dict[Value, Value]:
-    """What the addresses that commands see in keys of this kind stand for; none for a key that holds no address."""
+def _original_urls(found: Iterable[tuple[Setting, Setting | None]], key: str) -> dict[Value, Value]:
+    """Map the URLs that commands see in keys of this kind to the originals; empty for a key that holds no URL."""
     if not _URL.fullmatch(key):
         return {}
     name = key.rpartition(".")[2]
@@ -101,7 +101,7 @@ def _addresses(found: Iterable[tuple[Setting, Setting | None]], key: str) -> dic
 
 
 def _restored(value: Value, as_seen: list[tuple[Value, Value]], addresses: Mapping[Value, Value]) -> Value:
-    """What a value stands for that commands see: one of the key's own values, each of them once, or an address."""
+    """Return the original of a value that commands see: one of the key's own values, each once, or a URL."""
     for pair in as_seen:
         if pair[0] == value:
             as_seen.remove(pair)
@@ -110,7 +110,7 @@ def _restored(value: Value, as_seen: list[tuple[Value, Value]], addresses: Mappi
 
 
 def sends_credentials_to_any_server(settings: Iterable[Setting]) -> bool:
-    """Whether git sends a credential of the file to whatever server it reaches: it is for none in particular."""
+    """Whether the file holds a credential that git sends to any server."""
     helpers = (one.value or "" for one in settings if one.key == "credential.helper")
     return any("password" in value.lower() for value in helpers) or any(
         one.key == "http.extraheader" for one in settings
@@ -120,7 +120,7 @@ def sends_credentials_to_any_server(settings: Iterable[Setting]) -> bool:
 def allowed_changes(
     changes: Values, before: Mapping[str, tuple[Value, ...]], *, is_bound: bool = False
 ) -> dict[str, tuple[Value, ...]]:
-    """Those of the changes that are carried over to a file with the values `before`; `is_bound`: to no new server."""
+    """Return the changes to apply to a file with the values `before`. `is_bound` excludes URLs of new servers."""
     servers = _servers(before) if is_bound else None
     found = {key: values for key, values in changes.items() if _is_allowed(key, values, None)}
     found = {key: values for key, values in found.items() if servers is None or _servers({key: values}) <= servers}
@@ -130,31 +130,31 @@ def allowed_changes(
     found = _without_partial_groups(
         {key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes
     )
-    used = _used({**before, **found})
+    used = _referenced_remotes({**before, **found})
     return _without_partial_groups(
-        {key: values for key, values in found.items() if values or not _is_address_of(key, used)}, changes
+        {key: values for key, values in found.items() if values or not _is_url_of(key, used)}, changes
     )
 
 
-def _used(found: Values) -> set[Value]:
-    """The remotes that branches name, or git itself."""
+def _referenced_remotes(found: Values) -> set[Value]:
+    """Return the remotes that branches or `remote.pushDefault` name."""
     return {value for key, values in found.items() if _USES.fullmatch(key) for value in values}
 
 
 def _servers(found: Values) -> set[str]:
-    """Which servers the addresses in these values lead to, of those that get a header."""
+    """Return the HTTP servers of the URLs in these values; only these receive headers."""
     values = (value for key, values in found.items() if _URL.fullmatch(key) for value in values if value)
     return {match[0].lower() for value in values if (match := _SERVER.match(value))}
 
 
-def _is_address_of(key: str, used: set[Value]) -> bool:
-    """Whether a key is the address of one of these remotes. Without it git takes the name for a path."""
+def _is_url_of(key: str, used: set[Value]) -> bool:
+    """Whether a key is the URL of one of these remotes. Without its URL, git takes the name for a path."""
     match = _NAMED.fullmatch(key)
     return match is not None and match["name"] in used
 
 
 def _without_partial_groups(found: Values, changes: Values) -> dict[str, tuple[Value, ...]]:
-    """Without those in a branch, remote or submodule of which another change is not carried over: all or none."""
+    """Leave out changes to a branch, remote or submodule of which another change is refused: all or none."""
     broken = {key.rpartition(".")[0] for key in changes if key not in found}
     return {
         key: values for key, values in found.items() if not _TOGETHER.match(key) or key.rpartition(".")[0] not in broken
@@ -162,7 +162,7 @@ def _without_partial_groups(found: Values, changes: Values) -> dict[str, tuple[V
 
 
 def _is_allowed(key: str, values: Sequence[Value], remotes: set[str] | None) -> bool:
-    """Whether a key may have these values; which remotes there are is not known yet without `remotes`."""
+    """Whether a key may have these values. Without `remotes`, any remote name is accepted."""
     for keys, pattern, is_remote in _COMPILED:
         if keys.fullmatch(key):
             if is_remote:
@@ -172,17 +172,17 @@ def _is_allowed(key: str, values: Sequence[Value], remotes: set[str] | None) -> 
 
 
 def has_credential(data: bytes) -> bool:
-    """Whether there is a credential anywhere in the bytes of a file, comments and what is no configuration too."""
+    """Whether the bytes of a file contain a credential anywhere, in comments too."""
     return _has_credential(data.decode("utf-8", "replace"))
 
 
 def included_paths(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """Paths of the files that these settings include."""
+    """Return the paths of the files that these settings include."""
     return tuple(one.value for one in settings if one.value and one.section in _INCLUDE and one.variable == "path")
 
 
 def _without_credential(one: Setting) -> Setting | None:
-    """The setting without a credential, None when it is one."""
+    """Return the setting without its credential; None when it is one as a whole."""
     if one.section == "credential" or _has_credential(one.key.rpartition(".")[0]):
         return None
     if one.value is None:

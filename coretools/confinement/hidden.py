@@ -22,41 +22,41 @@ class Suspect(NamedTuple):
     path: str
     """Relative to the root."""
     kind: str
-    """Why it is suspect, in the classifier's own words; a renamed file keeps the kind that it was hidden for."""
+    """Why it is suspect, in terms of the classifier. A renamed file keeps the kind that it was hidden for."""
 
 
 class Classification(NamedTuple):
-    """What a classifier says of a suspect."""
+    """Result of a classifier for a suspect."""
 
     reason: str | None
-    """Why it is hidden; None when commands may read it."""
+    """Why it is hidden; None if commands may read it."""
     depends_on: tuple[str, ...] = ()
-    """Absolute paths of other files that decided it, as git's index does: when one changes, it is judged again."""
+    """Absolute paths of other files that influenced it (git's index). When one changes, it is classified again."""
     inode: tuple[int, int] | None = None
-    """Device and inode of what was read; None where only the path counted."""
+    """Device and inode of the file that was read; None if only the path mattered."""
 
 
 class Classifier(Protocol):
     """Decides which files are hidden."""
 
     def suspicion(self, path: str, *, is_directory: bool) -> str | None:
-        """The kind of suspect that this name makes the entry, None for nearly all. Pure; called for each entry.
+        """Return the kind of suspect that an entry is by name; None for nearly all. Pure; called for each entry.
 
-        A directory that is suspect is hidden whole and not looked into.
+        A suspect directory is hidden as a whole and not scanned.
         """
 
     def classify(self, root: Root, suspect: Suspect) -> Classification:
-        """Whether the suspect is hidden. It exists and is no symbolic link; may read it, and must not raise."""
+        """Decide whether a suspect is hidden. It exists and is no symbolic link. May read it; must not raise."""
 
 
 class RootRules:
-    """The rules of the roots: hides by name what a deny glob covers, and other files by what they hold."""
+    """The classifier of the roots: hides what a deny glob covers, and other files by their content."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
     def suspicion(self, path: str, *, is_directory: bool) -> str | None:
-        """The glob that covers it, or the format that its name stands for."""
+        """Return the glob that covers the entry, or the secret format that its name suggests."""
         deny = self._roots.deny
         glob = deny.denying_glob(path)
         if glob is not None:
@@ -64,7 +64,7 @@ class RootRules:
         return None if is_directory else deny.secret_format(path) or None
 
     def classify(self, root: Root, suspect: Suspect) -> Classification:
-        """Hidden by name whatever it holds, else by what it holds and what git's index says of it."""
+        """Hide by name whatever the content, otherwise by content and git's index."""
         if suspect.kind.startswith(GLOB_KIND):
             return Classification(glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
         found = self._roots.secret_check.decide((root.path, root.fd), suspect.path, suspect.kind)
@@ -72,41 +72,41 @@ class RootRules:
 
 
 class HiddenPath(NamedTuple):
-    """A file or directory that commands must not read."""
+    """A path that commands must not read."""
 
     path: str
     """Absolute."""
     reason: str
     identity: tuple[int, ...]
-    """Of `inode_of`: a file that was made again has to be covered again, also with the old inode number. Then size and
-    modification time of a file, which its cover has too."""
+    """Result of `inode_of`, since a recreated file needs a new overmount even with the old inode number; then size and
+    modification time of a file, which its placeholder has too."""
 
 
-REPLACED_WHILE_READ = "it was moved or replaced while it was read to see whether it holds a secret"
+REPLACED_WHILE_READ = "it was moved or replaced while it was searched for secrets"
 
 _REALTIME_COARSE = 5
-"""Clock of the times of files (linux/time.h), which the `time` module does not name."""
+"""CLOCK_REALTIME_COARSE, the clock of file timestamps (linux/time.h), which the `time` module does not define."""
 
 TICK_NS = int(time.clock_getres(_REALTIME_COARSE) * 1e9) if sys.platform == "linux" else 10_000_000
-"""Steps in which file systems that lack finer times, all but a few before Linux 6.13, write them down."""
+"""Resolution of file timestamps on file systems without finer ones: all but a few before Linux 6.13."""
 
 
 def is_settled(changed_ns: int, before_ns: int) -> bool:
-    """Whether a file last changed at the one time, and read from the other on, can't have changed again unseen.
+    """Whether a file that last changed at `changed_ns` and was read after `before_ns` cannot have changed unnoticed.
 
-    Two changes within one tick leave the same time behind, so what changed just now proves nothing.
+    Two changes within one tick leave the same timestamp, so a very recent timestamp proves nothing.
     """
     return changed_ns < before_ns - 2 * TICK_NS
 
 
 Identity = tuple[int, ...]
-"""Device, inode, size, modification and change time: what tells a file from every earlier state of it."""
+"""Device, inode, size, modification and change time: differs after every change of a file."""
 
 
 class _Classified(NamedTuple):
     identity: Identity
     is_settled: bool
-    """Whether a later change is sure to show in the identity."""
+    """Whether any later change will show in the identity."""
     depends_on: tuple[Identity | None, ...]
     suspect: Suspect
     classification: Classification
@@ -114,7 +114,7 @@ class _Classified(NamedTuple):
 
 
 class HiddenFiles:
-    """The verdicts of the last scan. What was hidden is remembered by inode, for tools too. One for a set of roots."""
+    """The classifications of the last scan, one instance per set of roots. Remembers hidden inodes, for tools too."""
 
     def __init__(self, classifier: Classifier, inodes: HiddenInodes) -> None:
         self._classifier = classifier
@@ -127,24 +127,24 @@ class HiddenFiles:
         return {one.identity[:2] for one in self._classified.values()}
 
     def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
-        """Why an entry of a directory is suspect: by its name, or since it is a hidden file that was renamed."""
+        """Return why an entry is suspect: by its name, or because it is a renamed hidden file."""
         if entry.is_symlink():
             return None
         kind = self._classifier.suspicion(path, is_directory=entry.is_dir(follow_symlinks=False))
         return kind or self.remembered_kind(root, path, entry)
 
     def remembered_kind(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
-        """The kind that an entry was hidden for, under this name or another; None for one that never was."""
+        """Return the kind that an entry was hidden for under any name; None if it never was."""
         return self._inodes.kind_of(root.fd, path, entry.inode()) or None
 
     def find(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[HiddenPath]]:
-        """Those of the suspects that commands must not read now. Yields before each: content takes time."""
+        """Return the suspects that commands must not read. Yields before each one, since reading takes time."""
         found: list[HiddenPath] = []
         judged: dict[tuple[str, str], _Classified] = {}
         for root, suspect in suspects:
             yield
             identity = _identity(suspect.path, root.fd)
-            if identity is None:  # gone meanwhile
+            if identity is None:  # it is gone
                 continue
             key = (root.path, suspect.path)
             known = self._classified.get(key)
@@ -160,7 +160,7 @@ class HiddenFiles:
     def _classify(self, root: Root, suspect: Suspect, identity: Identity) -> _Classified:
         began = time.time_ns()
         classification = self._classifier.classify(root, suspect)
-        if classification.inode not in (None, identity[:2]):  # a directory above it was exchanged and put back
+        if classification.inode not in (None, identity[:2]):  # a parent directory was exchanged and put back
             return _Classified(
                 identity, False, (), suspect, Classification(classification.reason or REPLACED_WHILE_READ), None
             )
@@ -190,6 +190,6 @@ def _identity(path: str, top: int | None = None) -> Identity | None:
         found = os.stat(path, dir_fd=top, follow_symlinks=False)
     except OSError:
         return None
-    if stat.S_ISDIR(found.st_mode):  # hidden whole: what happens in it changes nothing
+    if stat.S_ISDIR(found.st_mode):  # hidden as a whole, so changes in it do not matter
         return found.st_dev, found.st_ino, 0, 0, found.st_ctime_ns
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

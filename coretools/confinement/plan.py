@@ -1,6 +1,7 @@
-"""What a spawner is told: from the roots, the operator's policy and the machine to a view, rules and limits.
+"""Derive the confinement of commands (namespaces, Landlock rules, limits) from roots, policy and machine.
 
-Policy only; `process` carries it to the spawner, which carries it out. The tiers are named here.
+Policy only: the fork server in `process` enforces it. The confinement depends on the tier: `full` has namespaces,
+`landlock` has none, and `none` confines nothing.
 """
 
 import os
@@ -16,17 +17,15 @@ from coretools.confinement.allowed_paths import Grant
 from coretools.confinement.masks import Masks
 from coretools.roots.root_set import Root, Roots
 
-# How much memory there is: the machine's, or less where a control group bounds this process.
-#
-# In a container the kernel goes on to report the whole machine's; what a process may use stands in its control group,
-# in both versions of the hierarchy (cgroups(7); `memory.max`, `memory.limit_in_bytes`).
-
-
 _MEMORY_LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
 def memory_bytes(process: str = "/proc/self") -> int:
-    """Memory of the machine, or the smallest bound of the process's control group and those above it."""
+    """Return the memory of the machine, or the smallest limit of the process's control group and its ancestors.
+
+    In a container the kernel still reports the memory of the machine. The limit is in the control group, in version 2
+    as `memory.max`, in version 1 as `memory.limit_in_bytes` (cgroups(7)).
+    """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *_memory_limits(process)])
 
@@ -36,14 +35,14 @@ def _memory_limits(process: str) -> Iterator[int]:
         at = directory
         while True:
             with suppress(OSError, ValueError), open(f"{at}/{file}", encoding="ascii") as bound:
-                yield int(bound.read())  # "max" is none
+                yield int(bound.read())  # "max" is no limit
             if at == top or len(at) <= len(top):
                 break
             at = os.path.dirname(at)
 
 
 def _control_groups(process: str) -> Iterator[tuple[str, str, str]]:
-    """Directory of the process's group, where its hierarchy is mounted, and the file with the bound, for each."""
+    """Yield directory, mount point of the hierarchy and limit file for each control group of the process."""
     own: dict[str, str] = {}
     with suppress(OSError), open(f"{process}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
@@ -55,31 +54,29 @@ def _control_groups(process: str) -> Iterator[tuple[str, str, str]]:
     with suppress(OSError), open(f"{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for words in map(str.split, file):
             kind = words[words.index("-") + 1]
-            # Of the first version's mounts only the one with this controller.
+            # Of the version 1 mounts only the one with the memory controller.
             if kind not in own or (kind == "cgroup" and "memory" not in words[-1].split(",")):
                 continue
             root, top = words[3].rstrip("/"), words[4]
             path = own[kind]
-            # A container may see its own group as the top while it is told the path on the machine.
+            # A container may see its own group as the root while it reads its path on the machine.
             inner = path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else ""
             yield f"{top}{inner}".rstrip("/"), top, _MEMORY_LIMIT_FILES[kind]
 
 
-# A home of cargo's own for commands, over the user's, which they may only read.
-#
-# cargo makes directories and locks in its home whenever it fetches something. So commands have one in their own home:
-# its directories are new, and what the user downloaded stands in them as links.
-
-
 CARGO_HOME_NAME = ".cargo-of-commands"
-"""In the home of commands."""
+"""Directory in the home of commands."""
 
 MAX_CARGO_LINKS = 20_000
-"""Entries of the user's home that are linked; what is beyond them is fetched again, or missing without a network."""
+"""Most entries of the user's cargo home that are linked. cargo fetches others again, which needs a network."""
 
 
 def create_cargo_home(real: str, own: str) -> None:
-    """Make the home `own` over `real`, if that holds what was downloaded."""
+    """Create a cargo home `own` with links to what the user has downloaded to `real`, if anything.
+
+    cargo creates directories and locks in its home whenever it fetches something, and commands may only read the
+    user's.
+    """
     if not any(os.path.isdir(f"{real}/{name}") for name in ("registry", "git")):
         return
     os.mkdir(own, mode=0o700)
@@ -93,7 +90,7 @@ def create_cargo_home(real: str, own: str) -> None:
 
 
 def _cargo_directories(real: str) -> Iterator[str]:
-    """Those in which cargo makes entries, of each registry too."""
+    """Yield the directories in which cargo creates entries, for each registry too."""
     yield from (name for name in ("bin", "git/db") if os.path.isdir(f"{real}/{name}"))
     for above in ("registry/index", "registry/cache", "registry/src"):
         with suppress(OSError):
@@ -102,71 +99,71 @@ def _cargo_directories(real: str) -> Iterator[str]:
 
 
 DEFAULT_FILE_BYTES = 2 * 1024**3
-"""Largest file that a command may write, unless the operator says otherwise."""
+"""Largest file that a command may write, by default."""
 DEFAULT_PROCESSES = 512
-"""Processes of one command at once, unless the operator says otherwise."""
+"""Most processes of one command at once, by default."""
 _MEMORY_SHARE = 0.75
-"""Of the memory of the machine or container, for the data of one process, unless the operator says otherwise."""
+"""Share of the memory of the machine or container that the data of one process may use, by default."""
 _SHARED_MEMORY_BYTES = 1024**3
 _TASKS_PER_PROCESS = 4
-"""Processes and threads of all commands together, in terms of the most processes of one of them."""
+"""Limit for processes and threads of all commands together, per allowed process of one command."""
 
 
 JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
-"""The one variable that every Java virtual machine reads."""
+"""The only variable that every Java virtual machine reads."""
 
 TERMINALS = ("/dev/ptmx", "/dev/pts")
-"""Where a program makes terminals, and where they are."""
+"""The device that creates terminals, and the directory of the terminals."""
 
 GIT_SETTINGS_FOR_MASKED_FILES = (("core.checkStat", "minimal"), ("core.trustctime", "false"))
-"""Have git tell changed files by size and time alone where some are hidden: the cover of one has those of the file, but
-another inode. A tracked file would look changed otherwise, and could not be read to find out."""
+"""Settings that make git compare files by size and modification time alone. The placeholder of a masked file has both,
+but another inode: git would take a tracked file for changed and fail to read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchDirectories:
-    """Directories of the server's own, removed with it: what commands take for `/tmp` and for their home."""
+    """Private directories of the server that commands see as `/tmp` and as their home. Removed with the server."""
 
     path: str
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Device and inode of the two, by path, once they were made: what has their names later may be something else."""
+    """Device and inode of each, by path, since something else may have their names later."""
 
     def bind(self, path: str, source: str) -> namespaces.BindMount:
-        """One of the two, to be seen at a path."""
+        """Return the bind mount of one of the two directories at a path."""
         return namespaces.BindMount(path, writable=True, source=source, identity=self.identities[source])
 
     @property
     def temporary(self) -> str:
-        """Taken for /tmp."""
+        """The directory that commands see as /tmp."""
         return f"{self.path}/tmp"
 
     @property
     def home(self) -> str:
-        """Taken for the home."""
+        """The directory that commands see as their home."""
         return f"{self.path}/home"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandConfinement:
-    """What all commands of a server are held to, whatever is masked at the moment."""
+    """The confinement of all commands of a server, except for the paths that are masked now."""
 
     roots: Roots
     policy: ConfinementPolicy
     environment: Mapping[str, str]
-    """The one that commands inherit."""
+    """The environment that commands inherit."""
     programs: tuple[Grant, ...]
-    """The system's and those of tool chains."""
+    """Grants for the system's programs and for tool chains."""
     home: str
-    """Of the server's user; hidden from commands."""
+    """Home of the server's user, which commands do not see."""
     etc: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
 
     @property
     def granted(self) -> tuple[Grant, ...]:
-        """What every command may read or run beside the roots, as it stands now."""
+        """What every command may currently read or run besides the roots."""
         return (*self.programs, *allowed_paths.etc_grants())
 
     def grant_state(self, scratch: ScratchDirectories, *, in_namespaces: bool) -> tuple[object, ...]:
-        """What stands at the granted paths now. When that changes, what was granted before is not what is there."""
+        """Return the identities of what is at the granted paths. When they change, the grants have to be renewed."""
         by_name = (
             ()
             if in_namespaces or all(root.writable for root in self.roots)
@@ -181,7 +178,7 @@ class CommandConfinement:
     def namespace_plan(
         self, scratch: ScratchDirectories, masks: Masks, *, is_polled: bool = False
     ) -> namespaces.NamespacePlan:
-        """The view for tier `full`. `is_polled`: not every change beneath the roots has an event."""
+        """Return the namespaces of tier `full`. `is_polled`: inotify does not report every change beneath the roots."""
         binds = {
             grant.path: namespaces.BindMount(grant.path, writable=False)
             for grant in self.granted
@@ -212,7 +209,7 @@ class CommandConfinement:
         )
 
     def rules(self, scratch: ScratchDirectories, *, in_namespaces: bool) -> list[landlock.Rule | landlock.EntryGrants]:
-        """Landlock's rules: by path in the view, which is nobody else's; elsewhere the roots are given by handle."""
+        """Return the Landlock rules. They grant roots by path inside namespaces and by descriptor elsewhere."""
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._operator_grants()]
         found += [(root.path if in_namespaces else root.fd, _rights(root)) for root in self.roots]
@@ -220,16 +217,16 @@ class CommandConfinement:
         if not in_namespaces:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
             return allowed_paths.without_read_only_roots([*found, *self._own_container(scratch)], self.roots)
-        # What the machine's own would let out is, in the view, the command's own.
+        # Private to the command in its namespaces; the machine's own would be an exit.
         own = ("/tmp", "/var/tmp", "/dev/shm", namespaces.CONFIG_COPIES, *((self.home,) if self.hides_home else ()))
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
         return [*found, *(Grant(path, full) for path in own)]
 
     def _own_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
-        """Directories of the container that are the commands' where the server has it to itself.
+        """Return the shared directories that commands may use when the server owns its container.
 
-        Not one in which the server has the temporary directories and homes of all its roles.
+        Leaves out one that contains the temporary directories and homes of the server's roles.
         """
         own = CONTAINER_DIRECTORIES if self.policy.own_container else ()
         return tuple(
@@ -237,20 +234,20 @@ class CommandConfinement:
         )
 
     def _own_container(self, scratch: ScratchDirectories) -> list[Grant]:
-        """What a container's only server gives its commands of the container."""
+        """Return the grants for the container's directories and terminals when the server owns the container."""
         if not self.policy.own_container:
             return []
         found = [Grant(path, landlock.RUN | landlock.CHANGE) for path in self._own_directories(scratch)]
         return found + [Grant(path, landlock.DEVICE) for path in TERMINALS]
 
     def _operator_grants(self) -> list[Grant]:
-        """What the operator gives by name beside the system and the roots."""
+        """Return the grants for the operator's `readable` and `writable` paths."""
         full = landlock.RUN | landlock.CHANGE
         found = [Grant(path, landlock.RUN) for path in self.policy.readable]
         return found + [Grant(path, full) for path in self.policy.writable]
 
     def can_see(self, path: str) -> bool:
-        """Whether a path of the machine lies in what commands are given."""
+        """Whether commands can see a path of the machine."""
         found = os.path.realpath(path)
         given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._operator_grants())]
         given += [root.path for root in self.roots]
@@ -263,22 +260,23 @@ class CommandConfinement:
 
     @property
     def hides_home(self) -> bool:
-        """Whether the home is a place of its own, which no root lies above or is."""
+        """Whether commands get another home: the user's is a directory of its own and in no root."""
         own = bool(self.home) and self.home not in allowed_paths.NEVER_GRANTED - {"/root"}
         return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
 
     def socket_families(self, tier: str) -> tuple[int, ...]:
-        """Families of sockets that commands may open.
+        """Return the socket families that commands may use.
 
-        In the view a network that was not granted is one that leads nowhere, and only sockets of the roots are seen.
-        Without it supervisors see to that; IPv6 can't be kept on one device (ipv6(7), scope of an address).
+        A network namespace without a granted network leads nowhere, and only Unix sockets in granted directories are
+        visible. Without namespaces supervisors check addresses; IPv6 is refused, because a socket cannot be kept on one
+        device (ipv6(7), scope of an address).
         """
         if tier == "full":
             return (seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK)
         return (seccomp.UNIX, seccomp.INET, *((seccomp.INET6,) if self.has_network else ()))
 
     def socket_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
-        """Directories beneath which commands reach Unix sockets where there is no view."""
+        """Return the directories whose Unix sockets commands may connect to without namespaces."""
         granted = [*(root.path for root in self.roots), *self.policy.writable, *self._own_directories(scratch)]
         granted += [scratch.temporary, scratch.home]
         return tuple(os.path.realpath(path) for path in granted)
@@ -295,15 +293,15 @@ class CommandConfinement:
 
     @property
     def memory_bytes(self) -> int:
-        """Most memory for the data of one process; also for all commands together, where a control group bounds it."""
+        """Most memory for the data of one process, and for all commands together where a control group limits it."""
         return self.policy.memory_bytes or int(_MEMORY_SHARE * memory_bytes())
 
     def limits(self, tier: str) -> list[tuple[int, int]]:
-        """Limits of resources of every process of a command."""
+        """Return the resource limits of every process of a command."""
         memory = self.memory_bytes
         file = self.policy.file_bytes or DEFAULT_FILE_BYTES
         limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, file), (resource.RLIMIT_DATA, memory)]
-        # In a user namespace of their own commands are counted apart (Linux 5.14); elsewhere all of the user's are.
+        # A user namespace counts its processes separately (Linux 5.14); elsewhere all of the user's count.
         return [*limits, (resource.RLIMIT_NPROC, self.max_tasks)] if tier == "full" else limits
 
     def variables(self, tier: str, scratch: ScratchDirectories, *, has_masked_files: bool = False) -> dict[str, str]:
@@ -322,7 +320,7 @@ class CommandConfinement:
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
 
     def prepare_home(self, scratch: ScratchDirectories) -> None:
-        """Fill the home of commands with what needs to be written beside what is only read."""
+        """Fill the home of commands with the directories that tool chains write to."""
         with suppress(OSError):
             create_cargo_home(self._cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")
 
@@ -331,7 +329,7 @@ class CommandConfinement:
         return os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
 
     def _java_variables(self, *, home: str, temporary: str = "") -> dict[str, str]:
-        """Java asks the system for both, not the environment. What the operator passes comes last and wins."""
+        """Java asks the system for both directories, not the environment. The operator's options come last and win."""
         own = [f"-Duser.home={home}", *([f"-Djava.io.tmpdir={temporary}"] if temporary else [])]
         return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()}
 
@@ -343,7 +341,7 @@ class CommandConfinement:
 
 
 def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings of git behind those that the environment has already (git-config(1), GIT_CONFIG_COUNT)."""
+    """Append git settings to those in the environment (git-config(1), GIT_CONFIG_COUNT)."""
     text = environment.get("GIT_CONFIG_COUNT", "")
     first = int(text) if text.isdecimal() else 0
     found = {"GIT_CONFIG_COUNT": str(first + len(GIT_SETTINGS_FOR_MASKED_FILES))}
@@ -355,7 +353,7 @@ def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
 def command_confinement(
     roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str], *, prefixes: Sequence[str]
 ) -> CommandConfinement:
-    """Look at the machine once, at the first command: which of its programs and tool chains are there."""
+    """Find the programs and tool chains of the machine; done once, before the first command."""
     home = os.path.realpath(environment.get("HOME") or _home_of_user())
     tools = allowed_paths.toolchain_grants(environment, home=home, prefixes=prefixes)
     return CommandConfinement(roots, policy, environment, (*allowed_paths.system_grants(), *tools), home)

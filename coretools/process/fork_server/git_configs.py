@@ -176,7 +176,7 @@ class GitConfigs:
 
     def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
         """Make files of links to copies that a command has put elsewhere (`cp -a`): outside they lead nowhere."""
-        texts = {target: one.text for copies in self._copies for target, one in copies.texts.items()}
+        texts = {target: one.text for copies in self._copies for target, one in copies.originals.items()}
         for path, target in links:
             place = self._roots.split(path)
             if place is not None and target in texts:
