@@ -1,4 +1,4 @@
-"""The three standard descriptors of a server on stdio, looked after before anything else is opened."""
+"""The three standard descriptors of a stdio server, checked before anything else is opened."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from coretools.errors import BadSetting
 
 
 def ensure_standard_error() -> None:
-    """Give a process that was started without fd 2 a null device there: the next file would be taken for its log."""
+    """Open the null device as fd 2 if it is closed; otherwise the next opened file would receive the log."""
     if not _is_open(2):
         null = os.open(os.devnull, os.O_WRONLY)
         if null != 2:
@@ -20,13 +20,13 @@ def ensure_standard_error() -> None:
 
 
 def require_standard_streams() -> None:
-    """Look for fd 0 and 1 before anything is opened, which would get the number of one that is closed.
+    """Require fd 0 and 1 to be open, before another file gets the number of a closed one.
 
     Raises:
         BadSetting: one of them is closed.
     """
     if not (_is_open(0) and _is_open(1)):
-        raise BadSetting("standard input and output must be open: they are the wire to the client")
+        raise BadSetting("standard input and output must be open: they carry the protocol")
 
 
 @contextmanager

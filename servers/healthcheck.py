@@ -1,9 +1,9 @@
-"""The health check of the container: asks the HTTP server on this machine whether it is alive.
+"""Health check of the container: requests `/healthz` from the HTTP server on this machine.
 
     python -P -m servers.healthcheck
 
-Finds the server by the same file and variables as the server does (CORETOOLS_HTTP_*), and knows nothing of its flags.
-Ends with 0 when `/healthz` says so, and with 1 and a sentence on standard error when not.
+Finds the server by the same file and variables as the server itself (CORETOOLS_HTTP_*); flags are not known here.
+Exits with 0 if `/healthz` answers 200, else with 1 and a sentence on standard error.
 """
 
 import http.client
@@ -19,18 +19,18 @@ from coretools.web.common.config import ServerSection, read_config
 PATH = "/healthz"
 
 ANSWER_SECONDS = 4.0
-"""Below the timeout of the image's HEALTHCHECK, so that the reason is said before the check is ended."""
+"""Below the timeout of the image's HEALTHCHECK, so that the reason is printed before the check is killed."""
 
 
 def main() -> None:
-    """Entry point: exits with 0 or with the reason."""
+    """Entry point: exit with 0, or with the reason."""
     fault = fault_of(os.environ)
     if fault:
         sys.exit(f"coretools-http: {fault}")
 
 
 def fault_of(environment: Mapping[str, str]) -> str:
-    """Why the server of this configuration is not well; empty when it is."""
+    """Return why the server of this configuration is unhealthy; empty if it is healthy."""
     try:
         server = read_config(None, environment, {}).server
     except BadSetting as error:
@@ -50,7 +50,7 @@ def _connection(server: ServerSection) -> http.client.HTTPConnection:
     host = _reachable(server.host)
     if not server.tls_certificate:
         return http.client.HTTPConnection(host, server.port, timeout=ANSWER_SECONDS)
-    # Its certificate is for the name outside, which means nothing on this machine, and nothing secret is sent.
+    # Not verified: the certificate is for the public name, and nothing secret is sent.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -58,7 +58,7 @@ def _connection(server: ServerSection) -> http.client.HTTPConnection:
 
 
 def _reachable(host: str) -> str:
-    """An address to call a server at which listens on all of them."""
+    """Return an address at which a server on this host is reachable; loopback if it listens on all addresses."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -69,7 +69,7 @@ def _reachable(host: str) -> str:
 
 
 def _name_of(server: ServerSection) -> str:
-    """A Host header that the server takes: one of its own names, or without any that of loopback."""
+    """Return a Host header that the server accepts: one of its names, or `localhost` if it has none."""
     name = server.hosts[0] if server.hosts else f"localhost:{server.port}"
     return f"{name[:-1]}{server.port}" if name.endswith(":*") else name
 

@@ -2,8 +2,8 @@
 
     coretools-http [--root DIR ...] [--host H] [--port P] [--config FILE] [--check]
 
-Reads its files again on SIGHUP. Ends with 128 and the signal's number on SIGTERM and SIGINT, once everything under way
-is answered; no child stays.
+Reloads its files on SIGHUP. On SIGTERM and SIGINT it answers open requests and exits with 128 plus the signal's number;
+no child process remains.
 """
 
 import argparse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coretools.web.service import ServerConfig
 
 GC_THRESHOLD = 20_000
-"""New objects before the collector looks at the youngest of them; some megabytes."""
+"""Allocations before a collection of the youngest generation; a few megabytes."""
 
 _FLAGS = {"host": "server.host", "port": "server.port", "log_level": "log.level"}
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def run(server_config: "ServerConfig") -> None:
-    """Serve until a signal ends it; does not return."""
+    """Serve until a signal arrives; does not return."""
     # Imported late: as below.
     import anyio
 
@@ -60,15 +60,15 @@ def run(server_config: "ServerConfig") -> None:
 
     gc.collect()
     gc.freeze()
-    # A call makes a thousand objects that reference counts free: to look for cycles every 700 costs a twentieth of it.
+    # A call allocates about a thousand objects, freed by reference counts; a collection every 700 costs 5 % of it.
     gc.set_threshold(GC_THRESHOLD)
     exit_process(anyio.run(serve, server_config))
 
 
 def check(server_config: "ServerConfig", faults: Sequence[str] = ()) -> None:
-    """Verify everything that the server would use, listen nowhere, and say what was found; exit with 78 if it fails.
+    """Verify everything that the server would use without listening, and print the result; exit with 78 on a fault.
 
-    `faults` were found before.
+    `faults` were found earlier.
     """
     import anyio  # imported late: as below
 
@@ -85,12 +85,12 @@ def check(server_config: "ServerConfig", faults: Sequence[str] = ()) -> None:
 
 
 def _server_config(options: argparse.Namespace, faults: list[str] | None = None) -> "ServerConfig":
-    """What is to be served; with `faults` it has what could be read, and the rest is told there.
+    """Read the configuration. With `faults`, errors after reading it are appended there instead of raised.
 
     Raises:
-        BadSetting: the configuration can't be read, or without `faults` anything else.
+        BadSetting: the configuration can't be read, or, without `faults`, can't be used.
     """
-    # Imported late: the SDK and the web stack take a second, which a bad flag should not cost.
+    # Imported late: the SDK and the web stack take a second to load, too long for reporting a bad flag.
     from coretools.web.common.config import read_config
     from coretools.web.reload import ConfigSource
     from coretools.web.roles import build_roles
@@ -129,14 +129,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coretools-http",
         description="MCP server over HTTP: filesystem, search, git and CI tools beneath the given directories.",
-        epilog="Every key of the configuration file has a variable too, as CORETOOLS_HTTP_SERVER__PORT for [server] "
-        "port; every other flag has one as coretools-workstation has it.",
+        epilog="Every key of the configuration file can also be set by a variable, such as CORETOOLS_HTTP_SERVER__PORT "
+        "for [server] port; the other flags have the same variables as in coretools-workstation.",
     )
     parser.add_argument("--root", action="append", metavar="DIR", help="directory, or DIR:ro [the current directory]")
     parser.add_argument("--host", help="address to listen on [127.0.0.1]")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one [8765]")
     parser.add_argument("--config", metavar="FILE", help="TOML file: hosts, tokens, roles, limits and more")
-    parser.add_argument("--check", action="store_true", help="verify what it would use, and say what it would serve")
+    parser.add_argument("--check", action="store_true", help="verify the configuration and print what would be served")
     parser.add_argument(
         "--with",
         action="append",

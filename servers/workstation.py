@@ -1,8 +1,9 @@
-"""The workstation server: launched by a desktop client, speaks MCP over stdio, logs on stderr.
+"""The workstation server: started by a desktop client, speaks MCP over stdio, logs to standard error.
 
     coretools-workstation [ROOT ...] [--profile P] [--read-only]
 
-Ends with 0 when the client closes its end, and with 128 and the signal's number on SIGTERM and SIGINT; no child stays.
+Exits with 0 when the client closes its end, and with 128 plus the signal's number on SIGTERM and SIGINT; no child
+process remains.
 """
 
 import argparse
@@ -35,9 +36,9 @@ def main() -> None:
 
 
 def run(settings: Settings) -> None:
-    """Serve until the client or a signal ends it; does not return."""
-    # Imported late: the SDK takes half a second, which a bad flag should not cost. No collection meanwhile: it finds
-    # nothing and took a tenth of that time (CPython 3.11).
+    """Serve until the client closes its end or a signal arrives; does not return."""
+    # Imported late: the SDK takes half a second to load, too long for reporting a bad flag. Without collections
+    # meanwhile: they find nothing and took a tenth of that time (CPython 3.11).
     gc.disable()
     import anyio
 
@@ -53,10 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coretools-workstation",
         description="MCP server over stdio: filesystem, search, git and CI tools beneath the given directories.",
-        epilog="Every flag has a variable too: CORETOOLS_ROOTS, CORETOOLS_PROFILE, "
+        epilog="Every flag can also be set by a variable: CORETOOLS_ROOTS, CORETOOLS_PROFILE, "
         "CORETOOLS_READ_ONLY, CORETOOLS_DENY, CORETOOLS_LIMITS, CORETOOLS_PASS_ENV, CORETOOLS_REDACT_OUTPUT, "
         "CORETOOLS_POLICY, CORETOOLS_NETWORK, CORETOOLS_REQUIRE_TIER, CORETOOLS_ALLOW_UNCONFINED, "
-        "CORETOOLS_AUTHOR, CORETOOLS_UMASK, CORETOOLS_LOG_LEVEL. Items of a list have commas between them.",
+        "CORETOOLS_AUTHOR, CORETOOLS_UMASK, CORETOOLS_LOG_LEVEL. Separate the items of a list by commas.",
     )
     parser.add_argument("root", nargs="*", metavar="ROOT", help="directory, or DIRECTORY:ro [the current directory]")
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")

@@ -1,1 +1,1 @@
-"""The wiring: from settings to roots, runner, tools and server."""
+"""Wiring: build roots, runner, tools and server from the settings."""

@@ -1,6 +1,6 @@
-"""The wiring: from settings to roots, runner, tool sets and dispatcher. Every entry point builds its server here.
+"""Build roots, runner, tool sets and dispatcher from the settings. Every entry point builds its server here.
 
-Imports the SDK only where a server is built of it: the command line runs commands without one.
+The SDK is imported only where a server is built: the command line runs commands without it.
 """
 
 import logging
@@ -50,17 +50,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SharedResources:
-    """What all assemblies of one server have in common, whatever their role and however often they are replaced."""
+    """Resources shared by all assemblies of one server: those of every role, and their successors."""
 
     ids: ReplicaScopedIds = LOCAL_IDS
-    """Names runs and tasks."""
+    """Ids of runs and tasks."""
     large_reads: Semaphore = field(default_factory=large_read_slots)
-    """Bounds the memory of reading large files: a bound of each role would grow with the number of roles."""
+    """Bounds the memory of reading large files. One bound per role would grow with the number of roles."""
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """What an entry point serves."""
+    """The parts of a server, built from the settings."""
 
     roots: Roots
     runner: Runner
@@ -68,7 +68,7 @@ class Assembly:
     runs: JobTable
     limits: Limits
     selection: Selection
-    """Which commands there are here, for agents and for people."""
+    """The commands available here, to agents and to people."""
     catalog: LiveCatalog
     dispatcher: Dispatcher
     confined_threads: ConfinedThreadPool
@@ -77,20 +77,20 @@ class Assembly:
     closed: TierRestrictions
     shared: SharedResources
     exit_stack: ExitStack
-    """Closes what this assembly alone holds open."""
+    """Closes the resources that only this assembly uses."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs that it started."""
+        """Whether no process runs that this assembly started."""
         return not self.runner.running
 
     async def retire(self) -> None:
-        """Close what it alone holds open, once another has taken its place and its last call is over."""
+        """Close the resources that only this assembly uses, after a successor took over and the last call ended."""
         await self.runner.close()
         self.exit_stack.close()
 
     def extensions(self, questions: "QuestionFactory") -> "tuple[Extension, ...]":
-        """What is served beside the protocol's own methods: tasks and views. `interviews` are those of the server."""
+        """Return the protocol extensions: tasks and views. `questions` are those of the server."""
         from coretools.protocol.apps import BUILT_IN_VIEWS, Views
         from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
 
@@ -99,7 +99,7 @@ class Assembly:
 
     @cached_property
     def resources(self) -> "RunResources | None":
-        """The outputs of runs, as resources; None where `read_run`, which shows the same, is not offered."""
+        """The output of runs as resources; None where the tool `read_run` is not available."""
         from coretools.protocol.resources import RunResources  # imported late: needs the SDK
 
         if self.catalog.for_principal(LOCAL).find("read_run") is None:
@@ -108,19 +108,19 @@ class Assembly:
 
     @property
     def identity(self) -> "ServerInfo":
-        """How the server introduces itself."""
+        """What the server reports about itself to clients."""
         from coretools.protocol.server import ServerInfo  # imported late: needs the SDK
 
         return ServerInfo(instructions=self.instructions)
 
     @property
     def instructions(self) -> str:
-        """What the model is told of this server when it connects."""
-        first, *registries = self.roots
+        """The instructions for the model, sent when a client connects."""
+        first, *others = self.roots
         lines = [f"Files, search, git, builds, tests and commands beneath {first.path} ({_rights(first.writable)})."]
-        lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in registries]
+        lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in others]
         lines.append(
-            "Relative paths start there; a path left out is that directory. Nothing outside is reached. Prefer "
+            "Relative paths start there; an omitted path means that directory. Paths outside are refused. Prefer "
             "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
             "which takes one program and its arguments, not shell text."
         )
@@ -142,17 +142,17 @@ async def open_assembly(
     is_same_for_all: bool = True,
     shared: SharedResources | None = None,
 ) -> AsyncIterator[Assembly]:
-    """Open the roots and build what serves them; at the end every child is gone and every handle closed.
+    """Open the roots and build what serves them; at the end, end every child process and close every resource.
 
-    `others` are registries of other people; their commands stand behind ours. `watching` makes what is told of calls.
-    `is_same_for_all` says whether everybody who can reach the server may see its lists. `shared` is that of the server;
-    by default the assembly is the only one.
+    The commands of `registries` come after the built-in ones. `make_watcher` creates the observer of calls.
+    `is_same_for_all` states whether every client may see the same lists. `shared` belongs to the server; by default
+    the assembly is its only one.
 
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
     """
     if settings.umask is not None:
-        os.umask(settings.umask)  # of the whole process, and before any child
+        os.umask(settings.umask)  # of the whole process, before any child starts
     shared = shared or SharedResources()
     with ExitStack() as exit_stack:
         resources = _open_resources(settings, environment, shared, exit_stack)
@@ -176,9 +176,9 @@ async def open_assembly(
 async def open_successor(
     before: Assembly, settings: Settings, environment: Mapping[str, str], registries: Sequence[Registry] = ()
 ) -> Assembly:
-    """What takes the place of an assembly with other settings: it has the same runs, tasks and dispatcher.
+    """Build the successor of an assembly with other settings; runs, tasks and dispatcher are kept.
 
-    The catalog of the one before is to adopt its catalog. `retire` closes it, before the one that all began with ends.
+    The caller lets the old catalog adopt the new one. `retire` closes the successor, before the first assembly ends.
 
     Raises:
         BadSetting: a root or another setting can't be used, or two commands have one name.
@@ -197,7 +197,7 @@ async def open_successor(
 
 @dataclass(frozen=True, kw_only=True)
 class _Resources:
-    """What an assembly holds open for itself alone."""
+    """The resources that only one assembly uses."""
 
     roots: Roots
     confined_threads: ConfinedThreadPool
@@ -265,26 +265,26 @@ def _open_resources(
 def _build_catalog(
     resources: _Resources, settings: Settings, registries: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
 ) -> tuple[LiveCatalog, Selection]:
-    """The commands, and which of them there are here: proved to be such as can be offered."""
+    """Build and verify the catalog, and the selection of commands available here."""
     registry = _own_registry(resources, settings, runs)
     merge_registries(registry, registries, resources.exit_stack)
     registry.require_known()
     selection = selection_of(settings)
     require_known(registry, selection)
     catalog = LiveCatalog(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
-    catalog.for_principal(LOCAL)  # what can't be offered ends the start
+    catalog.for_principal(LOCAL)  # a start error if a command can't be listed
     return catalog, selection
 
 
 def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redactor | None:
-    """What takes the credentials out of what commands print; None unless the operator asks for it."""
+    """Return the redactor of credentials in command output; None unless the operator enables it."""
     if settings.redact_output or settings.policy.redact_output:
         return Redactor(secret_values(environment))
     return None
 
 
 def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> Registry:
-    """Every tool set, in the order in which tools are listed."""
+    """Register every built-in tool set, in the order in which tools are listed."""
     roots, runner, confined_threads = resources.roots, resources.runner, resources.confined_threads
     redactor = resources.redactor
     registry = Registry(policy=settings.policy.tools)
@@ -313,7 +313,7 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
 
 
 def _child_environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """What every child gets of the server's environment, and who commits."""
+    """Return the environment of child processes: passed variables, and the author of commits."""
     passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
     judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
@@ -321,7 +321,7 @@ def _child_environment(settings: Settings, environment: Mapping[str, str]) -> di
 
 
 def root_specs(settings: Settings) -> list[RootSpec]:
-    """The roots as the operator wrote them: `PATH`, `PATH:ro` or `PATH:rw`."""
+    """Parse the roots given by the operator: `PATH`, `PATH:ro` or `PATH:rw`."""
     return [_spec(text, read_only=settings.read_only) for text in settings.roots]
 
 
@@ -332,16 +332,13 @@ def _spec(text: str, *, read_only: bool) -> RootSpec:
     return RootSpec(path, writable=rights == "rw" and not read_only)
 
 
-# What a server says of itself when it starts, and has ready before the first command.
-
-
 def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
-    """Say what is served, and which protections are missing. `name` is the role, where there are several."""
+    """Log what is served and which protections are missing. `name` is the role, if there are several."""
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
     protections = {**assembly.runner.protections, "git-confinement": assembly.confined_threads.is_possible}
     missing = ", ".join(name for name, there in protections.items() if not there) or "none"
     logger.info(
-        "serving %s%s; profile %s%s; paths by %s; missing protections, those of commands apart: %s",
+        "serving %s%s; profile %s%s; path resolver %s; missing protections, except those of commands: %s",
         f"{name}: " if name else "",
         roots,
         settings.profile,
@@ -352,36 +349,36 @@ def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
 
 
 async def require_tier(assembly: Assembly) -> None:
-    """Refuse to serve where commands can't be held as the operator requires.
+    """Refuse to serve if commands can't be confined as the operator requires.
 
     Raises:
-        Unconfined: they can't.
+        Unconfined: the required tier is unavailable.
     """
     await _confinement_status(assembly)
     assembly.sandbox_pool.require()
 
 
 async def prepare(assembly: Assembly, name: str = "") -> None:
-    """Find the tier and have a command waiting while the client still introduces itself; say what was found.
+    """Detect the tier and prefork a process while the client is still connecting; log the result.
 
-    `name` is the role, where there are several.
+    `name` is the role, if there are several.
     """
-    holding = await _confinement_status(assembly)
-    if holding is None:
+    status = await _confinement_status(assembly)
+    if status is None:
         return
     role = f"{name}: " if name else ""
-    level = logging.INFO if holding.tier == "full" else logging.WARNING
-    missing = "".join(f"; not {tier}: {why}" for tier, why in holding.missing.items())
-    logger.log(level, "%scommands are held in tier %s%s", role, holding.tier, missing)
-    logger.info("%snetwork: %s", role, assembly.network.state(holding.tier))
-    for why in holding.polled:
+    level = logging.INFO if status.tier == "full" else logging.WARNING
+    missing = "".join(f"; not {tier}: {why}" for tier, why in status.missing.items())
+    logger.log(level, "%scommands run in tier %s%s", role, status.tier, missing)
+    logger.info("%snetwork: %s", role, assembly.network.state(status.tier))
+    for why in status.polled:
         logger.warning("%sdirectories are polled for changes before each command: %s", role, why)
-    if not holding.is_permitted:
-        logger.warning("%sno command is run in tier %s (--allow-unconfined, --require-tier)", role, holding.tier)
+    if not status.is_permitted:
+        logger.warning("%scommands are refused in tier %s (--allow-unconfined, --require-tier)", role, status.tier)
 
 
 async def _confinement_status(assembly: Assembly) -> ConfinementStatus | None:
-    """How commands are held, where some are offered."""
+    """Return how commands are confined; None if no command can be run."""
     if assembly.catalog.for_principal(LOCAL).find("run_command") is None:
         return None
     return await assembly.runner.prepare()

@@ -1,4 +1,4 @@
-"""One server on one pair of standard streams, from its first line to its clean end."""
+"""Serve the built-in tools on stdio, from start to orderly exit."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,16 +13,16 @@ from coretools.protocol.stdio.transport import claim_standard_streams, run_on_st
 
 
 async def serve_stdio(settings: Settings, environment: Mapping[str, str], registries: Sequence[Registry] = ()) -> int:
-    """Serve on fd 0 and fd 1 until the client closes its end or a signal comes; every child is gone then.
+    """Serve on fd 0 and fd 1 until the client closes its end or a signal arrives; every child process is gone then.
 
-    `others` are registries of other people, served beside our tools.
+    `registries` are served in addition to the built-in tools.
 
     Returns:
         The exit code of the process.
 
     Raises:
         BadSetting: a root or another setting can't be used.
-        Unconfined: commands can't be held as the operator requires.
+        Unconfined: commands can't be confined as the operator requires.
     """
     process_exit = ProcessExit()
     with claim_standard_streams() as wire:

@@ -1,1 +1,1 @@
-"""Serve a registry of your own: over stdio, or as an ASGI application."""
+"""Serve your own registry: over stdio, over any pair of streams, or as an ASGI application."""

@@ -1,6 +1,6 @@
-"""The public way to serve any registry: over stdio, over any pair of streams, over HTTP; many connections at once.
+"""Public functions that serve any registry: over stdio, over any pair of streams, over HTTP.
 
-`docs/specs/api.md` says what is promised. Our own servers stand on the same parts; what they add is in
+`docs/specs/api.md` defines what is stable. The built-in servers use the same parts and add those of
 `coretools.app.assembly`.
 """
 
@@ -40,20 +40,20 @@ class ServeOptions:
     name: str = SERVER_NAME
     version: str = __version__
     instructions: str = ""
-    """What the model is told of the server when it connects."""
+    """Instructions for the model, sent when a client connects."""
     selection: Selection = EVERYTHING
-    """Which commands; all that are for agents by default."""
+    """Which commands are served; by default all that are for agents."""
     surfaces: Surfaces = field(default_factory=Surfaces)
     services: Services | None = None
-    """What commands share; None: in the memory of the server."""
+    """State shared by commands; None: in the server's memory."""
     asking: Asking = field(default_factory=Asking)
-    """Whom a command may ask, and how long it waits."""
+    """Whom a command may ask, and how long it waits for an answer."""
     extensions: tuple[Extension, ...] = ()
-    """Extensions of the protocol, in the SDK's form; `coretools.protocol.apps` has one for pages that show results."""
+    """Protocol extensions (the SDK's class); `coretools.protocol.apps` has one for HTML views of results."""
     threads: int = 32
-    """Plain `def` commands at once."""
+    """Plain `def` commands that run at once."""
     line_bytes: int = 16 * 1024 * 1024
-    """Longest message taken from a client on stdio and on streams."""
+    """Longest message accepted from a client on stdio and on streams."""
 
     def __post_init__(self) -> None:
         for name in ("threads", "line_bytes"):
@@ -67,23 +67,24 @@ class HttpOptions:
 
     path: str = "/mcp"
     hosts: tuple[str, ...] = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-    """Names in the Host header; `NAME:*` is any port. Another one is refused (DNS rebinding)."""
+    """Accepted values of the Host header; `NAME:*` is any port. Others are refused (DNS rebinding)."""
     origins: tuple[str, ...] = ("http://127.0.0.1:*", "http://localhost:*", "http://[::1]:*")
-    """Origins that a browser may say; without the header there is none."""
+    """Accepted values of the Origin header; requests without the header are accepted."""
     sessions: int = 64
-    """Of the handshake era at once; about 40 KB each."""
+    """Sessions of the handshake era at once; about 40 KB each."""
     idle_seconds: float = 300.0
-    """A session without a request for so long is ended."""
+    """A session without requests is ended after this time."""
     body_bytes: int = 4 * 1024 * 1024
 
 
 def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any]:
-    """The SDK's server of a registry, not started. It serves any number of connections, on any transports at once.
+    """Return the SDK's server of a registry, not started. It serves any number of connections on any transports.
 
-    They share its commands and services, and see nothing of each other. Changes of the registry are told to them.
+    Connections share its commands and services and are otherwise isolated. They are notified of changes of the
+    registry.
 
     Raises:
-        BadSetting: the commands can't be offered; says why, with both sources of a collision.
+        BadSetting: the commands can't be served; the message names both sources of a collision.
     """
     options = options or ServeOptions()
     registry.validate()
@@ -103,13 +104,13 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
 async def serve_streams(
     served: Registry | Server[Any], read: Incoming, write: Outgoing, *, options: ServeOptions | None = None
 ) -> None:
-    """Serve one client on a pair of streams until it closes its end; both are closed then.
+    """Serve one client on a pair of streams until it closes its end; then close both.
 
-    For many clients at once `build` a server and pass that: they share its services. Of the options only `line_bytes`
-    counts then.
+    For several clients, `build` a server and pass it: they share its services. Of the options only `line_bytes`
+    applies then.
 
     Raises:
-        BadSetting: the commands can't be offered.
+        BadSetting: the commands can't be served.
     """
     options = options or ServeOptions()
     server = _server(served, options)
@@ -119,15 +120,15 @@ async def serve_streams(
 
 
 def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> int:
-    """Serve on the standard streams until the client closes its end, or SIGTERM or SIGINT comes. POSIX only.
+    """Serve on the standard streams until the client closes its end, or SIGTERM or SIGINT arrives. POSIX only.
 
-    Until then fd 1 is the log: what a command prints does not reach the client. The log itself is yours to configure.
+    Meanwhile fd 1 is the log: what a command prints does not reach the client. Configuring logging is up to the caller.
 
     Returns:
-        The exit code for the process: 0, or 128 and the signal's number.
+        The exit code for the process: 0, or 128 plus the signal's number.
 
     Raises:
-        BadSetting: the commands can't be offered, or a standard stream is closed.
+        BadSetting: the commands can't be served, or a standard stream is closed.
     """
     ensure_standard_error()
     require_standard_streams()
@@ -142,16 +143,16 @@ def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> i
 def http_app(
     served: Registry | Server[Any], *, options: ServeOptions | None = None, http: HttpOptions | None = None
 ) -> "ASGIApp":
-    """An ASGI application that serves both protocol eras; what runs it must run its lifespan, once.
+    """Return an ASGI application that serves both protocol eras. Its lifespan must be run, once.
 
-    A client of the handshake era that was away gets what it missed (Last-Event-ID). With a server that was built
-    before, the options do not count.
+    A handshake-era client that reconnects gets the events it missed (Last-Event-ID). If `served` is a server, the
+    options do not apply.
 
     Raises:
-        BadSetting: the commands can't be offered.
+        BadSetting: the commands can't be served.
     """
     # Imported late: a server on stdio needs none of it.
-    from coretools.hosting.open_app import UnauthenticatedOptions, unauthenticated_app
+    from coretools.hosting.unauthenticated_app import UnauthenticatedOptions, unauthenticated_app
     from coretools.web.sessions.session_manager import SessionLimits
 
     http = http or HttpOptions()

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.app.assembly import Assembly, SharedResources, assembled, succeeding
+from coretools.app.assembly import Assembly, SharedResources, open_assembly, open_successor
 from coretools.config.settings import Settings
 from coretools.operations.call import LOCAL, SilentCall
 from coretools.tools.filesystem.tools import LARGE_BYTES
@@ -29,11 +29,11 @@ async def test_all_roles_and_their_successors_share_the_bound_on_reading_large_f
     shared, settings, environment = SharedResources(), Settings(roots=(str(tmp_path),)), dict(os.environ)
     with anyio.fail_after(60):
         async with (
-            assembled(settings, environment, shared=shared) as one,
-            assembled(settings, environment, shared=shared) as other,
+            open_assembly(settings, environment, shared=shared) as one,
+            open_assembly(settings, environment, shared=shared) as other,
             anyio.create_task_group() as group,
         ):
-            successor = await succeeding(one, settings, environment)
+            successor = await open_successor(one, settings, environment)
             large = [anyio.Event() for _ in range(3)]
             with shared.large_reads, shared.large_reads:
                 for assembly, done in zip((one, other, successor), large, strict=True):

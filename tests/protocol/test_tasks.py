@@ -353,7 +353,7 @@ async def test_a_task_whose_time_is_over_is_stopped_and_forgotten() -> None:
     async with served(work, limits) as (server, _), client(server) as connected:
         handle = await begin(connected, "work")
         assert handle.ttl_ms == 200
-        with pytest.raises(MCPError, match="its time is over"):
+        with pytest.raises(MCPError, match="has expired"):
             await until(connected.session, handle.task_id, "completed")
         with anyio.fail_after(SECONDS):
             await work.cancelled.wait()

@@ -21,7 +21,7 @@ PRELOADED = (
     "coretools.cli.serve",
     "coretools.cli.command_line",
     "coretools.app.stdio_service",
-    "coretools.hosting.open_app",
+    "coretools.hosting.unauthenticated_app",
     "coretools.web.service",
 )
 """Never an entry point itself: that one is run anew in every child."""

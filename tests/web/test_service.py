@@ -317,7 +317,7 @@ async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, capl
     plan = plan_of("--config", str(config), "--require-tier", "none")
 
     def told() -> list[str]:
-        return [said for said in caplog.messages if "commands are held in tier" in said or "network: " in said]
+        return [said for said in caplog.messages if "commands run in tier" in said or "network: " in said]
 
     async with at_work(plan):
         await until(lambda: len(told()) >= 4)

@@ -1,7 +1,7 @@
-"""Messages as lines of JSON, whatever carries them: cut, held to a limit, and answered where a line is none.
+"""Read messages as lines of JSON from any transport: split lines, limit their length, answer invalid ones.
 
-Keeps memory bounded and answers every bad line, so that no sender waits for ever. Reads through a function and refuses
-through whatever writes lines; `coretools.protocol.stdio.transport` and `coretools.protocol.stdio.streams` supply both.
+Memory is bounded and every invalid line is answered, so that no sender waits for ever. The function that reads and the
+object that writes lines come from `coretools.protocol.stdio.transport` or `coretools.protocol.stdio.streams`.
 """
 
 import json
@@ -21,65 +21,65 @@ from coretools.protocol.message_reader import MessageReader
 logger = logging.getLogger(__name__)
 
 MAX_UNSENT_BYTES = 1024 * 1024
-"""A sender waits while more than this has not been taken by the client."""
+"""Senders wait while more than this is waiting for the client to read."""
 
 FLUSH_SECONDS = 1.0
-"""How long answers that are already written may take to leave when a connection ends."""
+"""How long pending output may take to leave when a connection ends."""
 
 BATCH_REVISION = "2025-03-26"
-"""The one revision that has batches of messages; they went with 2025-06-18."""
+"""The only revision with batches of messages; 2025-06-18 removed them."""
 
 MAX_BATCHED = 64
 """Messages in one batch."""
 
 _KEPT_BYTES = 256
-"""Kept of each end of a line that is too long: an id and what stands around it."""
+"""Bytes kept of each end of an oversized line: enough for an id and its surroundings."""
 
 _ID = rb'"id"\s*:\s*(-?[0-9]{1,20}|"[^"\\\x00-\x1f\x80-\xff]{1,128}")\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",")
 _ID_LAST = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z")
-"""The two places where SDKs put it. A quote inside a string would be escaped, and an object inside another would end
-in two braces, so what matches belongs to the message itself."""
+"""The two places where SDKs put the id. A quote inside a string is escaped, and a nested object ends in two braces, so
+a match belongs to the message itself."""
 
 
 def as_line(item: SessionMessage) -> bytes:
-    """A message as one line of JSON, without its end."""
+    """Return a message as one line of JSON, without a line end."""
     return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class OversizedLine:
-    """A line over the limit: what is left of it are its ends, where clients put the id."""
+    """A line over the limit, reduced to its two ends, where clients put the id."""
 
     head: bytes
     tail: bytes
 
     @property
     def request_id(self) -> str | int | None:
-        """The id, if it stands before all else but the version, or after all else; then it is the message's own."""
+        """The id, if it is the first member except for the version, or the last; then it is the message's own."""
         found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
         return _valid_id(json.loads(found[1])) if found else None
 
 
 class LineReader:
-    """Cuts what is read into lines, never holding more than `most_bytes` of one."""
+    """Splits input into lines and never buffers more than `max_bytes` of one."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._buffer = bytearray()
         self._head: bytes | None = None
-        """Start of the line that is too long, None while it is not."""
+        """Start of the current line if it is too long, else None."""
 
     def feed(self, data: bytes) -> Iterator[bytes | OversizedLine]:
-        """The lines that are complete now, without their end."""
+        """Return the lines completed by this data, without line ends."""
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
             piece = data[start:end]
             start = end + 1
             self._append(piece)
             if self._head is None:
-                # Most lines are one piece: not copied.
+                # Most lines are one piece and need no copy.
                 yield piece if len(self._buffer) == len(piece) else bytes(self._buffer)
             else:
                 yield OversizedLine(self._head, bytes(self._buffer))
@@ -88,11 +88,11 @@ class LineReader:
         self._append(data[start:])
 
     def rest(self) -> bytes | OversizedLine:
-        """What stands after the last line end."""
+        """Return what follows the last line end."""
         return bytes(self._buffer) if self._head is None else OversizedLine(self._head, bytes(self._buffer))
 
     def _append(self, piece: bytes) -> None:
-        """Keep a part of a line; of one that is too long its two ends only."""
+        """Buffer a part of a line; of an oversized line, only its two ends."""
         self._buffer += piece
         if self._head is None and len(self._buffer) > self._max_bytes:
             self._head = bytes(self._buffer[:_KEPT_BYTES])
@@ -101,19 +101,19 @@ class LineReader:
 
 
 class LineSink(Protocol):
-    """What writes lines."""
+    """Writes lines."""
 
     async def send_line(self, line: bytes) -> None:
         """Write one line; `line` has no line end.
 
         Raises:
-            BrokenResourceError: nobody reads any more.
+            BrokenResourceError: the client has closed its end.
         """
         ...
 
 
 class LineMessageReader(MessageReader):
-    """Reads messages; a line that is none is answered with an error, and the next one is read."""
+    """Reads messages. Answers an invalid line with an error and goes on with the next."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class LineMessageReader(MessageReader):
         line_bytes: int,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`read` gives what has come, nothing at the end; `on_end` is told of that."""
+        """`read` returns available input, and nothing at the end of input; then `on_end` is called."""
         self._read = read
         self._on_end = on_end
         self._writer = writer
@@ -147,7 +147,7 @@ class LineMessageReader(MessageReader):
             await self._fill()
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._is_at_end = True
         self._ready.clear()
 
@@ -159,7 +159,7 @@ class LineMessageReader(MessageReader):
             rest = self._lines.rest()
             self._ready = [rest] if isinstance(rest, OversizedLine) or rest.strip() else []
             return
-        # Last first, so that pop() takes them in order.
+        # Reversed, so that pop() returns them in order.
         self._ready = list(self._lines.feed(data))[::-1]
 
     async def _parse(self, line: bytes) -> SessionMessage | None:
@@ -177,7 +177,7 @@ class LineMessageReader(MessageReader):
 
     async def _accept(self, message: types.JSONRPCMessage, line: bytes) -> bool:
         if isinstance(message, types.JSONRPCNotification) and b'"id"' in line and "id" in json.loads(line):
-            # The SDK takes a request whose id is null or a fraction for a notification; its sender would wait for ever.
+            # The SDK treats a request whose id is null or a fraction as a notification; its sender would wait for ever.
             await self._refuse(types.INVALID_REQUEST, "an id must be text or a whole number", None)
             return False
         if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
@@ -193,23 +193,23 @@ class LineMessageReader(MessageReader):
             await self._refuse(types.PARSE_ERROR, "not valid JSON in UTF-8", request_id)
 
     async def _split_batch(self, batch: list[Any]) -> None:
-        """Serve the messages of a batch as if they had come one by one; each is answered by itself."""
+        """Handle the messages of a batch as if they had come one by one; each gets its own response."""
         if not 1 <= len(batch) <= MAX_BATCHED:
             await self._refuse(types.INVALID_REQUEST, f"a batch has 1 to {MAX_BATCHED} messages", None)
         elif not all(isinstance(one, dict) for one in batch):
             await self._refuse(types.INVALID_REQUEST, "a batch holds messages, which are objects", None)
         elif any(one.get("method") == "initialize" for one in batch):
-            await self._refuse(types.INVALID_REQUEST, "initialize is no part of a batch", None)
+            await self._refuse(types.INVALID_REQUEST, "initialize can't be part of a batch", None)
         else:
             self._ready += [json.dumps(one).encode() for one in reversed(batch)]
 
     async def _refuse(self, code: int, message: str, request_id: str | int | None) -> None:
-        logger.warning("refused a line of the client: %s", message)
+        logger.warning("rejected a line from the client: %s", message)
         answer = {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}}
         try:
             await self._writer.send_line(json.dumps(answer).encode("utf-8"))
         except anyio.BrokenResourceError:
-            logger.debug("the client no longer reads")
+            logger.debug("the client has closed its end")
 
 
 def _batch_in(line: bytes) -> list[Any] | None:
@@ -221,13 +221,13 @@ def _batch_in(line: bytes) -> list[Any] | None:
 
 
 def _diagnose(line: bytes) -> tuple[str, str | int | None]:
-    """A sentence for a line that is no message, and the id it carries if one can be made out."""
+    """Return a sentence about an invalid line, and its id if it can be found."""
     try:
         value: Any = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return "not a JSON-RPC message", None
     if isinstance(value, list):
-        return "batches are no part of this revision; send one message a line", None
+        return "this revision has no batches; send one message per line", None
     if not isinstance(value, dict):
         return "not a JSON-RPC message: must be an object", None
     request_id = _valid_id(value.get("id"))
@@ -237,7 +237,7 @@ def _diagnose(line: bytes) -> tuple[str, str | int | None]:
 
 
 def _valid_id(value: object) -> str | int | None:
-    """An id that can be sent back, or None: half a surrogate pair is no text in UTF-8, and readers stop at it."""
+    """Return an id that can be sent back, or None: a lone surrogate is not valid UTF-8, and readers fail on it."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     if isinstance(value, str):

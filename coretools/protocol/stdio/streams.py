@@ -1,7 +1,7 @@
-"""MCP over any pair of streams: a Unix socket, a WebSocket, a channel of SSH, the two ends of a pipe.
+"""MCP over any pair of streams: a Unix socket, a WebSocket, an SSH channel, the two ends of a pipe.
 
-Byte streams carry one line of JSON for each message, as on stdio and with its limits; object streams one message as
-text in each item. Bad lines are answered, memory is bounded, no message is torn.
+Byte streams carry one line of JSON per message, with the limits of stdio; object streams carry one message as text per
+item. Invalid lines are answered, memory is bounded, and messages are written whole.
 """
 
 import logging
@@ -23,13 +23,13 @@ Incoming = ByteReceiveStream | ObjectReceiveStream[str] | ObjectReceiveStream[by
 Outgoing = ByteSendStream | ObjectSendStream[str]
 
 _CLOSED = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
-"""How a stream says that the other end, or ours, is closed."""
+"""Errors by which a stream reports that either end is closed."""
 
 
 class QueueWriter(AsyncResource):
-    """Takes whole messages, and sends them in order from a task of its own.
+    """Queues whole messages and sends them in order from its own task.
 
-    So a sender that is cancelled tears no message apart. Senders wait while the client reads too slowly.
+    So a cancelled sender leaves no partial message. Senders wait while the client reads too slowly.
     """
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
@@ -38,7 +38,7 @@ class QueueWriter(AsyncResource):
         self._bytes = 0
         self._broken = False
         self._changed = anyio.Event()
-        # What is written leaves also when the connection is cancelled: `aclose` ends it, in bounded time.
+        # Queued messages are also sent when the connection is cancelled: `aclose` limits the time.
         self._pump_scope = anyio.CancelScope(shield=True)
 
     async def send(self, item: SessionMessage) -> None:
@@ -60,7 +60,7 @@ class QueueWriter(AsyncResource):
         self._notify()
 
     async def pump(self) -> None:
-        """Send what is written; runs until the writer is closed or nobody reads any more."""
+        """Send queued messages until the writer or the client's end is closed."""
         with self._pump_scope:
             while not self._broken:
                 while self._unsent and not self._broken:
@@ -69,7 +69,7 @@ class QueueWriter(AsyncResource):
                     await self._changed.wait()
 
     async def aclose(self) -> None:
-        """Let what is written leave, for a bounded time."""
+        """Send what is queued, for a limited time, and stop."""
         with anyio.move_on_after(FLUSH_SECONDS, shield=True):
             while self._unsent and not self._broken:
                 await self._changed.wait()
@@ -101,7 +101,7 @@ class QueueWriter(AsyncResource):
 async def message_streams(
     read: Incoming, write: Outgoing, line_bytes: int
 ) -> AsyncIterator[tuple[LineMessageReader, QueueWriter]]:
-    """The two ends that `Server.run` takes. Both streams are closed at the end."""
+    """Return the two ends for `Server.run`. Both streams are closed at the end."""
     async with read, write, anyio.create_task_group() as tasks, QueueWriter(_sender(write)) as writer:
         tasks.start_soon(writer.pump)
         yield LineMessageReader(_reader(read), writer, line_bytes=line_bytes), writer
@@ -122,7 +122,7 @@ def _reader(stream: Incoming) -> Callable[[], Awaitable[bytes]]:
         except _CLOSED:
             return b""
         data = item.encode("utf-8", "surrogatepass") if isinstance(item, str) else bytes(item)
-        # Between the parts of JSON a line end is white space, and within them it can't stand (RFC 8259, 2 and 7).
+        # Between JSON tokens a line end is white space, and inside them it is invalid (RFC 8259, 2 and 7).
         return data.replace(b"\n", b" ") + b"\n"
 
     return read_bytes if isinstance(stream, ByteReceiveStream) else read_item

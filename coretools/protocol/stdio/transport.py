@@ -1,8 +1,8 @@
-"""The stdio transport: JSON-RPC lines over our own descriptors, read and written on the event loop.
+"""The stdio transport: JSON-RPC lines over duplicated descriptors, read and written on the event loop. POSIX only.
 
-The SDK's own transport reads and writes in worker threads of a limiter that it shares with every tool, has no limit for
-a line, drops what it can't parse without an answer, and can't be ended by a signal while it waits for input. This one
-answers every bad line, keeps memory bounded, and needs no thread (docs/adr/0001). POSIX only.
+The SDK's transport uses worker threads of a limiter shared with every tool, has no line limit, silently drops what it
+can't parse, and can't be ended by a signal while it waits for input. This transport answers every invalid line, keeps
+memory bounded, and needs no thread (docs/adr/0001).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from coretools.protocol.stdio.lines import FLUSH_SECONDS, MAX_UNSENT_BYTES, Line
 logger = logging.getLogger(__name__)
 
 READ_BYTES = 256 * 1024
-"""One read. Pipes hold 64 KiB by default (pipe(7)); clients on sockets may send more."""
+"""Size of one read. Pipes hold 64 KiB by default (pipe(7)); clients on sockets may send more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class StdioDescriptors:
 
 @contextmanager
 def claim_standard_streams() -> Iterator[StdioDescriptors]:
-    """Move the wire away from the standard descriptors.
+    """Move the protocol's streams away from the standard descriptors.
 
-    Until the end fd 0 is the null device and fd 1 the log (fd 2), so that no child and no stray print reads or writes
-    the wire. The descriptors yielded are above the standard ones and not inherited by children.
+    Meanwhile fd 0 is the null device and fd 1 the log (fd 2), so that no child and no stray print reads or writes
+    protocol messages. The descriptors yielded are above 2, and children do not inherit them.
 
     Raises:
         BadSetting: one of the two is not open.
@@ -52,9 +52,11 @@ def claim_standard_streams() -> Iterator[StdioDescriptors]:
     try:
         wire = StdioDescriptors(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
     except OSError as error:
-        raise BadSetting(f"standard input and output must be open, they are the wire: {error.strerror}") from error
-    # The writer must not block the loop. The flag belongs to the open file, which a terminal shares with its shell:
-    # put back at the end.
+        raise BadSetting(
+            f"standard input and output must be open, they carry the protocol: {error.strerror}"
+        ) from error
+    # Writing must not block the event loop. The flag belongs to the open file description, which a terminal shares
+    # with its shell: restored at the end.
     was_blocking = os.get_blocking(wire.write_fd)
     os.set_blocking(wire.write_fd, False)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -72,9 +74,9 @@ def claim_standard_streams() -> Iterator[StdioDescriptors]:
 
 
 class LineWriter(AsyncResource):
-    """Takes whole messages and writes them in order, without ever tearing one apart.
+    """Writes whole messages in order.
 
-    A write that was begun goes on even when the sender is cancelled. Senders wait while the client reads too slowly.
+    A write that has begun continues even if its sender is cancelled. Senders wait while the client reads too slowly.
     """
 
     def __init__(self, fd: int) -> None:
@@ -107,7 +109,7 @@ class LineWriter(AsyncResource):
             self._write()
 
     async def aclose(self) -> None:
-        """Let what is written leave, for a bounded time."""
+        """Write what is pending, for a limited time, and stop."""
         with anyio.move_on_after(FLUSH_SECONDS, shield=True):
             await self._is_empty.wait()
         self._remove_writer()
@@ -146,14 +148,14 @@ class LineWriter(AsyncResource):
 
 
 class DescriptorReader:
-    """Reads what has come on a descriptor, without a thread where the system can say that something has."""
+    """Reads available input from a descriptor; without a thread if the descriptor can be polled."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._is_pollable = True
 
     async def read(self) -> bytes:
-        """What has come; nothing at the end of input."""
+        """Return available input; nothing at the end of input."""
         if self._is_pollable:
             try:
                 await anyio.wait_readable(self._fd)
@@ -170,7 +172,7 @@ class DescriptorReader:
 
 
 class StdioMessageReader(LineMessageReader):
-    """Messages on a descriptor."""
+    """Reads messages from a descriptor."""
 
     def __init__(
         self, fd: int, writer: LineWriter, *, line_bytes: int, on_end: Callable[[], None] = lambda: None
@@ -182,15 +184,12 @@ class StdioMessageReader(LineMessageReader):
 async def stdio_streams(
     wire: StdioDescriptors, line_bytes: int, on_end: Callable[[], None]
 ) -> AsyncIterator[tuple[StdioMessageReader, LineWriter]]:
-    """The two ends that `Server.run` takes. `on_end` is told when the client has closed its end."""
+    """Return the two ends for `Server.run`. `on_end` is called when the client has closed its end."""
     async with (
         LineWriter(wire.write_fd) as writer,
         StdioMessageReader(wire.read_fd, writer, line_bytes=line_bytes, on_end=on_end) as reader,
     ):
         yield reader, writer
-
-
-# One server on the standard streams of its process, until its client or a signal ends it.
 
 
 BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
@@ -204,9 +203,9 @@ async def run_on_stdio(
     process_exit: ProcessExit,
     background: Sequence[BackgroundWork] = (),
 ) -> None:
-    """Serve until the client closes its end or SIGTERM or SIGINT comes; the end is bounded from then on.
+    """Serve until the client closes its end, or SIGTERM or SIGINT arrives; then shut down within a time limit.
 
-    What is open then is answered. `beside` runs meanwhile and is cancelled at the end.
+    Open requests are answered. `background` runs meanwhile and is cancelled at the end.
     """
     requests = OpenRequests(server.server_info_stamp)
     async with (

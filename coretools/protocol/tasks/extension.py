@@ -1,8 +1,9 @@
-"""Long-running tools as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663) of the revision 2026-07-28.
+"""Long-running tools as tasks: the extension `io.modelcontextprotocol/tasks` (SEP-2663) of revision 2026-07-28.
 
-A client that declares it gets a handle for a call that is not through in a moment, asks for it with `tasks/get`,
-answers its questions with `tasks/update` and ends it with `tasks/cancel`. What is asked before the handle goes out is
-asked as of any call, by its result. Every other client is answered as ever.
+A client that declares it gets a task for a call that does not end at once, polls it with `tasks/get`, answers its
+questions with `tasks/update` and ends it with `tasks/cancel`. Questions that come before the client has the task are
+the response to the request, as for any call, and later ones wait in the task (SEP-2663, "Task Creation"). Other clients
+are answered without tasks.
 """
 
 import math
@@ -35,26 +36,20 @@ from coretools.protocol.tasks.store import InputRequest, Task, TaskAnswer, TaskS
 from coretools.questions.kinds import Question
 from coretools.questions.resolution import AskChannel, ResolvedAnswer
 
-# A call that may go on as a task, as its command sees it: progress is the task's message.
-#
-# Its questions are the answer to the request as long as the client has no task, and wait in the task from then on
-# (SEP-2663, "Task Creation").
-
-
 T = TypeVar("T")
 
 
 @cache
 def _responses() -> TypeAdapter[types.InputResponse]:
-    """Built when a response comes: a start does not wait for it."""
+    """Return the adapter, built on first use to keep it out of the start-up time."""
     return TypeAdapter(types.InputResponse)
 
 
 class TaskClient:
-    """What is known of the client that started a task, after its request is over."""
+    """The client that started a task, as known after its request has ended."""
 
     def __init__(self, context: ServerRequestContext[Any], questions: RoundTripQuestions) -> None:
-        """`interview` has the answers that came with the request."""
+        """`questions` hold the answers that came with the request."""
         self.revision = context.protocol_version
         self.capabilities = context.session.client_capabilities
         self.author = author_in(context)
@@ -63,7 +58,7 @@ class TaskClient:
 
 
 class TaskCall:
-    """One task's call. The client that started it is never asked on a stream."""
+    """The `Call` of a task. Progress becomes the task's message; questions never use a stream."""
 
     def __init__(self, task: Task, client: TaskClient) -> None:
         self._task = task
@@ -71,55 +66,55 @@ class TaskCall:
 
     @property
     def principal(self) -> str:
-        """Who calls."""
+        """The caller."""
         return self._task.principal
 
     @property
     def address(self) -> str:
-        """Where the request came from that started the task."""
+        """Client address of the request that started the task."""
         return self._client.address
 
     @property
     def author(self) -> Author | None:
-        """As whom whoever started the task commits."""
+        """Author of the commits of the principal that started the task."""
         return self._client.author
 
     @property
     def session(self) -> str:
-        """None."""
+        """Empty: a task has no session."""
         return ""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """Kept for the questions."""
+        """Keep these answers for the questions of this call."""
         self._client.questions.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """The task says it when it is asked for."""
+        """Set the status message of the task."""
         self._task.set_message(message or (f"{done:g}" if total is None else f"{done:g} of {total:g}"))
 
     async def log(self, level: Level, text: str) -> None:
-        """As progress; the protocol has no log messages of tasks."""
+        """Set the status message: the protocol has no log messages of tasks."""
         if level != "debug":
             self._task.set_message(text)
 
     def offers(self, capability: Capability) -> bool:
-        """As the client declared with the request."""
+        """Whether the client declared a capability with its request."""
         return has_capability(self._client.capabilities, capability)
 
     async def close_stream(self) -> None:
-        """There is none."""
+        """Do nothing: a task has no stream."""
 
     async def ask(self, question: Question[T]) -> T:
-        """What was given beforehand, or what the client answers to the task."""
+        """Return the answer given in advance, or the client's answer to the task."""
         answer: T
         (answer,) = await self.ask_all(question)
         return answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """All at once; a task goes on when each has its answer.
+        """Ask all questions at once; the task continues when each has its answer.
 
         Raises:
-            InputNeeded: the client has no task yet; the call is made again with the answers.
+            InputNeeded: the client has no task yet; it repeats the call with the answers.
         """
         known = await self._client.questions.known(*questions)
         if all(isinstance(found, ResolvedAnswer) for found, _ in known):
@@ -145,7 +140,7 @@ class TaskCall:
                     self._task.withdraw(one)
 
     async def _answer(self, question: Question[Any], way: AskChannel, first: InputRequest | None) -> Any:
-        """The answer to a question that was asked; asked again where it is none."""
+        """Wait for the answer to a question; ask again if it is invalid."""
         asked, problem = first, ""
         for _ in range(MAX_ATTEMPTS):
             asked = asked or self._request_input(question, way, problem)
@@ -174,28 +169,28 @@ def _parse_response(question: Question[Any], response: Any) -> types.InputRespon
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 
 NAME_HEADER = "mcp-name"
-"""Where a request comes by HTTP, it names the task there too, for what stands between (SEP-2663, "Routing Headers")."""
+"""HTTP header that repeats the task's id, for intermediaries (SEP-2663, "Routing Headers")."""
 
 RUN_TIMEOUT_SHARE = 0.99
-"""Part of the longest wait that a command gets as its deadline: so that it has ended when the wait is over."""
+"""Fraction of the longest wait that a command gets as its timeout, so that it ends before the wait does."""
 
 
 class TaskParams(types.RequestParams):
-    """Of `tasks/get` and `tasks/cancel`."""
+    """Parameters of `tasks/get` and `tasks/cancel`."""
 
-    model_config = ConfigDict(defer_build=True)  # a start does not wait for it
+    model_config = ConfigDict(defer_build=True)  # keeps it out of the start-up time
 
     task_id: str
 
 
 class UpdateParams(TaskParams):
-    """Of `tasks/update`."""
+    """Parameters of `tasks/update`."""
 
     input_responses: dict[str, Any] = Field(default_factory=dict)
 
 
 class TaskExtension(Extension):
-    """Tasks, for the clients that know them."""
+    """The extension: tasks for clients that declare it."""
 
     identifier = IDENTIFIER
 
@@ -208,7 +203,7 @@ class TaskExtension(Extension):
         limits: Limits,
         questions: QuestionFactory,
     ) -> None:
-        """`interviews` are those of the server itself: a confirmation counts once, whether it makes a task or not."""
+        """`questions` are shared with the server: a confirmation counts once, with or without a task."""
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._tasks = tasks
@@ -216,7 +211,7 @@ class TaskExtension(Extension):
         self._questions = questions
 
     def methods(self) -> Sequence[MethodBinding]:
-        """What is asked of a task."""
+        """Return the methods that the extension adds."""
         versions = frozenset(MODERN_PROTOCOL_VERSIONS)
         return (
             MethodBinding("tasks/get", TaskParams, self._get, versions),
@@ -227,7 +222,7 @@ class TaskExtension(Extension):
     async def intercept_tool_call(
         self, params: types.CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Answer a long-running tool with a task, unless it is through, or has a question, in a moment."""
+        """Answer a long-running tool with a task, unless it ends, or asks, within `answer_seconds`."""
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or declared_settings(ctx, IDENTIFIER) is None:
             return await call_next(ctx)
         principal = principal_of(ctx)
@@ -242,7 +237,7 @@ class TaskExtension(Extension):
             if not task.ended.is_set() and not task.hand_out():
                 await task.ended.wait()
         except anyio.get_cancelled_exc_class():
-            self._tasks.forget(task)  # nobody knows its id
+            self._tasks.forget(task)  # its id was never sent
             raise
         if task.answer is None:
             return {"resultType": "task", **escape_surrogates(self._status(task))}
@@ -250,7 +245,7 @@ class TaskExtension(Extension):
         return _result_of(task.answer)
 
     def _task_command(self, name: str, principal: str) -> Command | None:
-        """The command, if a call of it may become a task."""
+        """Return the command if a call of it may become a task."""
         try:
             command = self._catalog.command(principal, name)
         except UnknownTool:
@@ -318,10 +313,10 @@ class TaskExtension(Extension):
 
 
 def run_defaults(command: Command, arguments: Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
-    """Values for what the caller left out, with which a command of `run_command` is a run while its task works.
+    """Return defaults for omitted arguments that make `run_command` start a run while its task is working.
 
-    Its output is then in the store of runs, where every call can read it, and nowhere else. A command with an input
-    stays as it is, for the input of a run would stay open.
+    Its output is then in the store of runs, where every call can read it. A command with input is unchanged, because
+    the input of a run would stay open.
     """
     is_plain = (command.tool_set, command.name) == ("commands", "run_command")
     if not is_plain or any(arguments.get(name) for name in ("stdin", "terminal")) or "wait_seconds" in arguments:

@@ -1,7 +1,7 @@
-"""Calls that go on without their request: each with an id, of one principal, bounded, and gone with the server.
+"""Store of tasks: calls that continue without their request, each with an id and one principal, gone with the server.
 
-What a task does is the caller's (`coretools.protocol.tasks.extension`); here is how it is held: counted, ended when its
-time is over, cancelled, and its answer kept until then. Knows nothing of the protocol but the words for a status.
+The store counts tasks, expires and cancels them, and keeps their answers; what a task does is defined by its caller
+(`coretools.protocol.tasks.extension`). Of the protocol it knows only the status values.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 MAX_SHOWN_ID = 80
-"""Characters of an id that is of no task, in what is said of it."""
+"""Characters of an unknown id shown in an error."""
 
 INTERNAL_ERROR = -32603
 """JSON-RPC 2.0, section 5.1."""
@@ -31,27 +31,27 @@ INTERNAL_ERROR = -32603
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLimits:
-    """What tasks may use. Sizes in bytes, times in seconds."""
+    """Limits of tasks. Sizes in bytes, times in seconds."""
 
     alive: int = 32
-    """Tasks of one principal that may be at work; a further call is answered without one."""
+    """Running tasks of one principal; a further call is answered without a task."""
     kept: int = 256
-    """All tasks of one principal, ended ones too."""
+    """All tasks of one principal, including ended ones."""
     result_bytes: int = 16 * 1024 * 1024
     """Results kept for one principal, as JSON."""
     ttl_seconds: float = 7_200.0
-    """From its creation a task can be asked for so long, whatever becomes of it: twice a run's longest deadline."""
+    """How long a task can be requested after its creation: twice the longest timeout of a run."""
     poll_seconds: float = 1.0
-    """How often a client is told to ask."""
+    """Poll interval suggested to clients."""
     answer_seconds: float = 0.5
-    """A call that is through by then is answered as ever: most commands are, and a poll would double their time."""
+    """A call that ends within this time is answered without a task: most do, and a poll would double their time."""
     end_seconds: float = 5.0
-    """Waited for tasks at the end of the server; their children are the runner's."""
+    """How long the shutdown waits for tasks; the runner ends their child processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
-    """How the request would have been answered: one of the two, as JSON."""
+    """The response that the request would have had: a result or an error, as JSON."""
 
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
@@ -59,10 +59,10 @@ class TaskAnswer:
 
 
 class InputRequest:
-    """A request that the client is to answer."""
+    """A request that the client must answer."""
 
     def __init__(self, key: str, request: Mapping[str, Any], parse: Callable[[Any], Any]) -> None:
-        """`read` makes of a response what the work is to have, and raises `InvalidArguments` when it is none."""
+        """`parse` converts a response, and raises `InvalidArguments` if it is invalid."""
         self.key = key
         self.request = request
         self._parse = parse
@@ -70,25 +70,25 @@ class InputRequest:
         self._has_response = anyio.Event()
 
     def set_response(self, response: Any) -> None:
-        """Take the client's response.
+        """Set the client's response.
 
         Raises:
-            InvalidArguments: it is none.
+            InvalidArguments: it is invalid.
         """
         self._response = self._parse(response)
         self._has_response.set()
 
     async def wait(self) -> Any:
-        """The response, once it is there."""
+        """Wait for the response."""
         await self._has_response.wait()
         return self._response
 
 
 class Task:
-    """One task. Only `Tasks` makes and ends it."""
+    """One task. Only `TaskStore` creates and ends it."""
 
     def __init__(self, principal: str, ids: ReplicaScopedIds = LOCAL_IDS) -> None:
-        # 128 bits: whoever knows the id of a principal's task and may speak for him can have its result.
+        # 128 bits: the id, with the principal's credentials, gives access to the result.
         self.id = ids.new_id("task", 16)
         self.principal = principal
         self.scope = anyio.CancelScope()
@@ -104,7 +104,7 @@ class Task:
 
     @property
     def status(self) -> Status:
-        """How it stands, in the protocol's words."""
+        """The protocol's status of this task."""
         if not self.ended.is_set():
             return "input_required" if self._pending else "working"
         if self.answer is None:
@@ -113,35 +113,35 @@ class Task:
 
     @property
     def requests(self) -> dict[str, Mapping[str, Any]]:
-        """What the client is asked and has not answered."""
+        """The requests that the client has not answered."""
         return {key: request.request for key, request in self._pending.items()}
 
     @property
     def is_detached(self) -> bool:
-        """Whether it goes on without the call that began it."""
+        """Whether it runs without the call that started it."""
         return self._is_handed_out and not self.ended.is_set()
 
     def hand_out(self) -> bool:
-        """Whether its id may go to the client; from then on its questions wait in it.
+        """Whether its id may be sent to the client; from then on its questions wait in the task.
 
-        False: it is about to end, with a question that is the answer to the request itself.
+        False: it is about to end with a question, which is the response to the request itself.
         """
         self._is_handed_out = not self._is_result_claimed
         return self._is_handed_out
 
     def claim_result(self) -> bool:
-        """Whether a question can still be the answer to the request: nobody has the id of this task, nor gets it."""
+        """Whether a question can still be the response to the request: then the task's id is never sent."""
         self._is_result_claimed = not self._is_handed_out
         return self._is_result_claimed
 
     def set_message(self, message: str) -> None:
-        """Say how the work goes; the last word counts."""
+        """Set the status message; the last one counts."""
         if not self.ended.is_set():
             self.message = message
             self.updated = _now()
 
     def request_input(self, key: str, request: Mapping[str, Any], parse: Callable[[Any], Any]) -> InputRequest:
-        """Ask the client. It goes out under a key that was never used in this task, because clients tell by that."""
+        """Ask the client, under a key that this task never used: clients recognize new requests by it."""
         pending = InputRequest(next(name for name in _numbered(key) if name not in self._used_keys), request, parse)
         self._used_keys.add(pending.key)
         self._pending[pending.key] = pending
@@ -149,15 +149,15 @@ class Task:
         return pending
 
     def withdraw(self, request: InputRequest) -> None:
-        """Ask this no more."""
+        """Withdraw a request."""
         if self._pending.pop(request.key, None) is not None:
             self.updated = _now()
 
     def respond(self, responses: Mapping[str, Any]) -> None:
-        """Take what the client answers. What was not asked, or was answered, is ignored.
+        """Set the client's responses. Those to unknown or answered requests are ignored.
 
         Raises:
-            InvalidArguments: a response is none; the question stays.
+            InvalidArguments: a response is invalid; its request stays open.
         """
         for key, response in responses.items():
             request = self._pending.get(key)
@@ -166,7 +166,7 @@ class Task:
                 self.withdraw(request)
 
     def end(self, answer: TaskAnswer | None) -> None:
-        """It is over; without an answer it was cancelled."""
+        """End the task; without an answer it counts as cancelled."""
         self._pending.clear()
         self.answer = answer
         self.message = _final_message(answer)
@@ -178,14 +178,14 @@ TaskWork = Callable[[Task], Awaitable[TaskAnswer]]
 
 
 class TaskStore:
-    """All tasks of a server. An asynchronous context; what starts children must be closed after it."""
+    """All tasks of a server. An asynchronous context manager; close what starts child processes after it."""
 
     def __init__(self, limits: TaskLimits | None = None, ids: ReplicaScopedIds = LOCAL_IDS) -> None:
         self.limits = limits or TaskLimits()
         self._ids = ids
         self._tasks: dict[str, Task] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
+        # asyncio tasks, not those of a task group: an error in one must not stop the server.
         self._running: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -197,7 +197,7 @@ class TaskStore:
         await self.close()
 
     async def close(self) -> None:
-        """Stop and forget all of them."""
+        """Stop and remove all tasks."""
         for task in tuple(self._tasks.values()):
             self.forget(task)
         with anyio.CancelScope(shield=True):
@@ -208,16 +208,16 @@ class TaskStore:
 
     @property
     def count(self) -> int:
-        """Tasks that can be asked for."""
+        """Number of tasks."""
         return len(self._tasks)
 
     @property
     def principals(self) -> set[str]:
-        """Whose tasks are at work without a call."""
+        """Principals with tasks that run without a call."""
         return {task.principal for task in self._tasks.values() if task.is_detached}
 
     def end_for_principal(self, principal: str) -> int:
-        """Stop and forget what is at work for a principal who is let in no more; says how many tasks."""
+        """Stop and remove the detached tasks of a principal without access; return how many there were."""
         detached = [task for task in self._of(principal) if task.is_detached]
         for task in detached:
             self.forget(task)
@@ -230,7 +230,7 @@ class TaskStore:
         return alive < self.limits.alive and len(mine) < self.limits.kept
 
     def start(self, principal: str, work: TaskWork) -> Task:
-        """Begin one. It can be asked for from now on."""
+        """Start a task. It can be requested from now on."""
         task = Task(principal, self._ids)
         self._tasks[task.id] = task
         loop = asyncio.get_running_loop()
@@ -244,20 +244,20 @@ class TaskStore:
         """A task of this principal.
 
         Raises:
-            NotFound: no such task, or no more, or another's, which is not told apart.
+            NotFound: no such task, or expired, or another principal's; the error is the same.
         """
         task = self._tasks.get(task_id)
         if task is None or task.principal != principal:
-            message = self._ids.explain_foreign(task_id) or "no such task, or its time is over"
+            message = self._ids.explain_foreign(task_id) or "no such task, or it has expired"
             raise NotFound(f"{task_id[:MAX_SHOWN_ID]!r}: {message}")
         return task
 
     def cancel(self, task: Task) -> None:
-        """Have its work stopped, with all that it started."""
+        """Cancel its work and everything that it started."""
         task.scope.cancel()
 
     def forget(self, task: Task) -> None:
-        """No request asks for it again; its work is stopped."""
+        """Remove a task and stop its work."""
         self.cancel(task)
         self._tasks.pop(task.id, None)
         timer = self._timers.pop(task.id, None)

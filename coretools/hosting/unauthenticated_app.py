@@ -1,4 +1,4 @@
-"""The ASGI application of a server that asks nobody who he is: for a loopback address, or behind a gate of others."""
+"""An ASGI application without authentication: for a loopback address, or behind an authenticating proxy."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ from coretools.web.validation.request_body import BodyMiddleware
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnauthenticatedOptions:
-    """How it is served, with the checks of `Host` and `Origin` that the SDK has."""
+    """Options of the application. `hosts` and `origins` are checked by the SDK."""
 
     path: str
     limits: SessionLimits
@@ -33,7 +33,7 @@ class UnauthenticatedOptions:
 
 
 def unauthenticated_app(server: Server[Any], options: UnauthenticatedOptions) -> Starlette:
-    """Serve everybody who reaches it, as one principal. Its lifespan must be run."""
+    """Return an application that serves every client as one principal. Its lifespan must be run."""
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[*options.hosts],
