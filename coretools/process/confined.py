@@ -1,6 +1,7 @@
-"""Programs that tools start themselves, git and ripgrep: each held by the kernel to what the call is about.
+"""Run git and ripgrep for tools, each in a confined thread that limits it to the files of the call.
 
-Where that is not possible they run all the same, as the tools' own checks allow, and `is_confined` says so.
+Where the kernel can't confine them they run all the same, protected by the checks of the tools, and `is_confined` is
+False.
 """
 
 import logging
@@ -19,18 +20,12 @@ from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
 from coretools.roots.resolver import HANDLE
 
-# What a program needs of the system to start at all: itself, its loader and its libraries. Nothing else to execute.
-#
-# For programs that are one file of machine code. A script would need its interpreter too, which runs anything; so it is
-# no program to be held here, and who asks is told so.
-
-
 LIBRARIES = (
     *("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/local/lib"),
     # NixOS and Guix keep every library under a path of its own in one of these.
     *("/nix/store", "/gnu/store"),
 )
-"""Where libraries lie (ld.so(8)); each is only read. A library is mapped, not executed, as Landlock sees it."""
+"""Directories of libraries (ld.so(8)), granted for reading only: for Landlock a library is mapped, not executed."""
 
 _FILES = ("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/dev/urandom")
 _ZONES = "/usr/share/zoneinfo"
@@ -44,15 +39,16 @@ _MOST_SEGMENTS = 64
 
 
 def find_executable(program: str, path: str) -> str | None:
-    """The file that this name means in PATH, every link followed; None when there is none."""
+    """The file that a program name means in PATH, with links resolved; None if there is none."""
     where = shutil.which(program, path=path)
     return None if where is None else os.path.realpath(where)
 
 
 def startup_rules(file: str) -> tuple[Rule, ...] | None:
-    """What must be allowed so that this file runs; None when it is not machine code of this kind of system.
+    """The Landlock rules that a program needs to start; None if the file is no 64-bit ELF executable.
 
-    Also the null device, which every program may expect, random bytes, and the local time.
+    They allow to execute the file and its loader, and to read libraries, the null device, random bytes and the local
+    time. A script gets no rules: its interpreter could run anything.
     """
     try:
         status = os.stat(file)
@@ -78,10 +74,10 @@ def _rules(file: str, _identity: tuple[int, int, int]) -> tuple[Rule, ...] | Non
 
 
 def _elf_interpreter(file: str) -> str | None:
-    """The loader that a file of machine code names; None when it needs none.
+    """The loader that an ELF file names (PT_INTERP); None if it needs none.
 
     Raises:
-        ValueError: some other kind of file.
+        ValueError: not an ELF file of this kind of system.
     """
     with open(file, "rb") as stream:
         header = _HEADER.unpack(stream.read(_HEADER.size))
@@ -177,7 +173,7 @@ class ConfinedRunner:
             if completed.ok or completed.timed_out or completed.exit_code is None:
                 return True
         self._starts[program] = False
-        logger.warning("%s does not start where the kernel holds it to its own files; it runs unconfined", program)
+        logger.warning("%s does not start when the kernel confines it; it runs unconfined", program)
         return False
 
     def _rules_to_start(self, program: str) -> tuple[Rule, ...] | None:

@@ -1,4 +1,4 @@
-"""Start a command through the keeper, and say in words why one can't be started."""
+"""Start a command in the sandbox, and explain why one can't be started."""
 
 import errno
 import os
@@ -17,10 +17,10 @@ from coretools.process.fork_server.supervised_process import SpawnFailed, Superv
 from coretools.roots.read import Directory
 
 _TRIES = 3
-"""A spawner, or a command that waits, may have been ended by somebody: the next one is asked."""
+"""Attempts: somebody may have killed a fork server or a preforked process, and then the next one is used."""
 
 _GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
-"""How a socket says that nobody is at its other end."""
+"""Errors of a socket whose peer is gone."""
 
 
 async def start_command(
@@ -32,13 +32,15 @@ async def start_command(
     fed: bool,
     size: TerminalSize | None,
 ) -> SupervisedProcess:
-    """Have a program started by a supervisor, held by the tier in force; returns when it runs.
+    """Start a program in a preforked process of the pool; return when it runs.
 
-    The caller must call `Keeper.ended` afterwards. `environment` depends on the tier: it is called when that is known.
+    The caller must call `SandboxPool.command_ended` afterwards. `environment` depends on the tier and is called when
+    that is known.
 
     Raises:
-        CannotStart: not found, not executable, no interpreter, too long, out of sight, or the directory is gone.
-        Unconfined: commands must not run in the tier in force. Busy, InputOutput: no processes or descriptors left.
+        CannotStart: not found, not executable, no interpreter, too long, hidden, or the directory is gone.
+        Unconfined: commands must not run in the tier that is available here.
+        Busy, InputOutput: no processes or descriptors left.
     """
     if os.fstat(cwd.fd).st_nlink == 0:
         raise CannotStart(f"{cwd.shown}: the working directory is gone")
@@ -51,7 +53,7 @@ async def start_command(
 
 
 async def _report_uncertain_end(sandbox_pool: SandboxPool) -> None:
-    """Say that a command that failed to start, or was cancelled meanwhile, may have begun to run."""
+    """Report that a command that failed to start, or was cancelled meanwhile, may be running."""
     with CancelScope(shield=True):
         await sandbox_pool.command_ended(is_certain=False)
 
@@ -83,11 +85,11 @@ async def _start(
             break
         if failure.what != "supervisor":
             raise _explain(failure, argv, cwd, environment=variables, sandbox_pool=sandbox_pool) from failure
-    raise CannotStart(f"{argv[0]}: the process that starts commands does not answer; try again")
+    raise CannotStart(f"{argv[0]}: the fork server does not answer; try again")
 
 
 async def _take_process(sandbox_pool: SandboxPool) -> PreforkedProcess | None:
-    """A command that waits; None when the spawner ended just now."""
+    """A preforked process; None if the fork server has just ended."""
     try:
         return await sandbox_pool.take_process()
     except ForkServerFailed as error:
@@ -99,7 +101,7 @@ async def _take_process(sandbox_pool: SandboxPool) -> PreforkedProcess | None:
 
 
 async def _failure(child: SupervisedProcess) -> SpawnFailed | None:
-    """Why the program does not start; None when it runs. Then only are its ends kept."""
+    """Why the program does not start; None when it runs. Otherwise our descriptors are closed."""
     with ExitStack() as undo:
         undo.callback(child.close)
         try:
@@ -125,6 +127,7 @@ def _explain(
     is_hidden = failure.number in (errno.ENOENT, errno.EACCES) and found is not None and os.path.exists(found)
     if is_hidden and found is not None and not sandbox_pool.sees(found):
         return CannotStart(
-            f"{argv[0]}: is {found}, which commands don't see; the operator can grant it (readable, in the policy file)"
+            f"{argv[0]}: is {found}, which is hidden from commands;"
+            " the operator can grant it (readable, in the policy file)"
         )
     return start_error(error, argv, cwd, place="", environment=environment)

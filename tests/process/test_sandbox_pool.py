@@ -453,7 +453,7 @@ async def test_a_program_out_of_sight(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     async with kept(tmp_path / "root") as place:
-        with pytest.raises(CannotStart, match="which commands don't see; the operator can grant it"):
+        with pytest.raises(CannotStart, match="which is hidden from commands; the operator can grant it"):
             await place.run(str(program))
 
 

@@ -1,6 +1,6 @@
-"""The three pipes of a child: both outputs drained at once into bounded excerpts, the input fed without blocking.
+"""The three pipes of a child: drains both outputs into bounded excerpts and writes the input, without blocking.
 
-A terminal stands in for them: its output comes as standard output, its input is standard input.
+A pseudoterminal takes the place of all three: its output counts as standard output, its input is standard input.
 """
 
 import errno
@@ -16,88 +16,85 @@ from anyio import CancelScope
 
 from coretools.excerpt import Excerpter
 
-# Keeps reading what children print to a share of the event loop's time, so that a flood does not hold up the calls.
-#
-# A program that prints faster waits in its pipe, as it would for a slow terminal. Ordinary outputs never notice: only
-# more than a burst is held back.
-
-
 SHARE = 0.3
-"""Of the loop's time, for the outputs of all children together. With one `yes` and no bound, a call of 1 ms took 8."""
+"""Share of the event loop's time for the outputs of all children. Without it one `yes` made a call of 1 ms take 8."""
 
 BURST_SECONDS = 0.03
-"""Owed before anybody waits: about 8 MB after a pause."""
+"""Reading time that is granted before anybody waits: about 8 MB after a pause."""
 
 WAKE_SECONDS = 0.0001
-"""What the loop itself spends on waking a reader, measured with asyncio's selector loop."""
+"""Cost of waking a reader, measured with asyncio's selector loop."""
 
 
 class ReadThrottle:
-    """One for all outputs of a runner."""
+    """Limits reading to a share of the event loop's time; one for all outputs of a runner.
+
+    A program that writes faster blocks on its pipe, as on a slow terminal. Output below a burst is never delayed.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._paid_at = 0.0
-        """When what was spent is paid for, at the rate of the share."""
+        """When the time spent so far is paid for, at the rate of the share."""
 
     def charge(self, seconds: float) -> float:
-        """Note that a piece took so long; how many seconds to leave the loop to others now."""
+        """Record the time that a read took; return how many seconds the reader has to pause."""
         now = self._clock()
         self._paid_at = max(self._paid_at, now) + (seconds + WAKE_SECONDS) / SHARE
         return max(0.0, self._paid_at - now - BURST_SECONDS)
 
 
 READ_BYTES = 64 * 1024
-"""One read: the capacity of a pipe on Linux (pipe(7)), so more can't be there."""
+"""Size of one read: the capacity of a pipe on Linux (pipe(7))."""
 
 READS_AT_ONCE = 32
-"""Reads without a wait: twice what an ordinary user can make a pipe hold (1 MiB, pipe(7)). A process that writes all
-the time may keep it full for ever."""
+"""Most reads without a wait: twice what an ordinary user can make a pipe hold (1 MiB, pipe(7)). A process that keeps
+writing may keep it full for ever."""
 
 INPUT_BUFFER_BYTES = 1024 * 1024
-"""Most input that waits for a program to read it."""
+"""Most input that is buffered for a program that does not read."""
 
 OutputListener = Callable[[bytes], bool]
-"""Sees every piece of an output as it comes; True means that it has seen enough."""
+"""Called with every chunk of an output; True stops the run."""
 
 
 class PipedProcess(Protocol):
-    """A started program, as far as its pipes are concerned."""
+    """A started program as `Streams` needs it."""
 
     stdin: int | None
     stdout: int
     stderr: int
 
     async def wait(self) -> None:
-        """Wait for the end of the program itself."""
+        """Wait until the program itself exits."""
         ...
 
     def reap(self) -> bool:
-        """Whether it has ended."""
+        """Whether it has exited."""
         ...
 
     def close_stdin(self) -> None:
-        """End its input."""
+        """Close its standard input."""
         ...
 
 
 class OutputRecorder(Protocol):
-    """Sees a run from its start to its last byte, also what a program says while it is being stopped.
+    """Receives the output of a run from its start to its last byte, including the time while it is being stopped.
 
-    Called on the event loop; must be quick and must not raise.
+    Called on the event loop; must be fast and must not raise.
     """
 
     def begin(self) -> None:
-        """The program has started."""
+        """Called when the program has started."""
         ...
 
     def take(self, data: bytes, *, is_error: bool) -> None:
-        """The next piece of standard output, or of standard error."""
+        """Take the next chunk of standard output or standard error."""
         ...
 
 
 class StreamConsumer(Protocol):
-    """What somebody wants of a run while it lasts."""
+    """The parts of `RunOptions` that concern the streams."""
 
     @property
     def feed(self) -> "InputBuffer | None":
@@ -106,41 +103,41 @@ class StreamConsumer(Protocol):
 
     @property
     def on_stdout(self) -> OutputListener | None:
-        """Decides when there is enough."""
+        """Sees standard output and may stop the run."""
         ...
 
     @property
     def recorder(self) -> OutputRecorder | None:
-        """Sees all of it."""
+        """Receives both outputs."""
         ...
 
     @property
     def halt(self) -> anyio.Event | None:
-        """Set when it is to end."""
+        """Set to stop the run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalSize:
-    """How large a terminal is, in characters."""
+    """Size of a terminal in characters."""
 
     rows: int = 24
     columns: int = 80
 
 
 class InputBuffer:
-    """Input for a program, given before its start or while it runs."""
+    """Buffered input for a program, written before its start or while it runs."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._is_ended = False
         self._news = anyio.Event()
         self.is_closed = False
-        """Nobody reads any more: the program closed its end, or is gone."""
+        """The program closed its standard input or has exited."""
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """This and nothing more."""
+        """A buffer with this content and no more to come."""
         feed = cls()
         feed._waiting += data
         feed._is_ended = True
@@ -148,26 +145,26 @@ class InputBuffer:
 
     @property
     def is_open(self) -> bool:
-        """Whether more may be given."""
+        """Whether more may be written."""
         return not (self._is_ended or self.is_closed)
 
     @property
     def room(self) -> int:
-        """Bytes that may be given now."""
+        """Bytes that may be written now."""
         return max(0, INPUT_BUFFER_BYTES - len(self._waiting)) if self.is_open else 0
 
     def write(self, data: bytes) -> None:
-        """Give more, at most `room` bytes; who gives more than that keeps memory with it."""
+        """Add input, at most `room` bytes. More is accepted, but stays in memory."""
         self._waiting += data
         self._news.set()
 
     def end(self) -> None:
-        """Nothing more comes: the program reads the end of its input after what waits."""
+        """Mark the end: the program reads the end of file after the buffered input."""
         self._is_ended = True
         self._news.set()
 
     async def wait_ready(self) -> bool:
-        """Wait until there is something to write; False at the end."""
+        """Wait for buffered input; False at the end."""
         while not self._waiting and not self._is_ended:
             self._news = anyio.Event()
             await self._news.wait()
@@ -221,13 +218,13 @@ class CapturedOutput:
                 await anyio.sleep(pause)
 
     def stop_listening(self) -> None:
-        """Keep what comes, without asking the listener any more, and without a pause: a last word has little time."""
+        """Keep reading, but without the listener and without pauses: a last message has little time."""
         self._listener = None
         self.has_enough = False
         self._is_stopping = True
 
     def drain_ready(self) -> None:
-        """Take what stands in the pipe now, without waiting."""
+        """Read what is in the pipe now, without waiting."""
         for _ in range(READS_AT_ONCE):
             if self.has_ended or self.has_enough or not self._read_once():
                 return
@@ -240,7 +237,7 @@ class CapturedOutput:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            data = b""  # a terminal that nobody has open any more (Linux, n_tty)
+            data = b""  # a terminal that no process has open any more (Linux, n_tty)
         if not data:
             self.has_ended = True
             return False
@@ -253,39 +250,39 @@ class CapturedOutput:
 
 
 class StdinWriter:
-    """The standard input of a child that is fed."""
+    """Writes buffered input to the standard input of a child."""
 
     def __init__(self, child: PipedProcess, feed: InputBuffer) -> None:
         self._child = child
         self._feed = feed
 
     async def run(self) -> None:
-        """Write all that is given, waiting for the child to read; at the end close the pipe."""
+        """Write all input, waiting for the child to read it; close the pipe at the end."""
         while await self._feed.wait_ready() and (descriptor := self._child.stdin) is not None:
             if not self._push(descriptor):
                 await anyio.wait_writable(descriptor)
         self.close()
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Stop writing and close the pipe."""
         self._feed.close()
         self._child.close_stdin()
 
     def _push(self, descriptor: int) -> bool:
-        """Write what fits now; False when nothing did. When nobody reads any more, close the pipe."""
+        """Write what fits now; False if nothing did. Close the pipe if nobody reads any more."""
         try:
             self._feed.consumed(os.write(descriptor, self._feed.next_piece()))
         except BlockingIOError:
             return False
-        except OSError as error:  # the child does not want the rest: its right (`head -1`)
-            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: a terminal that nobody has open any more
+        except OSError as error:  # the child does not read the rest (`head -1`)
+            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: as for reading
                 raise
             self.close()
         return True
 
 
 class Streams:
-    """The pipes of one child together."""
+    """All pipes of one child."""
 
     def __init__(
         self, child: PipedProcess, consumer: StreamConsumer, *, keep_bytes: int, throttle: ReadThrottle
@@ -306,17 +303,17 @@ class Streams:
 
     @property
     def are_open(self) -> bool:
-        """Whether somebody has an output open still."""
+        """Whether a process still has an output open."""
         return not (self.stdout.has_ended and self.stderr.has_ended)
 
     async def communicate(self, linger_seconds: float) -> None:
-        """Carry all three pipes until the child has ended, and both outputs have or `linger_seconds` are over.
+        """Transfer all three streams until the child has exited and both outputs are closed, or `linger_seconds` later.
 
-        Returns early when the listener has seen enough or `halt` is set; what the listener raises comes out of here.
-        May be called again after a cancellation: nothing is lost.
+        Returns early when the listener returns True or `halt` is set; exceptions of the listener propagate. May be
+        called again after a cancellation: nothing is lost.
         """
-        # A short program has often ended when its start is known here. Then no task and no wait is needed, which saves
-        # a sixth of the processor time that a run of `true` costs the server.
+        # A short program has often exited by now. Then no task and no wait is needed, which saves a sixth of the
+        # processor time of a run of `true`.
         self.drain_ready()
         if self.stdout.has_enough or (not self.are_open and self._child.reap()):
             return
@@ -331,14 +328,14 @@ class Streams:
                     tasks.start_soon(self._wait_for_halt, self._halt, tasks.cancel_scope)
                 await self._finish(linger_seconds)
                 tasks.cancel_scope.cancel()
-        except ExceptionGroup as group:  # only the listener can raise; the caller knows its error, not a group of one
+        except ExceptionGroup as group:  # only the listener can raise: unwrap its error
             error: Exception = group
             while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             raise error from None
 
     def stop_listening(self) -> None:
-        """From here on outputs are only drained: nobody is asked for the end, the input is not fed any more."""
+        """From now on only drain the outputs: without listener, stop event and input."""
         self.stdout.stop_listening()
         self.stderr.stop_listening()
         self._halt = None
@@ -348,14 +345,14 @@ class Streams:
         self._child.close_stdin()
 
     def drain_ready(self) -> None:
-        """Take what stands in both pipes now."""
+        """Read what is in both pipes now."""
         self.stdout.drain_ready()
         self.stderr.drain_ready()
 
     async def _finish(self, linger_seconds: float) -> None:
-        """Drain both outputs and wait for the exit."""
-        # A grandchild can hold the pipe long after the child: with sh -c 'sleep 30 & echo done' the exit comes at once
-        # and the end of output after 30 s.
+        """Drain both outputs and wait for the exit of the child."""
+        # A grandchild can hold the pipe long after the child: sh -c 'sleep 30 & echo done' exits at once, but its
+        # output ends after 30 s.
         async with anyio.create_task_group() as drains:
             drains.start_soon(self._drain_stdout, drains.cancel_scope)
             drains.start_soon(self.stderr.drain)

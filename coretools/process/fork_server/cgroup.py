@@ -1,8 +1,8 @@
-"""A control group for commands, where the server may make one: bounds of the whole tree, and an end of it at once.
+"""A control group for commands: limits for the whole tree, and a way to kill it at once.
 
-The kernel's second hierarchy only (cgroups(7), cgroup-v2.rst). A server may make groups where a service manager
-delegated its own, or as user 0. Which bounds hold depends on the controllers that are handed down; killing needs none
-(Linux 5.14). What can't be had is left out and told, never required.
+Version 2 only (cgroups(7), cgroup-v2.rst). A server may create groups where a service manager delegated its own group,
+or as root. Which limits hold depends on the controllers that are delegated; killing needs none (Linux 5.14). A missing
+controller is reported, never required.
 """
 
 import os
@@ -14,17 +14,18 @@ from coretools.process.children.reaper import KILL_ROUND_SECONDS
 _PAUSE_SECONDS = 0.005
 
 _USUAL_WEIGHT = 100
-"""All commands together then count as one process does, however many sessions they begin (sched(7), autogroup)."""
+"""Default weight: all commands together count as one process, however many sessions they create (sched(7),
+autogroup)."""
 
 
 class ControlGroup:
-    """One group, made when this is. `close` must be called."""
+    """One group, created with the object. `close` must be called."""
 
     def __init__(self, path: str, *, tasks: int, memory_bytes: int) -> None:
-        """Make the group.
+        """Create the group.
 
         Raises:
-            OSError: not permitted, or there is no such place.
+            OSError: not permitted, or the parent does not exist.
         """
         self.path = path
         bounds = {
@@ -33,28 +34,28 @@ class ControlGroup:
             "cpu": ("cpu.weight", _USUAL_WEIGHT),
         }
         for name in bounds:
-            # Only where no process is in the group above, or the controller is there already. One after the other: of
-            # several the kernel takes all or none, and not every one may have been handed down.
+            # Works only if the parent group has no processes, or has the controller enabled already. One write for
+            # each: the kernel accepts several as all or none, and not every one may be delegated.
             with suppress(OSError):
                 _write(f"{os.path.dirname(path)}/cgroup.subtree_control", f"+{name}")
         os.mkdir(path)
         self.bounds = dict.fromkeys(bounds, False)
-        """What is bounded for the group as a whole, by controller."""
+        """Whether the group as a whole is limited, by controller."""
         for name, (file, value) in bounds.items():
             with suppress(OSError):
                 _write(f"{path}/{file}", str(value))
                 self.bounds[name] = True
 
     def add(self, pid: int) -> None:
-        """Make a process a member; what it starts from then on is one too.
+        """Add a process; everything that it starts from then on is a member too.
 
         Raises:
-            OSError: not permitted, or it is gone.
+            OSError: not permitted, or the process is gone.
         """
         _write(f"{self.path}/cgroup.procs", str(pid))
 
     def kill(self) -> bool:
-        """Have the kernel kill every member at once; False when it can't."""
+        """Have the kernel kill every member at once; False if it can't."""
         try:
             _write(f"{self.path}/cgroup.kill", "1")
         except OSError:
@@ -62,14 +63,14 @@ class ControlGroup:
         return True
 
     def close(self) -> None:
-        """End what is left in the group and remove it. Blocks for a moment when something is."""
+        """Kill what is left in the group and remove it. Blocks shortly if something is left."""
         deadline = time.monotonic() + KILL_ROUND_SECONDS
         while not self.remove() and time.monotonic() < deadline:
             self.kill()
             time.sleep(_PAUSE_SECONDS)
 
     def remove(self) -> bool:
-        """Remove the group if nothing is in it; whether it is gone."""
+        """Remove the group if it is empty; return whether it is gone."""
         try:
             os.rmdir(self.path)
         except FileNotFoundError:
@@ -80,7 +81,7 @@ class ControlGroup:
 
 
 def own_group() -> str | None:
-    """Directory of this process's own group in the second hierarchy; None where that is not mounted."""
+    """Directory of this process's own control group; None where version 2 is not mounted."""
     with suppress(OSError, StopIteration):
         mount = next(iter(_mounts()))
         with open("/proc/self/cgroup", encoding="utf-8") as file:
@@ -91,7 +92,7 @@ def own_group() -> str | None:
 
 
 def _mounts() -> list[str]:
-    """Where the hierarchy is mounted (proc(5), mountinfo: fields before and behind a lone `-`)."""
+    """Mount points of the version 2 hierarchy (proc(5), mountinfo: fields before and after a lone `-`)."""
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         lines = [line.split() for line in file]
     return [words[4] for words in lines if words[words.index("-") + 1] == "cgroup2"]

@@ -1,8 +1,8 @@
-"""The processes beneath this one: found, counted and ended, however they detached themselves.
+"""Find, count and kill the descendants of this process, however they detached themselves.
 
-For a process that is child subreaper: whatever its descendants leave behind comes back to it. Reads /proc; standard
-library only, no threads. A look at a tree that changes meanwhile may miss a part of it: what was handed over behind the
-look's back. That nothing is left is therefore known in one way only, `is_alone`.
+For a child subreaper, which inherits the orphans of its descendants. Reads /proc; standard library only, no threads. A
+scan of a tree that changes meanwhile may miss processes that were reparented behind its back. Only
+`has_no_descendants` proves that nothing is left.
 """
 
 import os
@@ -16,20 +16,20 @@ from contextlib import suppress
 from coretools.process.children.reaper import FIRST_PAUSE_SECONDS, KILL_ROUND_SECONDS, LAST_PAUSE_SECONDS, has_ended
 
 _FREEZE_ROUNDS = 20
-"""Looks for what is not frozen yet, until what was found is killed all the same."""
+"""Scans for processes that are not frozen yet, before those found are killed."""
 
 
 def _kill_all_signalable(_tops: Callable[[], list[int]]) -> set[int]:
-    """KILL all that our signals reach. Whom, shows when they are reaped: a look would be too late for some."""
+    """Kill everything that our signals reach. Which processes those were shows when they are reaped."""
     send_signal(-1, signal.SIGKILL)
     return set()
 
 
 def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
-    """KILL what is found; what was found.
+    """Kill the processes that scans find; return them.
 
-    Frozen first, group by group: what stands still can't fork behind our back, and the signal to a group reaches every
-    member at once, a child that is being forked too.
+    They are frozen first, group by group: a stopped process can't fork behind our back, and a signal to a group reaches
+    every member at once, including a child that is being forked.
     """
     frozen, groups = set[int](), set[int]()
     for _ in range(_FREEZE_ROUNDS):
@@ -42,16 +42,16 @@ def _kill_found(tops: Callable[[], list[int]]) -> set[int]:
         frozen.update(fresh)
     for group in groups:
         send_signal(-group, signal.SIGKILL)
-    for pid in frozen:  # one that has not begun a group yet was reached by none
+    for pid in frozen:  # a process that has not created its group yet was not reached above
         send_signal(pid, signal.SIGKILL)
     return frozen
 
 
 def kill_descendants(*, spare: int | None = None, is_scoped: bool = False) -> int:
-    """KILL every descendant of this process and reap it; how many there were. `spare` is killed, not reaped.
+    """Kill and reap every descendant; return how many there were. `spare` is killed, but not reaped.
 
-    `is_held`: our signals reach nobody else (`landlock.confine_signals`). All are then killed at once: the kernel lets
-    no fork come to its end while it goes through the processes (kill(2), fork(2)).
+    `is_scoped`: our signals reach descendants only (`landlock.confine_signals`). Then one kill(-1) reaches all of them:
+    the kernel completes no fork while it iterates over the processes (kill(2), fork(2)).
     """
     return kill_until_gone(own_children, spare=spare, kill=_kill_all_signalable if is_scoped else _kill_found)
 
@@ -62,9 +62,10 @@ def kill_until_gone(
     spare: int | None = None,
     kill: Callable[[Callable[[], list[int]]], set[int]] = _kill_found,
 ) -> int:
-    """KILL those of the children of this process that `tops` finds, and all beneath, until there are none; how many.
+    """Kill the children that `tops` finds, and their descendants, until there are none; return how many.
 
-    Bounded, for what even KILL does not end: `is_alone` tells. `spare` is killed, but neither reaped nor counted.
+    Bounded, since SIGKILL does not end every process: check `has_no_descendants` afterwards. `spare` is killed, but
+    neither reaped nor counted.
     """
     ended = set[int]()
     deadline = time.monotonic() + KILL_ROUND_SECONDS
@@ -79,22 +80,22 @@ def kill_until_gone(
 
 
 def own_children() -> list[int]:
-    """All children of this process, those that wait to be reaped too."""
+    """All children of this process, including zombies."""
     return children(os.getpid())
 
 
 def has_no_descendants(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> bool:
-    """Whether nothing is beneath this process but `spare`, which has ended: a proof, unlike a look that finds nothing.
+    """Whether this process has no descendant but `spare`, which has exited: a proof, unlike a scan that finds nothing.
 
-    A process hands its children on, to us in the end, at the moment of its own end (exit(3), prctl(2)), and the kernel
-    adds them behind those whom we have. So a list of our own that is empty leaves no place for anybody. What has ended
-    and was not reaped is in the list: it may have handed on a child since.
+    When a process exits its children are reparented, in the end to us (exit(3), prctl(2)), and the kernel appends them
+    to our list of children. So an empty list leaves no room for a descendant. A zombie is still in the list: it may
+    have passed on a child since.
     """
     return (spare is None or has_ended(spare)) and not set(tops()) - {spare}
 
 
 def reap(tops: Callable[[], list[int]] = own_children, *, spare: int | None = None) -> set[int]:
-    """Take the ends of children that have ended, but for `spare`; whose."""
+    """Reap the children that have exited, except `spare`; return them."""
     reaped = set[int]()
     for pid in tops():
         if pid != spare:
@@ -104,12 +105,12 @@ def reap(tops: Callable[[], list[int]] = own_children, *, spare: int | None = No
 
 
 def descendants(pid: int, *, most: int = sys.maxsize) -> list[int]:
-    """Living processes beneath this one that one look finds, or so many of them."""
+    """Live descendants of a process that one scan finds, at most `most`."""
     return living_in(children(pid), most=most)
 
 
 def living_in(tops: Iterable[int], *, most: int = sys.maxsize) -> list[int]:
-    """Those of the processes that live, and whatever lives beneath any of them, as one look finds them."""
+    """The live ones of these processes and of their descendants that one scan finds, at most `most`."""
     found: list[int] = []
     waiting = list(tops)
     while waiting and len(found) < most:
@@ -121,7 +122,7 @@ def living_in(tops: Iterable[int], *, most: int = sys.maxsize) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Children of a process, of all its threads (proc(5), `task/TID/children`)."""
+    """Children of all threads of a process (proc(5), `task/TID/children`)."""
     found = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -131,9 +132,9 @@ def children(pid: int) -> list[int]:
 
 
 def group_of(pid: int) -> int:
-    """Process group of a descendant. All of its members are descendants: the command began a session of its own.
+    """Process group of a descendant. Its members are all descendants: the command created a session of its own.
 
-    One that has just ended stands for itself: its number, as that of a group, means nothing any more.
+    For a process that has just exited this is its own number, which names no group any more.
     """
     with suppress(OSError):
         group = os.getpgid(pid)
@@ -143,6 +144,6 @@ def group_of(pid: int) -> int:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Signal a process, or a group by its negative number; one that is gone is no error."""
+    """Signal a process, or a group by its negative number. One that is gone is no error."""
     with suppress(OSError):
         os.kill(pid, number)

@@ -1,8 +1,8 @@
-"""Replace a configuration of git under git's own lock, which a killed server does not leave behind for good.
+"""Replace a git configuration under git's own lock file, without leaving a stale lock when the server is killed.
 
-git creates `config.lock`, and whoever finds one gives up, for ever if its maker was killed. Ours holds one line of text
-and an advisory lock (flock(2)), which ends with the process: so a later server knows it as one of ours that nobody
-holds, and takes it over. Any other lock is left alone, because a git that holds one can't be told from one that died.
+git creates `config.lock`, and a process that finds one gives up, for ever if its owner was killed. Our lock file
+contains one line of text and has an advisory lock (flock(2)), which ends with the process: so a later server recognizes
+a stale lock of ours and takes it over. Other locks are left alone: a live git can't be told from one that was killed.
 """
 
 import fcntl
@@ -17,18 +17,18 @@ from coretools.roots.replace import rename_no_replace
 from coretools.roots.root_set import identity_of
 
 TEXT = b"A coretools server changes this configuration. When none runs any more, this file may be removed.\n"
-"""Content of a lock of ours, there from its first moment."""
+"""Content of our lock files, complete before they get their name."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _EXISTING = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None:
-    """Replace a file by what `change` makes of its bytes.
+    """Replace a file by `change` of its content.
 
     Raises:
-        FileExistsError: somebody else has the lock.
-        OSError: the file can't be read or replaced. What `change` raises.
+        FileExistsError: somebody else holds the lock.
+        OSError: the file can't be read or replaced. Exceptions of `change`.
     """
     handle = _acquire(directory, f"{name}.lock")
     try:
@@ -39,7 +39,7 @@ def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None
 
 
 def remove_stale(directory: int, name: str) -> None:
-    """Remove the lock of a server that was killed, and the new file beside it; any other lock stays."""
+    """Remove the stale lock of a killed server and its temporary file; any other lock stays."""
     with suppress(OSError):
         handle = _take_over_stale(directory, f"{name}.lock")
         if handle is not None:
@@ -47,12 +47,12 @@ def remove_stale(directory: int, name: str) -> None:
 
 
 def _acquire(directory: int, lock: str) -> int:
-    """A handle on the lock, which holds it: a new one, or one that a killed server left."""
-    name = f"{lock}.{token_hex(4)}"  # complete before it has its name, so that no part of it is ever found there
+    """Acquire the lock, new or stale; the returned descriptor holds it."""
+    name = f"{lock}.{token_hex(4)}"  # complete before it gets its name
     handle = os.open(name, _NEW, 0o600, dir_fd=directory)
     try:
         os.write(handle, TEXT)
-        with suppress(OSError):  # a file system without: then nobody takes this lock for one that is left
+        with suppress(OSError):  # a file system without flock: then no server takes this lock for a stale one
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         rename_no_replace(directory, name, directory, lock)
     except BaseException as error:
@@ -65,7 +65,7 @@ def _acquire(directory: int, lock: str) -> int:
 
 
 def _take_over_stale(directory: int, lock: str) -> int | None:
-    """The same of a lock that a killed server left; None when there is none, or it may be held by somebody."""
+    """Acquire the stale lock of a killed server; None if there is none, or somebody may hold it."""
     try:
         handle = os.open(lock, _EXISTING, dir_fd=directory)
     except OSError:
@@ -81,13 +81,13 @@ def _take_over_stale(directory: int, lock: str) -> int | None:
 
 
 def _write(directory: int, name: str, data: bytes, found: os.stat_result) -> None:
-    """Give a new file with the owner and the permissions of the old one its name."""
+    """Write a temporary file with the owner and the mode of the old one, and rename it."""
     new = _temporary_name(name)
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
     handle = os.open(new, _NEW, 0o600, dir_fd=directory)
     try:
-        with suppress(OSError):  # not everybody may give files away
+        with suppress(OSError):  # only root may change owners
             os.fchown(handle, found.st_uid, found.st_gid)
         os.fchmod(handle, stat.S_IMODE(found.st_mode) & 0o777)
         with open(handle, "wb", closefd=False) as file:
@@ -99,7 +99,7 @@ def _write(directory: int, name: str, data: bytes, found: os.stat_result) -> Non
 
 
 def _release(directory: int, name: str, handle: int) -> None:
-    """Remove the lock, and a new file that got no further."""
+    """Remove the lock, and the temporary file if it was not renamed."""
     try:
         for one in (_temporary_name(name), f"{name}.lock"):
             with suppress(FileNotFoundError):
@@ -109,5 +109,5 @@ def _release(directory: int, name: str, handle: int) -> None:
 
 
 def _temporary_name(name: str) -> str:
-    """One name for all: only who holds the lock uses it. With `config` in it, it is kept from commands (`masks`)."""
+    """Name of the temporary file, used under the lock only; as `config*` it is hidden from commands (`masks`)."""
     return f"{name}.lock.new"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from coretools.process.children import reaper
 
 MAX_LISTENERS = 4096
-"""Listening sockets of all commands of a server that are remembered, newest last."""
+"""Capacity of the table; the oldest entries are dropped."""
 
 _LOOPBACK_NET = 127
 _LISTEN = "0A"
@@ -25,12 +25,12 @@ _ADDRESS, _STATE, _INODE = 1, 3, 9
 
 
 def listening_sockets(process: int | str, port: int) -> dict[int, bytes]:
-    """Inodes of the sockets that listen on a port in the network that a process sees, with their addresses.
+    """Inodes of the sockets that listen on a port in the network namespace of a process, with their addresses.
 
-    Those that listen come first in the table (tcp_seq_start in the kernel's net/ipv4/tcp_ipv4.c), others after them.
+    Listening sockets come first in the table (tcp_seq_start in the kernel's net/ipv4/tcp_ipv4.c).
 
     Raises:
-        OSError: not to be read; the process has ended.
+        OSError: not readable, or the process has exited.
     """
     found = {}
     for table in ("tcp", "tcp6"):
@@ -40,20 +40,20 @@ def listening_sockets(process: int | str, port: int) -> dict[int, bytes]:
                 if fields[_STATE] != _LISTEN:
                     break
                 host, _, at = fields[_ADDRESS].rpartition(":")
-                if int(at, 16) == port:  # an address is written as numbers of this machine; one of IPv4 is one
+                if int(at, 16) == port:  # addresses are written in host byte order; an IPv4 address is one number
                     found[int(fields[_INODE])] = int(host, 16).to_bytes(len(host) // 2, sys.byteorder)
     return found
 
 
 class ListenerTable:
-    """Inodes of the listening sockets of all commands of a server, shared by their supervisors."""
+    """Inodes of the listening sockets of all commands of a server, shared by their supervisors in memory."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("listeners")
         os.ftruncate(self._file, 8 * (MAX_LISTENERS + 1))
 
     def add(self, inode: int) -> None:
-        """Remember one; the oldest is forgotten when there are too many."""
+        """Add a socket; the oldest is dropped when the table is full."""
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
             (count,) = struct.unpack("Q", os.pread(self._file, 8, 0))
@@ -63,10 +63,10 @@ class ListenerTable:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def require_own(self, address: bytes) -> None:
-        """Refuse an address unless a command of this server listens on it, and nobody else on any with its port.
+        """Refuse an address unless a command of this server listens on it, and nobody else on the same port.
 
-        That one listens on this very address is asked for too: then a listener of somebody else, which could be missing
-        in a table that changes while it is read, can't be the one that answers.
+        A command has to listen on this very address: then a foreign listener, which could be missing in a table that
+        changes while it is read, can't be the one that answers.
         """
         if len(address) < 16 or int.from_bytes(address[:2], "little") != socket.AF_INET:
             raise OSError(errno.EAFNOSUPPORT, "")

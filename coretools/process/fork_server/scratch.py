@@ -1,4 +1,4 @@
-"""The directories of a server for its commands' temporary files and home: where they lie, made and removed."""
+"""Create and remove the scratch directory of a server: temporary files and home of its commands."""
 
 import os
 import shutil
@@ -10,11 +10,11 @@ from coretools.confinement.plan import ScratchDirectories
 from coretools.roots.root_set import Roots
 
 FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
-"""Where temporary files may lie when the usual place lies beneath a root."""
+"""Candidates for the case that the usual temporary directory is inside a root."""
 
 
 def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
-    """A directory for temporary files that no command can reach into, since they become commands' /tmp and home."""
+    """A directory for scratch files outside every path that commands can write to."""
     places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
     reachable = [root.path for root in roots] + [os.path.realpath(path).rstrip("/") for path in policy.writable]
     apart = [
@@ -22,14 +22,14 @@ def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
         for place in places
         if not any(f"{place}/".startswith(f"{path}/") for path in reachable) and os.access(place, os.W_OK | os.X_OK)
     ]
-    # Where there is no other place, commands go without one of the container's instead.
+    # If there is no other directory, one of the container's own is taken from commands.
     shared = CONTAINER_DIRECTORIES if policy.own_container else ()
     own = [place for place in apart if not any(f"{place}/".startswith(f"{path}/") for path in shared)]
     return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
 
 
 def create(scratch: ScratchDirectories) -> ScratchDirectories:
-    """Make the directories, all or none, for nobody else to look into; a name that is taken already is an error."""
+    """Create the directories, all or none, with mode 0700. An existing name is an error."""
     os.mkdir(scratch.path, 0o700)
     try:
         for path in (scratch.temporary, scratch.home):
@@ -42,5 +42,5 @@ def create(scratch: ScratchDirectories) -> ScratchDirectories:
 
 
 def remove(path: str) -> None:
-    """With all in it."""
+    """Remove the directory with its content."""
     shutil.rmtree(path, ignore_errors=True)

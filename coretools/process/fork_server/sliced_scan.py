@@ -1,4 +1,4 @@
-"""Looks for what commands must not read or change, in pieces: all that waits in the server goes on in between."""
+"""Scan for files that commands must not read or change, in slices between which the event loop runs."""
 
 import errno
 import time
@@ -13,18 +13,19 @@ from coretools.process.fork_server.client import ForkServerFailed
 from coretools.process.fork_server.git_configs import GitConfigs
 
 SLICE_SECONDS = 0.005
-"""A long look for hidden files is cut into pieces of this length, and all that waits goes on in between. A thread must
-get the interpreter's lock back after each of its thousands of system calls; beside a busy loop that takes seconds."""
+"""Length of a slice. A worker thread would need the interpreter lock after each of thousands of system calls; beside a
+busy event loop that takes seconds."""
 
 LONG_SECONDS = 0.1
-"""After a piece that took as long it ends in a thread: one suspect, or a large index of git, can take half a second."""
+"""After a slice that took this long the scan ends in a thread: one suspect file, or a large git index, can take half a
+second."""
 
 
 async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: CapacityLimiter) -> Masks:
-    """A whole look.
+    """Scan everything.
 
     Raises:
-        CellFailed: what has to be covered is moved all the time.
+        CellFailed: files that have to be covered keep moving.
     """
     is_slow = masks.may_block
     masks.begin()
@@ -41,7 +42,7 @@ async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: Capaci
 
 
 async def list_changed(masks: MaskFinder, limiter: CapacityLimiter) -> None:
-    """List the directories that changed until now."""
+    """Scan the directories that have changed."""
     masks.begin()
     if masks.may_block:
         await to_thread.run_sync(masks.advance_listing, limiter=limiter)

@@ -1,8 +1,8 @@
-"""Follow a path that a command gave, without waiting for a file system that does not answer.
+"""Resolve a path that a command passed, without blocking on a file system that does not answer.
 
-A supervisor that waits can neither end its command nor say that it has ended. So it goes from one directory to the next
-by handle, follows links itself, and looks at nothing on a file system that another machine or a program serves, unless
-the roots lie there too: such a one the server relies on anyway. Runs in the supervisor; standard library only.
+A blocked supervisor can neither kill its command nor report its exit. So it opens one directory after the other,
+follows links itself, and touches no file system that another machine or a program serves (NFS, FUSE), unless the roots
+are on it: the server relies on such a one anyway. Runs in the supervisor; standard library only.
 """
 
 import errno
@@ -15,7 +15,7 @@ from coretools.confinement.inotify import LOCAL
 
 _PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
-"""As the kernel has it (path_resolution(7))."""
+"""The limit of the kernel (path_resolution(7))."""
 
 _KERNEL_FILESYSTEMS = frozenset(
     {"proc", "sysfs", "devtmpfs", "devpts", "ramfs", "rootfs", "cgroup2", "mqueue", "hugetlbfs"}
@@ -23,10 +23,10 @@ _KERNEL_FILESYSTEMS = frozenset(
 
 
 def open_pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
-    """A handle of what a path leads to; `cwd` is where a relative one begins.
+    """Open the target of a path with O_PATH; a relative path starts at `cwd`.
 
     Raises:
-        OSError: EACCES where it leads to a file system that may not answer, and what open(2) says.
+        OSError: EACCES for a file system that may not answer; otherwise as open(2).
     """
     allowed = _allowed_mounts(places)
     rest = path.split(b"/")[::-1]
@@ -56,7 +56,7 @@ def open_pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
 
 
 def _link(fd: int, allowed: frozenset[int]) -> bytes | None:
-    """Where a link leads, whose handle is given up; None for what is none."""
+    """Target of a symbolic link, whose descriptor is closed; None for anything else."""
     try:
         _require_allowed(fd, allowed)
         link = os.readlink(b"", dir_fd=fd) if stat.S_ISLNK(os.fstat(fd).st_mode) else None
@@ -81,7 +81,7 @@ def _require_allowed(fd: int, allowed: frozenset[int]) -> None:
 
 
 def _allowed_mounts(places: Sequence[str]) -> frozenset[int]:
-    """Numbers of the mounts that answer, or on which the places lie (proc(5), mountinfo)."""
+    """Ids of the mounts that always answer, or that contain the places (proc(5), mountinfo)."""
     found = set()
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
