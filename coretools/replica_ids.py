@@ -1,7 +1,7 @@
-"""Names for what lives longer than a call, such as runs: whose replica it is on stands in the name.
+"""Replica-scoped ids of objects that outlive a call, such as runs: the id contains the name of the replica.
 
-Runs and tasks live in the process that started them. Where a server has replicas, one that is asked for a handle of
-another says so, rather than that there is no such thing. It knows nothing of the other's handles but the name.
+Runs and tasks live in the process that started them. A replica that is asked for an id of another replica reports that,
+instead of reporting an unknown id. It knows nothing else about the ids of other replicas.
 """
 
 import re
@@ -12,26 +12,26 @@ from dataclasses import dataclass
 _REPLICA_ID = re.compile(r"[a-z]+-([a-z0-9-]{1,32})-[0-9a-f]+")
 
 
-def _nobody(_: str) -> bool:
+def _none_alive(_: str) -> bool:
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaScopedIds:
-    """Draws names, and tells from a name where its thing is."""
+    """Generates ids, and recognises ids of other replicas."""
 
     replica: str = ""
-    """Name of this replica; empty where there is one process only."""
-    is_alive: Callable[[str], bool] = _nobody
-    """Whether another replica said a moment ago that it is."""
+    """Name of this replica; empty if there is only one process."""
+    is_alive: Callable[[str], bool] = _none_alive
+    """Whether another replica recently reported that it is alive."""
 
     def new_id(self, kind: str, count: int) -> str:
-        """A new name with so many random bytes."""
+        """A new id with this many random bytes."""
         return "-".join(part for part in (kind, self.replica, secrets.token_hex(count)) if part)
 
-    def explain_foreign(self, handle: str) -> str:
-        """What to say of a handle of another replica, as the end of a sentence; empty when it is none."""
-        found = _REPLICA_ID.fullmatch(handle)
+    def explain_foreign(self, scoped_id: str) -> str:
+        """Explain an id of another replica, as the end of a sentence; empty for any other id."""
+        found = _REPLICA_ID.fullmatch(scoped_id)
         if not self.replica or found is None or found[1] == self.replica:
             return ""
         if self.is_alive(found[1]):
@@ -42,4 +42,4 @@ class ReplicaScopedIds:
 
 
 LOCAL_IDS = ReplicaScopedIds()
-"""Of a process that stands alone."""
+"""For a process without replicas."""

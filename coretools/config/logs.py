@@ -21,11 +21,11 @@ LogFormat = Literal["json", "text"]
 FIELDS = "fields"
 """Attribute of a record: named fields besides its message."""
 
-MOST_CACHED = 2_048
+MAX_CACHED_TEXTS = 2_048
 """Redacted short texts in the cache: names of tools and principals occur in every call, and redaction takes 30
 microseconds, as much as the rest of a line."""
 
-LONGEST_CACHED = 200
+MAX_CACHED_CHARACTERS = 200
 """Largest number of characters of a cached text."""
 
 
@@ -130,7 +130,7 @@ class JsonFormatter(logging.Formatter):
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
         self._redacted = redactor.text
-        self._cached = lru_cache(MOST_CACHED)(redactor.text)
+        self._cached = lru_cache(MAX_CACHED_TEXTS)(redactor.text)
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line, without credentials (docs/specs/redaction.md)."""
@@ -148,7 +148,7 @@ class JsonFormatter(logging.Formatter):
         return _ENCODER.encode(line)
 
     def _clean(self, text: str) -> str:
-        return self._cached(text) if len(text) <= LONGEST_CACHED else self._redacted(text)
+        return self._cached(text) if len(text) <= MAX_CACHED_CHARACTERS else self._redacted(text)
 
 
 def _write_nonblocking(data: bytes) -> bool:

@@ -22,7 +22,7 @@ FALSE = frozenset({"", "0", "false", "no", "off"})
 
 Choice = TypeVar("Choice", bound=str)
 
-MOST_UMASK = 0o077
+MAX_UMASK = 0o077
 """The owner keeps all permissions: without them the server could not use the files it creates."""
 
 LIST_SEPARATOR = ","
@@ -189,7 +189,7 @@ def _umask(flag: str | None, environment: Mapping[str, str]) -> int | None:
     text = flag or environment.get("CORETOOLS_UMASK")
     if not text:
         return None
-    if not re.fullmatch("[0-7]{1,4}", text) or int(text, 8) > MOST_UMASK:
+    if not re.fullmatch("[0-7]{1,4}", text) or int(text, 8) > MAX_UMASK:
         raise BadSetting(f"--umask {text} (CORETOOLS_UMASK): write an octal number up to 077, such as 022 or 002")
     return int(text, 8)
 

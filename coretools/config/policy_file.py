@@ -11,7 +11,7 @@ from coretools.config.operator_policy import OperatorPolicy, expand_home
 from coretools.errors import BadSetting
 
 VARIABLE = "CORETOOLS_POLICY"
-MOST_LINKS = 40
+MAX_LINKS = 40
 """Links followed to the file, as in Linux (path_resolution(7))."""
 
 
@@ -87,7 +87,7 @@ def _places(path: str) -> list[str]:
             at = place
             continue
         links += 1
-        if links > MOST_LINKS:
+        if links > MAX_LINKS:
             raise BadSetting(f"{path}: can't be read: its links form a loop")
         at = "/" if target.startswith("/") else at
         waiting += target.split("/")[::-1]

@@ -20,10 +20,10 @@ LONGEST = 1024 * 1024
 LARGEST_INTEGER = 2**63 - 1
 """TOML 1.0 requires 64 bits; Python accepts more."""
 
-MOST_LEVELS = 32
+MAX_LEVELS = 32
 """Nesting depth of tables and lists; pydantic's own limit has no clear message."""
 
-MOST_FAULTS = 10
+MAX_FAULTS = 10
 """Errors of a file that one message lists: a suggestion for an unknown key takes milliseconds."""
 
 FEW_KEYS = 8
@@ -66,10 +66,10 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
 
 
 def problems_of(error: ValidationError, sentence: Callable[[ErrorDetails], str]) -> str:
-    """The errors of a file; those beyond `MOST_FAULTS` are counted. `sentence` formats one."""
+    """The errors of a file; those beyond `MAX_FAULTS` are counted. `sentence` formats one."""
     faults = error.errors()
-    more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
-    return "; ".join([*map(sentence, faults[:MOST_FAULTS]), *more])
+    more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+    return "; ".join([*map(sentence, faults[:MAX_FAULTS]), *more])
 
 
 def key_of(keys: Sequence[int | str]) -> str:
@@ -151,9 +151,9 @@ def _require_plain(value: Any, keys: tuple[int | str, ...], path: str) -> None:
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         raise BadSetting(f"{path}: {key_of(keys)}: integers of TOML have 64 bits")
     if isinstance(value, dict | list):
-        if len(keys) > MOST_LEVELS:
+        if len(keys) > MAX_LEVELS:
             raise BadSetting(
-                f"{path}: {key_of(keys[:3])}: tables and lists are nested more than {MOST_LEVELS} levels deep"
+                f"{path}: {key_of(keys[:3])}: tables and lists are nested more than {MAX_LEVELS} levels deep"
             )
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             _require_plain(inner, (*keys, key), path)

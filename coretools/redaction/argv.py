@@ -10,13 +10,13 @@ from coretools.redaction.names import credential_kind, is_credential_name
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
 
-MOST_WORDS = 100
+MAX_WORDS = 100
 """Words that are printed."""
 
-MOST_OF_WORD = 300
+MAX_WORD_CHARACTERS = 300
 """Characters of one word that are printed."""
 
-MOST_OF_LINE = 2_000
+MAX_LINE_CHARACTERS = 2_000
 """Characters of the line that are printed."""
 
 _EXAMINED = 16 * 1024
@@ -50,15 +50,15 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 
 
 def redacted_command_line(argv: Sequence[str], redactor: Redactor | None = None) -> str:
-    """The command as one printable line of at most `MOST_OF_LINE` characters; omitted ones are counted."""
+    """The command as one printable line of at most `MAX_LINE_CHARACTERS` characters; omitted ones are counted."""
     redactor = redactor or Redactor()
-    words = _Words(redactor).redacted([word[:_EXAMINED] for word in argv[:MOST_WORDS]])
+    words = _Words(redactor).redacted([word[:_EXAMINED] for word in argv[:MAX_WORDS]])
     shown = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
     line = escape_unprintable(join([word.replace("\0", "\\x00") for word in shown]))
-    if len(argv) > MOST_WORDS:
-        line += f" [... {len(argv) - MOST_WORDS} more words ...]"
-    if len(line) > MOST_OF_LINE:
-        line = f"{line[:MOST_OF_LINE]} [... {len(line) - MOST_OF_LINE} more characters ...]"
+    if len(argv) > MAX_WORDS:
+        line += f" [... {len(argv) - MAX_WORDS} more words ...]"
+    if len(line) > MAX_LINE_CHARACTERS:
+        line = f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS} more characters ...]"
     return line
 
 
@@ -152,9 +152,9 @@ def _secret_unless_number(word: str) -> str:
 
 
 def _cut(word: str, whole: int) -> str:
-    if len(word) <= MOST_OF_WORD:
+    if len(word) <= MAX_WORD_CHARACTERS:
         return word
-    return f"{word[:MOST_OF_WORD]}[... {max(whole, len(word)) - MOST_OF_WORD} more characters ...]"
+    return f"{word[:MAX_WORD_CHARACTERS]}[... {max(whole, len(word)) - MAX_WORD_CHARACTERS} more characters ...]"
 
 
 def escape_unprintable(line: str) -> str:

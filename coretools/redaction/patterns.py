@@ -153,7 +153,7 @@ _END = rf"-----END {_NAME}"
 _EDGES = " \t>|\"'+#*"
 _BODY = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\"
 
-MOST_BEFORE_END = 16 * 1024
+MAX_BEFORE_END = 16 * 1024
 """Characters examined before the end of a private key whose beginning is missing."""
 
 
@@ -230,7 +230,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
     floor = 0
     for match in compiled(rf"{_KEY}|(?P<lone>{_END})").finditer(text):
         if match["lone"]:
-            start = _body_before(text, match.start(), max(floor, match.start() - MOST_BEFORE_END))
+            start = _body_before(text, match.start(), max(floor, match.start() - MAX_BEFORE_END))
             if start < match.start():
                 yield Span(start, match.end(), "private-key")
         elif match["first"] or match["end"] or len(match["inline"] or "") >= 16:
@@ -282,5 +282,5 @@ def find_open_key(lines: str) -> OpenKey | None:
         # Without a first line of base64 it may still turn out not to be a key; then all of it is shown.
         kept = f"{last['begin']}\n{last['first']}{last['short'] or ''}" if last["first"] else lines[at:]
         return OpenKey(at, kept)
-    start = _long_lines_before(lines, len(lines), max(0, len(lines) - MOST_BEFORE_END))
+    start = _long_lines_before(lines, len(lines), max(0, len(lines) - MAX_BEFORE_END))
     return OpenKey(start, lines[start:]) if start < len(lines) else None

@@ -17,16 +17,16 @@ from coretools.excerpt import Excerpt
 from coretools.redaction.names import find_assignments, is_credential_name
 from coretools.redaction.patterns import Span, compiled, find_credentials, find_open_key, merge_overlapping
 
-SHORTEST_VALUE = 8
+MIN_VALUE_CHARACTERS = 8
 """Characters; a shorter value would occur in ordinary words."""
 
-LONGEST_VALUE = 1024
+MAX_VALUE_CHARACTERS = 1024
 """Characters of a value that are searched for; a longer one is split into pieces."""
 
-MOST_VALUES = 500
+MAX_VALUES = 500
 """Known values that are searched for; the others are left to the other passes."""
 
-MOST_TRIMMED = 4096
+MAX_TRIMMED = 4096
 """Bytes dropped on each side of a gap if no line begins there."""
 
 BREAKS = " \t:>$#?"
@@ -48,7 +48,7 @@ class Redactor:
     def __init__(self, values: Iterable[str] = ()) -> None:
         # A value that is only the name of a credential ("password") would hide names that the other passes need.
         telling = [value for value in values if not (value.isalpha() and is_credential_name(value))]
-        spellings = {spelling for value in telling[:MOST_VALUES] for spelling in _spellings(value)}
+        spellings = {spelling for value in telling[:MAX_VALUES] for spelling in _spellings(value)}
         self._in_text = sorted(spellings, key=len, reverse=True)
         self._in_bytes = [_as_bytes(spelling) for spelling in self._in_text]
         self._broken = [spelling for spelling in self._in_bytes if set(spelling) & set(BREAKS)]
@@ -116,14 +116,14 @@ def drop_partial_lines(excerpt: Excerpt) -> Excerpt:
     if not excerpt.dropped_bytes:
         return excerpt
     head = excerpt.head[: _last_break(excerpt.head)]
-    first = excerpt.tail.find(b"\n", 0, MOST_TRIMMED)
-    tail = excerpt.tail[first + 1 if first >= 0 else MOST_TRIMMED :]
+    first = excerpt.tail.find(b"\n", 0, MAX_TRIMMED)
+    tail = excerpt.tail[first + 1 if first >= 0 else MAX_TRIMMED :]
     dropped = excerpt.total_bytes - len(head) - len(tail)
     return Excerpt(head, tail, dropped)
 
 
 def _last_break(head: bytes) -> int:
-    floor = max(0, len(head) - MOST_TRIMMED)
+    floor = max(0, len(head) - MAX_TRIMMED)
     return head.rfind(b"\n", floor) + 1 or floor
 
 
@@ -172,14 +172,16 @@ def _spellings(value: str) -> Iterator[str]:
     """The value, and its usual encodings; for several lines, those of each long line."""
     value = value.strip()
     lines = [line.strip() for line in value.splitlines()]
-    wholes = [value] if len(lines) < 2 else [line for line in lines if len(line) >= 2 * SHORTEST_VALUE]
+    wholes = [value] if len(lines) < 2 else [line for line in lines if len(line) >= 2 * MIN_VALUE_CHARACTERS]
     for whole in {*wholes, *map(unquote, wholes)}:
-        for at in range(0, len(whole), LONGEST_VALUE):
-            yield from _long(_forms(whole[at : at + LONGEST_VALUE]) if len(whole) >= SHORTEST_VALUE else ())
+        for at in range(0, len(whole), MAX_VALUE_CHARACTERS):
+            yield from _long(
+                _forms(whole[at : at + MAX_VALUE_CHARACTERS]) if len(whole) >= MIN_VALUE_CHARACTERS else ()
+            )
 
 
 def _long(forms: Iterable[str]) -> Iterator[str]:
-    return (form for form in forms if len(form) >= SHORTEST_VALUE)
+    return (form for form in forms if len(form) >= MIN_VALUE_CHARACTERS)
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -200,9 +202,9 @@ def _forms(value: str) -> Iterator[str]:
 
 
 # Redaction of a stream: a credential that is split between two pieces is found too. Complete text is passed on at once.
-# Held back are an unfinished word, a line that may belong to a private key, and at most `MOST_HELD` bytes.
+# Held back are an unfinished word, a line that may belong to a private key, and at most `MAX_HELD_BYTES` bytes.
 
-MOST_HELD = 16 * 1024
+MAX_HELD_BYTES = 16 * 1024
 """Bytes held back at most; a longer line is passed on in parts, a longer credential is dropped up to its line's end."""
 
 RECOGNISED = 4096
@@ -237,7 +239,7 @@ class StreamRedactor:
         if not self._in_key:
             if any(mark in text for mark in BREAKS):
                 out += self._words()
-            if len(self._buffer) - self._shown > MOST_HELD:
+            if len(self._buffer) - self._shown > MAX_HELD_BYTES:
                 out += self._excess()
         return out.encode("latin-1")
 
@@ -277,7 +279,7 @@ class StreamRedactor:
         out = self._give(upto, [span for span in spans if span.end <= upto])
         self._buffer = (key.kept if key else "") + rest
         self._shown, self._in_key = 0, key is not None
-        if self._in_key and len(self._buffer) > 2 * MOST_HELD:
+        if self._in_key and len(self._buffer) > 2 * MAX_HELD_BYTES:
             out += self._excess()
         return out
 

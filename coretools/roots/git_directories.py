@@ -21,7 +21,7 @@ from coretools.roots.path_text import printable
 from coretools.roots.resolve import ResolvedPath
 from coretools.roots.root_set import Roots, join_path
 
-MOST_DIRECTORIES = 50_000
+MAX_DIRECTORIES = 50_000
 """Directories searched for git directories when a directory is moved."""
 
 GIT_PARTS = ("HEAD", "commondir", "objects", "refs")
@@ -103,7 +103,7 @@ def require_not_git_object(resolved: ResolvedPath) -> None:
             )
 
 
-def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MOST_DIRECTORIES) -> None:
+def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
     """Refuse to move a directory that is or contains a git directory: git would find it at the new path.
 
     Raises:

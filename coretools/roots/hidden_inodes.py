@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from coretools.roots.resolver import birth_time
 
-MOST = 10_000
+MAX_INODES = 10_000
 """Entries kept; beyond that the least recently seen one is dropped."""
 
 
@@ -51,7 +51,7 @@ class HiddenInodes:
         self._kinds[inode] = kind
         self._numbers.add(inode.number)
         self.has_directories = self.has_directories or inode.is_directory
-        if len(self._kinds) > MOST:
+        if len(self._kinds) > MAX_INODES:
             del self._kinds[next(iter(self._kinds))]
             self._numbers = {one.number for one in self._kinds}
 

@@ -7,10 +7,10 @@ import re
 
 from coretools.errors import InvalidPath
 
-LONGEST_PATH = 4096
+MAX_PATH_BYTES = 4096
 """Bytes of a whole path: PATH_MAX of Linux (limits.h)."""
 
-LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 """Bytes of one component: NAME_MAX of every common file system."""
 
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:[ .:].*)?", re.IGNORECASE)
@@ -31,10 +31,10 @@ def check_path(text: str) -> None:
         raise InvalidPath("the path contains half of a surrogate pair, which no file name can") from None
     if "\0" in text:
         raise InvalidPath("the path contains a NUL character, which no file name can")
-    if size > LONGEST_PATH:
-        raise InvalidPath(f"the path has {size} bytes; {LONGEST_PATH} is the most", limit=LONGEST_PATH)
-    if size > LONGEST_NAME and any(len(part.encode()) > LONGEST_NAME for part in text.split("/")):
-        raise InvalidPath(f"a name in the path has more than {LONGEST_NAME} bytes", limit=LONGEST_NAME)
+    if size > MAX_PATH_BYTES:
+        raise InvalidPath(f"the path has {size} bytes; {MAX_PATH_BYTES} is the most", limit=MAX_PATH_BYTES)
+    if size > MAX_NAME_BYTES and any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")):
+        raise InvalidPath(f"a name in the path has more than {MAX_NAME_BYTES} bytes", limit=MAX_NAME_BYTES)
 
 
 def printable(name: str) -> str:

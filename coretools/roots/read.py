@@ -28,7 +28,7 @@ _BLOCK_BYTES = 1024 * 1024
 _REST_BYTES = 64 * 1024
 """Block size beyond the size that the file had when it was opened."""
 
-_MOST_TRIES = 16
+_MAX_TRIES = 16
 """Attempts to resolve a path that becomes a link between check and open."""
 
 
@@ -175,7 +175,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
     Raises:
         WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `resolve` raises.
     """
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         with resolve(roots, path) as resolved, translate_errors(resolved.shown):
             require_file(roots, resolved)
             require_not_git_object(resolved)

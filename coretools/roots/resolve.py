@@ -26,7 +26,7 @@ from coretools.roots.path_text import printable
 from coretools.roots.resolver import HANDLE
 from coretools.roots.root_set import Root, RootedPath, Roots, hidden_error, identity_of, join_path
 
-MOST_LINKS = 40
+MAX_LINKS = 40
 """Links followed for one path, as Linux does (path_resolution(7))."""
 
 NEAR_NAMES = 3
@@ -310,8 +310,8 @@ class PathWalker:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name) from error
             raise
         self._links += 1
-        if self._links > MOST_LINKS:
-            raise NotFound(f"{self._shown}: a loop of links, or more than {MOST_LINKS} of them", path=self._shown)
+        if self._links > MAX_LINKS:
+            raise NotFound(f"{self._shown}: a loop of links, or more than {MAX_LINKS} of them", path=self._shown)
         self._roots.require_allowed(RootedPath(self._root, "/".join((*self._names, name))), self._shown)
         if target.startswith("/"):
             self._leave(target, self._pending)

@@ -48,7 +48,7 @@ _ON_DISK = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010})
 missing: it refuses RWF_NOWAIT."""
 
 _RETRY = (errno.EINTR, errno.EAGAIN)
-_MOST_TRIES = 64
+_MAX_TRIES = 64
 
 
 class _How(ctypes.Structure):
@@ -150,7 +150,7 @@ class Openat2Resolver:
         path = os.fsencode(relative)
         how = _how(flags)
         failure = errno.EAGAIN
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             fd: int = _syscall(_SYS_OPENAT2, beneath, path, how, _SIZE)
             if fd >= 0:
                 return fd

@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.resolver import Resolver
-from coretools.roots.secret_formats import HEAD_BYTES, MOST_BYTES, is_settled, secret_in
+from coretools.roots.secret_formats import HEAD_BYTES, MAX_BYTES, is_settled, secret_in
 
 # Parse a git index (gitformat-index(5), versions 2 to 4, with SHA-1 or SHA-256). Pure; a hostile one costs bounded time
 # and memory. Of a split index only the entries in the file itself are read; directory entries of a sparse index name no
 # file.
 
-MOST_INDEX_BYTES = 32 * 1024 * 1024
+MAX_INDEX_BYTES = 32 * 1024 * 1024
 """Largest index that is read, of about 300,000 files."""
 
-_MOST_NAME_BYTES = 4096
-_MOST_OF_ALL_NAMES = 64 * 1024 * 1024
+_MAX_NAME_BYTES = 4096
+_MAX_NAMES_BYTES = 64 * 1024 * 1024
 """Names in version 4 share prefixes, so their total length can far exceed the file's."""
 
 _HEADER_BYTES = 12
@@ -75,7 +75,7 @@ def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, bytes, int]]
             raise BadIndex("ends in a name")
         name = name[: max(0, len(name) - kept)] + data[start:stop]
         total += len(name)
-        if len(name) > _MOST_NAME_BYTES or total > _MOST_OF_ALL_NAMES:
+        if len(name) > _MAX_NAME_BYTES or total > _MAX_NAMES_BYTES:
             raise BadIndex("has names that are too long")
         yield name, data[flags_at - hash_bytes : flags_at], flags & _STAGE
         # Up to version 3 an entry is padded with 1 to 8 NUL bytes to a multiple of eight.
@@ -96,14 +96,14 @@ def _name_prefix(data: bytes, at: int, end: int) -> tuple[int, int]:
     number = data[at] & 0x7F
     while data[at] & 0x80:
         at += 1
-        if at >= end or number > _MOST_NAME_BYTES:
+        if at >= end or number > _MAX_NAME_BYTES:
             raise BadIndex("a number without an end")
         number = ((number + 1) << 7) | (data[at] & 0x7F)
     return number, at + 1
 
 
 UNREADABLE = "it can't be read to see whether it holds a secret"
-UNDECIDED = f"it holds no secret in its first {MOST_BYTES // 1024} KiB and is too long to look further"
+UNDECIDED = f"it holds no secret in its first {MAX_BYTES // 1024} KiB and is too long to look further"
 NO_FILE = "it is no regular file, and what it gives may be a secret"
 
 ABSENT = (0, 0)
@@ -111,7 +111,7 @@ ABSENT = (0, 0)
 HASHED_BYTES = 16 * 1024 * 1024
 """A larger secret is hidden, whatever git has."""
 
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 """Parent directories searched for a repository; a secret nested deeper in one is hidden."""
 
 _POINTER_BYTES = 4096
@@ -208,11 +208,11 @@ class SecretCheck:
             if fd is None:
                 return None
             version, now = _version_of(fd)[0], time.time_ns()
-            if version.size > MOST_INDEX_BYTES:
+            if version.size > MAX_INDEX_BYTES:
                 return None
             last = self._last
             if last is None or last.version != version or not version.is_settled(now):
-                last = self._last = _Index(version, _read(fd, MOST_INDEX_BYTES), {})
+                last = self._last = _Index(version, _read(fd, MAX_INDEX_BYTES), {})
             return last
 
     def _repositories(self, top: tuple[str, int], relative: str) -> Iterator[tuple[tuple[str, int], str, str]]:
@@ -221,7 +221,7 @@ class SecretCheck:
         if outer is not None:  # a nested root may be part of the outer root's repository
             top, relative = outer, f"{top[0][len(outer[0]) + 1 :]}/{relative}"
         above = relative
-        for _ in range(MOST_LEVELS):
+        for _ in range(MAX_LEVELS):
             if not above:
                 return
             above = posixpath.dirname(above)
@@ -283,7 +283,7 @@ def _version_of(fd: int) -> tuple[Version, int]:
 
 def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
     parts = relative.split("/")
-    nearest = range(max(0, len(parts) - MOST_LEVELS), len(parts))
+    nearest = range(max(0, len(parts) - MAX_LEVELS), len(parts))
     return tuple("/".join((top, *parts[:end], ".git", "index")) for end in nearest)
 
 
@@ -292,9 +292,9 @@ def _content(kind: str, fd: int) -> str:
     data = _read(fd, HEAD_BYTES)
     found = secret_in(kind, data)
     if not found and len(data) == HEAD_BYTES and not is_settled(kind, data):
-        data = _read(fd, MOST_BYTES + 1)
+        data = _read(fd, MAX_BYTES + 1)
         found = secret_in(kind, data)
-        if not found and len(data) > MOST_BYTES:
+        if not found and len(data) > MAX_BYTES:
             return UNDECIDED
     return f"it holds {found}" if found else ""
 

@@ -14,7 +14,7 @@ from coretools.redaction.patterns import compiled, find_credentials, find_privat
 HEAD_BYTES = 64 * 1024
 """Bytes of a suspect file that are read first: nearly all are shorter."""
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """Bytes read of a longer one; if still undecided, it counts as a secret."""
 
 _CREDENTIAL = "a token or password"

@@ -21,10 +21,10 @@ _MARKS: tuple[tuple[bytes, str, str], ...] = (
 )
 
 _CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n\v\f\r\b\x1b"))
-_MOST_CONTROLS = 0.02
+_MAX_CONTROLS = 0.02
 """Largest share of control characters in text: a log with a few still is text."""
 
-_MOST_HIGH = 0.3
+_MAX_HIGH = 0.3
 """Largest share of bytes above 127 in Western text; more means another script, which cannot be guessed."""
 
 _MULTIBYTE = re.compile(rb"[\xc3-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
@@ -78,7 +78,7 @@ def decode(data: bytes, shown: str) -> DecodedText:
         if wide is None:
             raise binary_error(data, shown, size=len(data))
         return _decode_as(data, 0, wide, wide, shown)
-    if _share(data, _CONTROLS) > _MOST_CONTROLS:
+    if _share(data, _CONTROLS) > _MAX_CONTROLS:
         raise binary_error(data, shown, size=len(data))
     try:
         text = data.decode()
@@ -101,7 +101,7 @@ def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | 
         return None
     if b"\0" in sample and _wide_codec(sample) is not None:
         return None
-    if b"\0" in sample or _share(sample, _CONTROLS) > _MOST_CONTROLS:
+    if b"\0" in sample or _share(sample, _CONTROLS) > _MAX_CONTROLS:
         raise binary_error(sample, shown, size=size)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
@@ -129,7 +129,7 @@ def _wide_codec(data: bytes) -> str | None:
     if len(data) % 2 or media_type(data[:SIGNATURE_BYTES]) != UNKNOWN:
         return None
     for codec, empty, full in (("utf-16-le", sample[1::2], sample[::2]), ("utf-16-be", sample[::2], sample[1::2])):
-        if b"\0" not in full and empty.count(0) * 2 > len(empty) and _share(full, _CONTROLS) <= _MOST_CONTROLS:
+        if b"\0" not in full and empty.count(0) * 2 > len(empty) and _share(full, _CONTROLS) <= _MAX_CONTROLS:
             return codec
     return None
 
@@ -140,7 +140,7 @@ def _decode_western(data: bytes, at: int, shown: str) -> DecodedText:
         raise binary_error(data, shown, size=len(data))
     sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
     high = sum(sample.count(byte) for byte in range(0x80, 0x100))
-    if high <= _MOST_HIGH * len(sample) and not _MULTIBYTE.search(data):
+    if high <= _MAX_HIGH * len(sample) and not _MULTIBYTE.search(data):
         for codec, strange in (("iso-8859-1", range(0x80, 0xA0)), ("cp1252", b"\x81\x8d\x8f\x90\x9d")):
             if not any(byte in data for byte in strange):
                 text = data.decode(codec)

@@ -16,8 +16,8 @@ import pytest
 import coretools
 from coretools.config.logs import TextFormatter
 from coretools.excerpt import Excerpt, Excerpter
-from coretools.redaction.argv import MOST_OF_LINE, MOST_OF_WORD, redacted_command_line
-from coretools.redaction.redactor import MOST_HELD, Redactor, StreamRedactor, drop_partial_lines, secret_values
+from coretools.redaction.argv import MAX_LINE_CHARACTERS, MAX_WORD_CHARACTERS, redacted_command_line
+from coretools.redaction.redactor import MAX_HELD_BYTES, Redactor, StreamRedactor, drop_partial_lines, secret_values
 
 PLAIN = Redactor()
 LETTERS = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA"
@@ -417,7 +417,7 @@ def test_what_is_held_back_is_bounded(unit: bytes) -> None:
     stream = StreamRedactor(PLAIN)
     for _ in range(40):
         stream.feed((unit * 4096)[:4096])
-        assert len(stream._buffer) <= 3 * MOST_HELD
+        assert len(stream._buffer) <= 3 * MAX_HELD_BYTES
 
 
 def test_a_credential_longer_than_what_is_held_is_left_out() -> None:
@@ -503,11 +503,11 @@ def test_a_command_line_is_bounded() -> None:
     """redaction-9: words, characters of a word and of the line; what is cut is counted."""
     assert (
         redacted_command_line(["echo", "x" * 1000])
-        == f"echo {'x' * MOST_OF_WORD}[... 700 more characters ...]".replace("echo x", "echo 'x") + "'"
+        == f"echo {'x' * MAX_WORD_CHARACTERS}[... 700 more characters ...]".replace("echo x", "echo 'x") + "'"
     )
     line = redacted_command_line(["a"] * 500)
     assert line.endswith(" [... 400 more words ...]")
-    assert len(redacted_command_line(["\x1b" * 300] * 90)) < MOST_OF_LINE + 50
+    assert len(redacted_command_line(["\x1b" * 300] * 90)) < MAX_LINE_CHARACTERS + 50
     assert "hunter2" not in redacted_command_line(["x" * 20_000 + " PASSWORD=hunter2"])
     assert redacted_command_line([]) == ""
 

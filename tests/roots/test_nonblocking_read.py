@@ -15,7 +15,7 @@ from coretools.errors import CoreError
 from coretools.roots.file_version import Version
 from coretools.roots.nonblocking_read import (
     LATE_SECONDS,
-    MOST_BYTES,
+    MAX_BYTES,
     PAUSE_SECONDS,
     attempt_nonblocking,
     can_read_nonblocking,
@@ -49,7 +49,7 @@ def at_once(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
     return None if content is None else content.data
 
 
-@pytest.mark.parametrize("size", [0, 1, 4096, MOST_BYTES])
+@pytest.mark.parametrize("size", [0, 1, 4096, MAX_BYTES])
 def test_a_small_file_is_read(world: World, size: int) -> None:
     """roots-28: with the same content, name and version as ever."""
     (world.root / "dir" / "data").write_bytes(os.urandom(size))
@@ -68,7 +68,7 @@ def test_every_spelling_is_the_same_file(world: World, path: str) -> None:
 
 
 def _large(world: World) -> str:
-    (world.root / "large").write_bytes(bytes(MOST_BYTES + 1))
+    (world.root / "large").write_bytes(bytes(MAX_BYTES + 1))
     return "large"
 
 

@@ -11,8 +11,8 @@ from coretools.roots.directory_listing import list_directory
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.read import file_status, open_file
 from coretools.roots.root_set import Roots
-from coretools.roots.secret_check import MOST_LEVELS, NO_FILE, UNDECIDED, UNREADABLE
-from coretools.roots.secret_formats import MOST_BYTES
+from coretools.roots.secret_check import MAX_LEVELS, NO_FILE, UNDECIDED, UNREADABLE
+from coretools.roots.secret_formats import MAX_BYTES
 from coretools.roots.write import delete_file, move, write_bytes
 from tests.roots.world import SECRET, World, descriptors, opened
 
@@ -88,8 +88,8 @@ def test_a_link_is_judged_by_where_it_leads(world: World) -> None:
 def test_what_can_not_be_decided_is_hidden(world: World) -> None:
     """secret-files-2: FIFOs, files that can't be read, and text that is too long."""
     os.mkfifo(world.root / "fifo.env")
-    (world.root / "long.pem").write_bytes(b"#\n" * MOST_BYTES)
-    (world.root / "long.key").write_bytes(bytes(MOST_BYTES * 2))
+    (world.root / "long.pem").write_bytes(b"#\n" * MAX_BYTES)
+    (world.root / "long.key").write_bytes(bytes(MAX_BYTES * 2))
     (world.root / "late.pem").write_bytes(CERTIFICATE * 2000 + KEY)
     (world.root / "deep.env").mkdir()
     assert why(world.roots, "long.pem") == UNDECIDED
@@ -113,7 +113,7 @@ def test_a_repository_is_looked_for_in_the_nearest_directories_upwards(world: Wo
     top = (world.roots.first.path, world.roots.first.fd)
     decision = world.roots.secret_check.decide(top, f"{deep}/.env", "environment")
     assert decision.reason
-    assert len(decision.index_paths) == MOST_LEVELS
+    assert len(decision.index_paths) == MAX_LEVELS
 
 
 def test_what_is_opened_is_what_is_judged(world: World) -> None:

@@ -15,7 +15,7 @@ from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, TooLarge
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.git_directories import is_git_name, require_no_repository
-from coretools.roots.nonblocking_read import MOST_BYTES, read_nonblocking
+from coretools.roots.nonblocking_read import MAX_BYTES, read_nonblocking
 from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit
@@ -207,7 +207,7 @@ def test_what_git_stores_is_not_read(world: World, files: FilesystemTools) -> No
     with Roots([RootSpec(str(world.root))], deny=DenyRules(DEFAULT_DENY)) as roots:
         for path in objects:
             assert isinstance(error_of(lambda one, path=path: one.read_file(path), files), DeniedPath), path
-            assert read_nonblocking(roots, path, limit_bytes=MOST_BYTES) is None
+            assert read_nonblocking(roots, path, limit_bytes=MAX_BYTES) is None
     assert "ref:" in files.read_file(".git/HEAD").content
     world.leave("src/objects/HEAD", "x")
     world.leave("bare.git/inner/objects/x", "x")
