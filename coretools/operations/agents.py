@@ -1,7 +1,7 @@
-"""An agent as a tool: an async callable with a typed input, and a context of its own for each call.
+"""Agents as tools: an async callable with a typed input and its own context for each call.
 
-What it takes are the fields of a model or dataclass, flattened into arguments, or a JSON Schema as it stands. Every
-step that it names is one progress notification; a cancelled call cancels the agent where it waits.
+The arguments of the tool are the fields of a model or dataclass, or a JSON Schema as given. Each step that the agent
+reports is one progress notification; a cancelled call cancels the agent where it waits.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from coretools.questions.kinds import Question
 T = TypeVar("T")
 
 STEP_SECONDS = 0.06
-"""Between two steps that are told: a surface drops what comes faster than 20 a second, and no step is to be lost."""
+"""Minimum time between two steps: a surface drops more than 20 messages a second, and no step must be lost."""
 
 
 class AgentContext:
-    """What one call of an agent has. Made anew for each call, and again when a call is repeated with answers."""
+    """The context of one call of an agent. New for each call, and for each repetition of a call with answers."""
 
     def __init__(self, call: Call, services: Services) -> None:
         self.call_id = uuid.uuid4().hex
@@ -40,28 +40,28 @@ class AgentContext:
 
     @property
     def principal(self) -> str:
-        """Who calls."""
+        """The identity of the caller."""
         return self._call.principal
 
     @property
     def steps(self) -> int:
-        """How many steps were told."""
+        """Number of steps reported so far."""
         return self._steps
 
     async def step(self, message: str) -> None:
-        """Tell the client what happens now: one progress notification. Waits a moment when steps come too fast."""
+        """Report a step to the client as one progress notification. Waits if steps come too fast."""
         await anyio.sleep(max(0.0, self._next - anyio.current_time()))
         self._steps += 1
         await self._call.progress(self._steps, None, message)
         self._next = anyio.current_time() + STEP_SECONDS
 
     async def ask(self, question: Question[T]) -> T:
-        """Ask the person, the client's model (`AskModel`) or the client itself (`AskRoots`), as `Call.ask` does.
+        """Ask the user, the client's model (`AskModel`) or the client (`AskRoots`), as `Call.ask` does.
 
-        Name the key with `@asks`. In the stateless era the agent starts anew with the answer: ask before what counts.
+        Declare the key with `@asks`. In the stateless era the agent restarts with the answer: ask before any effect.
 
         Raises:
-            What `Call.ask` raises.
+            As `Call.ask`.
         """
         return await self._call.ask(question)
 
@@ -71,7 +71,7 @@ Agent = Callable[[Any, AgentContext], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takes:
-    """What an agent takes: a model or dataclass whose fields are the arguments, or a JSON Schema, sent as it stands."""
+    """Input of an agent: a model or dataclass whose fields are the arguments, or a JSON Schema, published as given."""
 
     model: type | None = None
     schema: Mapping[str, Any] | None = None
@@ -85,41 +85,43 @@ def agent_tool(
     description: str | None = None,
     takes: Takes | None = None,
 ) -> Callable[..., Awaitable[Any]]:
-    """A declared function that runs the agent, for `Registry.add`. Other decorators may follow.
+    """Make a declared function that runs the agent, for `Registry.add`. More decorators can be applied to it.
 
-    `name` and `description` are by default the agent's own; the model is the annotation of its first parameter. What it
-    returns is what any command returns: text, a `Result` or content. It counts as long-running and open to the world.
+    `name` and `description` are by default those of the agent; the input is by default the annotation of its first
+    parameter. An agent can return what any command can. It is declared `long_running` and `open_world`.
 
     Raises:
-        BadSetting: no input type, no name, or no description.
+        BadSetting: the input type, the name or the description is missing.
     """
     name = name or getattr(agent, "__name__", "")
     description = description or inspect.getdoc(agent)
     if not name or not description:
-        raise BadSetting(f"agent {name or agent!r}: needs a name and a description, it is what the model reads")
+        raise BadSetting(f"agent {name or agent!r}: needs a name and a description, which the model reads")
     if inspect.isroutine(agent) and not inspect.iscoroutinefunction(agent):
-        raise BadSetting(f"agent {name}: must be async; a plain function is a tool (coretools.operations.declare.tool)")
-    takes = takes or Takes(model=_hints(agent).get(_first_parameter(agent)))
-    made = _of_schema(agent, takes.schema) if takes.schema is not None else _of_model(agent, name, takes.model)
+        raise BadSetting(
+            f"agent {name}: must be async; declare a plain function with coretools.operations.declare.tool"
+        )
+    takes = takes or Takes(model=_agent_hints(agent).get(_first_parameter(agent)))
+    made = _with_schema(agent, takes.schema) if takes.schema is not None else _with_model(agent, name, takes.model)
     made.__name__, made.__qualname__ = name, name
     made.__module__ = getattr(agent, "__module__", __name__)
     made.__doc__ = description
-    made.__annotations__ = _returning(agent, made.__annotations__)
+    made.__annotations__ = _with_return_type(agent, made.__annotations__)
     return tool(effect, long_running=True, open_world=True)(made)
 
 
-def _of_schema(agent: Agent, schema: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
+def _with_schema(agent: Agent, schema: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
     async def run(given: dict[str, Any], call: Call, services: Services) -> Any:
         return await agent(given, AgentContext(call, services))
 
     return raw_schema(schema)(run)
 
 
-def _of_model(agent: Agent, name: str, model: type | None) -> Callable[..., Awaitable[Any]]:
+def _with_model(agent: Agent, name: str, model: type | None) -> Callable[..., Awaitable[Any]]:
     fields = _fields(model, name)
 
     async def _run(*, _call: Call, _services: Services, **given: Any) -> Any:
-        return await agent(_built(model, name, given), AgentContext(_call, _services))
+        return await agent(_build_input(model, name, given), AgentContext(_call, _services))
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     taken = [
@@ -134,20 +136,20 @@ def _of_model(agent: Agent, name: str, model: type | None) -> Callable[..., Awai
 
 
 def _fields(model: type | None, name: str) -> dict[str, tuple[Any, Any]]:
-    """The type of each field and its default, `Parameter.empty` for none."""
+    """The type and default of each field; `Parameter.empty` without a default."""
     if isinstance(model, type) and issubclass(model, BaseModel):
-        return {field: _of_pydantic(info) for field, info in model.model_fields.items()}
+        return {field: _pydantic_field(info) for field, info in model.model_fields.items()}
     if isinstance(model, type) and dataclasses.is_dataclass(model):
         hints = get_type_hints(model, include_extras=True)
         return {field.name: (hints[field.name], _default(field)) for field in dataclasses.fields(model) if field.init}
     raise BadSetting(
-        f"agent {name}: annotate its first parameter with a pydantic model or a dataclass, or say what it takes"
+        f"agent {name}: annotate its first parameter with a pydantic model or a dataclass, or pass takes=Takes(...)"
     )
 
 
-def _of_pydantic(info: FieldInfo) -> tuple[Any, Any]:
-    said = Field(description=info.description)
-    hint = Annotated[info.annotation, *info.metadata, said]  # type: ignore[name-defined]  # a type made at run time
+def _pydantic_field(info: FieldInfo) -> tuple[Any, Any]:
+    description = Field(description=info.description)
+    hint = Annotated[info.annotation, *info.metadata, description]  # type: ignore[name-defined]  # a type made at run time
     if info.is_required():
         return hint, inspect.Parameter.empty
     factory: Any = info.default_factory
@@ -160,14 +162,14 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
 
 
-def _built(model: Any, name: str, given: dict[str, Any]) -> Any:
+def _build_input(model: Any, name: str, given: dict[str, Any]) -> Any:
     try:
         if issubclass(model, BaseModel):
             return model.model_validate(given, by_alias=False, by_name=True)
         return model(**given)
     except ValidationError as error:
-        said = "; ".join(fault["msg"] for fault in error.errors(include_url=False, include_input=False))
-        raise InvalidArguments(f"{name}: {said}") from None
+        messages = "; ".join(fault["msg"] for fault in error.errors(include_url=False, include_input=False))
+        raise InvalidArguments(f"{name}: {messages}") from None
     except ValueError as error:
         raise InvalidArguments(f"{name}: {error}") from None
 
@@ -176,12 +178,12 @@ def _first_parameter(agent: Agent) -> str:
     return next(iter(inspect.signature(agent).parameters), "")
 
 
-def _hints(agent: Agent) -> dict[str, Any]:
-    """The annotations of a function, or of what an object does when it is called."""
+def _agent_hints(agent: Agent) -> dict[str, Any]:
+    """The annotations of a function, or of an object's `__call__`."""
     return resolve_hints(agent if inspect.isroutine(agent) else type(agent).__call__)
 
 
-def _returning(agent: Agent, hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations with the agent's own for the result; none where it has none, and then it is refused."""
-    returned = {name: hint for name, hint in _hints(agent).items() if name == RETURN}
+def _with_return_type(agent: Agent, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations with the agent's return annotation; an agent without one is refused later."""
+    returned = {name: hint for name, hint in _agent_hints(agent).items() if name == RETURN}
     return {**{name: hint for name, hint in hints.items() if name != RETURN}, **returned}

@@ -1,4 +1,4 @@
-"""One call as a command sees it. Each surface (MCP, command line, REPL, test) supplies its own."""
+"""The call that a command is part of. Each surface (MCP, command line, REPL, test) implements `Call`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -11,73 +11,73 @@ from coretools.questions.resolution import AnswerResolution, AskChannel, decline
 T = TypeVar("T")
 
 LOCAL = "local"
-"""The principal of a server that one person started for himself."""
+"""The principal of a server that a user started for themselves."""
 
 Level = Literal["debug", "info", "warning", "error"]
 
 Capability = str
-"""What a client may offer: `elicitation` (to ask the person before it), `sampling` (to ask its model), `roots` (to name
-the directories it works on), or an extension by its identifier, which has a slash in it."""
+"""A capability of the client: `elicitation` (asks its user), `sampling` (asks its model), `roots` (lists its
+directories), or the identifier of an extension, which contains a slash."""
 
 
 class Call(Protocol):
-    """What a command may ask of its surface. A command gets one by naming a parameter of this type."""
+    """What a command can do during a call. A command gets it as a parameter of this type."""
 
     @property
     def principal(self) -> str:
-        """Who calls."""
+        """The identity of the caller."""
         ...
 
     @property
     def author(self) -> Author | None:
-        """As whom the caller commits, where his token says it; None: as the role or the server does."""
+        """The author for commits, from the caller's token; None for that of the role or the server."""
         ...
 
     @property
     def session(self) -> str:
-        """The session that it came in, whose end is that of what it leaves behind; empty where there is none."""
+        """The session of the call, whose end also ends the runs started in it; empty without one."""
         ...
 
     @property
     def address(self) -> str:
-        """The network address that it came from; empty where it came over no network."""
+        """The network address of the caller; empty without a network."""
         ...
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """Take the answers that the caller gave beforehand, by the key of the question.
+        """Store the prefilled answers, by the key of the question.
 
-        `asks` are the keys that the command declared; another is a bug of it. None: whatever it asks.
+        `asks` are the keys that the command declared; asking another is a bug of the command. None allows any.
         """
         ...
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the work is. Never blocks for long: a surface drops what comes too fast."""
+        """Report progress. Never blocks for long: a surface drops messages that come too fast."""
         ...
 
     async def log(self, level: Level, text: str) -> None:
-        """Say what happens, to whoever looks on. Never blocks for long."""
+        """Send a log message to the client. Never blocks for long."""
         ...
 
     def offers(self, capability: Capability) -> bool:
-        """Whether the client said that it can do this. `ask` looks by itself; this is for a command that must know."""
+        """Whether the client declared this capability. `ask` checks it itself; this is for commands that must know."""
         ...
 
     async def close_stream(self) -> None:
-        """Have the client come back later for the rest of the answer, where it can; elsewhere nothing happens."""
+        """Close the stream so that the client resumes later, where it can; elsewhere do nothing."""
         ...
 
     async def ask(self, question: Question[T]) -> T:
-        """Ask one question, and have its answer. Nothing may be changed before the last question.
+        """Ask one question and return its answer. A command must not change anything before its last question.
 
         Raises:
-            AnswerNeeded: nobody can be asked; says which answer to send beforehand.
-            Declined: somebody was asked and said no.
-            InvalidArguments: what came is no answer.
+            AnswerNeeded: nobody can be asked; names the answer to prefill.
+            Declined: the question was declined.
+            InvalidArguments: the response is not a valid answer.
         """
         ...
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """Ask several questions at once; their answers in the same order.
+        """Ask several questions at once and return their answers in the same order.
 
         Raises:
             What `ask` raises.
@@ -86,7 +86,7 @@ class Call(Protocol):
 
 
 class SilentCall:
-    """A call on a surface that shows nothing and where nobody can be asked: answers are given beforehand, or none."""
+    """A call without a user: it shows nothing, and answers only come prefilled or from defaults."""
 
     def __init__(self, principal: str = LOCAL, *, trusts_answers: bool = True) -> None:
         """`trusts_answers` as in `AnswerResolution`."""
@@ -95,55 +95,55 @@ class SilentCall:
 
     @property
     def principal(self) -> str:
-        """Who calls."""
+        """The identity of the caller."""
         return self._principal
 
     @property
     def author(self) -> Author | None:
-        """None of his own."""
+        """None."""
         return None
 
     @property
     def session(self) -> str:
-        """None."""
+        """Empty."""
         return ""
 
     @property
     def address(self) -> str:
-        """None."""
+        """Empty."""
         return ""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """Kept for the questions."""
+        """Store the answers."""
         self._resolution.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Nobody looks."""
+        """Do nothing."""
 
     async def log(self, level: Level, text: str) -> None:
-        """Nobody looks."""
+        """Do nothing."""
 
     def offers(self, _: Capability) -> bool:
-        """Nothing."""
+        """False."""
         return False
 
     async def close_stream(self) -> None:
-        """There is none."""
+        """Do nothing."""
 
     async def ask(self, question: Question[T]) -> T:
-        """What was given beforehand, or the default."""
+        """Return the prefilled answer, or the default."""
         found = self._resolution.resolve(question, ())
         if isinstance(found, AskChannel):
             raise self._resolution.answer_needed(question)
         return found.answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """What was given beforehand, or the defaults."""
+        """Return the prefilled answers, or the defaults."""
         return tuple([await self.ask(question) for question in questions])
 
 
 async def require_confirmation(call: Call, question: AskConfirmation) -> None:
-    """Go on only with a yes.
+    """Ask for confirmation and return only if it is given.
 
     Raises:
         Declined: the answer was no. AnswerNeeded: nobody can be asked.
@@ -152,39 +152,38 @@ async def require_confirmation(call: Call, question: AskConfirmation) -> None:
         raise declined_error(question, "the answer was no")
 
 
-# Plain functions on the event loop, where that takes no waiting: one function, tried there first (ADR 0002).
-#
-# A function that is declared `nonblocking` calls `require_thread()` before it waits for anything. On the event loop
-# that ends the attempt, and the dispatcher calls the function again in a worker thread, where nothing happens.
+# Nonblocking functions (ADR 0002): the dispatcher first calls a function declared `nonblocking` on the event loop. The
+# function calls `require_thread()` before it waits for anything. On the event loop that raises `WouldBlock`, and the
+# dispatcher calls the same function again in a worker thread, where `require_thread()` does nothing.
 
 
 _MAY_BLOCK: ContextVar[bool] = ContextVar("coretools_may_block", default=True)
 
 
-class WouldBlock(Exception):  # the field's name for it; no failure
-    """The call has to wait for something, and stands on the event loop."""
+class WouldBlock(Exception):  # named as in POSIX (EWOULDBLOCK); not a failure
+    """The function would have to wait, but runs on the event loop."""
 
 
 def may_block() -> bool:
-    """Whether the code that runs here may wait: everywhere but in the attempt on the event loop."""
+    """Whether the current code may wait: true except in a nonblocking call on the event loop."""
     return _MAY_BLOCK.get()
 
 
 def require_thread() -> None:
-    """Go on in a worker thread only.
+    """Continue only where waiting is allowed.
 
     Raises:
-        WouldBlock: this is the attempt on the event loop.
+        WouldBlock: this is the nonblocking call on the event loop.
     """
     if not _MAY_BLOCK.get():
         raise WouldBlock
 
 
 def run_nonblocking(function: Callable[..., T], arguments: Mapping[str, Any]) -> T:
-    """The result of a function that may not wait.
+    """Call a function on the event loop, where it must not wait.
 
     Raises:
-        WouldBlock: it would have to.
+        WouldBlock: the function would have to wait.
     """
     token = _MAY_BLOCK.set(False)
     try:

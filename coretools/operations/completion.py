@@ -1,7 +1,7 @@
-"""What an argument could be, from what was typed of it: for `completion/complete`, the command line and the REPL.
+"""Complete arguments from their first characters: for `completion/complete`, the command line and the REPL.
 
-A parameter says where its values come from with `Annotated[str, Completes(source)]`. Choices (`Literal`, enumerations,
-booleans) complete by themselves. Imports no protocol.
+`Annotated[str, Completes(source)]` declares the source of a parameter's values. Choices (`Literal`, enumerations,
+booleans) need no declaration. Independent of any protocol.
 """
 
 import inspect
@@ -17,18 +17,18 @@ from coretools.errors import BadSetting
 from coretools.operations.command import Command
 
 MAX_VALUES = 10_000
-"""Values that are looked at; whoever has more types another letter."""
+"""Values considered at most; with more, a longer prefix is needed."""
 
 Given = Mapping[str, str]
-"""Arguments that are there already, as text."""
+"""The other arguments given so far, as text."""
 
 Source = Callable[[str, Given], Iterable[str] | Awaitable[Iterable[str]]]
-"""From what was typed and the other arguments to values. A plain function runs in a worker thread."""
+"""A function from the typed text and the other arguments to values. A plain function runs in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completes:
-    """Where the values of a parameter come from: a function, or the name of a method of the same tool set."""
+    """The source of a parameter's values: a function, or the name of a method of the same object."""
 
     source: Source | str
 
@@ -36,10 +36,10 @@ class Completes:
 async def complete_parameter(
     command: Command, parameter: str, text: str, given: Given, *, limiter: CapacityLimiter | None = None
 ) -> list[str]:
-    """Values of a parameter that begin with `text`, whatever the case; none for what has no values of its own.
+    """Values of a parameter that begin with `text`, ignoring case; empty for a parameter without a source or choices.
 
     Raises:
-        What the source raises.
+        Whatever the source raises.
     """
     source = _source(command, parameter)
     found = _choices(command, parameter) if source is None else await _values_from(source, text, given, limiter)
@@ -47,7 +47,7 @@ async def complete_parameter(
 
 
 def with_prefix(text: str, values: Iterable[str]) -> list[str]:
-    """The values that begin with a text, whatever the case, each once and in their order."""
+    """The values that begin with a text, ignoring case, each once and in their order."""
     start = text.casefold()
     kept: dict[str, None] = {}
     for value in values:
@@ -67,16 +67,16 @@ async def _values_from(source: Source, text: str, given: Given, limiter: Capacit
 
 
 def _listed(source: Source, text: str, given: Given) -> list[str] | Awaitable[Iterable[str]]:
-    """What a source gives, read to its end in the thread: a generator does its work there."""
+    """The values of a source as a list, built in the thread: a generator does its work there."""
     found = source(text, given)
     return found if isinstance(found, Awaitable) else list(found)
 
 
 def require_sources(commands: Iterable[Command]) -> None:
-    """Refuse a source that is not there.
+    """Refuse sources that do not exist.
 
     Raises:
-        BadSetting: says which, with the command.
+        BadSetting: names the source and the command.
     """
     for command in commands:
         for parameter in command.arguments.names:
@@ -85,19 +85,21 @@ def require_sources(commands: Iterable[Command]) -> None:
 
 def _source(command: Command, parameter: str) -> Source | None:
     hint = get_type_hints(command.function, include_extras=True).get(parameter)
-    said = next((one for one in _metadata(hint) if isinstance(one, Completes)), None)
-    if said is None:
+    declared = next((one for one in _metadata(hint) if isinstance(one, Completes)), None)
+    if declared is None:
         return None
-    if callable(said.source):
-        return said.source
-    source: Source | None = getattr(getattr(command.function, "__self__", None), said.source, None)
+    if callable(declared.source):
+        return declared.source
+    source: Source | None = getattr(getattr(command.function, "__self__", None), declared.source, None)
     if source is None:
-        raise BadSetting(f"{command.source}: {parameter} completes by {said.source!r}, which is no method beside it")
+        raise BadSetting(
+            f"{command.source}: {parameter} completes with {declared.source!r}, which is not a method of its object"
+        )
     return source
 
 
 def _metadata(hint: Any) -> Iterator[Any]:
-    """What `Annotated` says anywhere in a type: `Annotated[str, X] | None` too."""
+    """All metadata of `Annotated` within a type, such as `Annotated[str, X] | None`."""
     yield from getattr(hint, "__metadata__", ())
     for inner in get_args(hint):
         yield from _metadata(inner)
@@ -105,11 +107,11 @@ def _metadata(hint: Any) -> Iterator[Any]:
 
 def _choices(command: Command, parameter: str) -> list[str]:
     shape = command.arguments.schema().get("properties", {}).get(parameter, {})
-    return [_written(value) for value in _allowed(shape)]
+    return [_as_text(value) for value in _allowed(shape)]
 
 
 def _allowed(shape: Mapping[str, Any]) -> list[Any]:
-    """The values that a schema names; of a list those of its items."""
+    """The values that a schema allows; for a list those of its items."""
     if "const" in shape:
         return [shape["const"]]
     if "enum" in shape:
@@ -121,5 +123,5 @@ def _allowed(shape: Mapping[str, Any]) -> list[Any]:
     return [value for arm in shape.get("anyOf", ()) for value in _allowed(arm)]
 
 
-def _written(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,6 +1,6 @@
-"""Content that is more than text: what a command may return beside `Result` and text.
+"""What a command can return besides plain values: content blocks, prompt messages, and `Result`.
 
-Plain data; `coretools.protocol` turns it into blocks of the protocol, the command line shows it.
+Content is plain data; `coretools.protocol` converts it to content blocks, and the command line prints it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture."""
+    """An image."""
 
     data: bytes
     mime_type: str
@@ -33,7 +33,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound."""
+    """An audio clip."""
 
     data: bytes
     mime_type: str
@@ -44,7 +44,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A resource with its content: text, or bytes."""
+    """An embedded resource with its content: text or bytes."""
 
     uri: str
     content: str | bytes
@@ -56,7 +56,7 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A resource that can be read elsewhere."""
+    """A link to a resource."""
 
     uri: str
     name: str
@@ -76,15 +76,15 @@ class Message:
 
 
 def _require(content: object, name: str, *kinds: type) -> None:
-    """Refuse what could not be sent where it is made: later nobody could say where it came from."""
+    """Check the type of a field at construction: later, the origin of a wrong value is unknown."""
     value = getattr(content, name)
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{type(content).__name__}.{name} is {wanted}, not {type(value).__name__}")
+        raise TypeError(f"{type(content).__name__}.{name} must be {wanted}, not {type(value).__name__}")
 
 
 def content_text(content: Content) -> str:
-    """Content for a reader of text."""
+    """Content as text."""
     match content:
         case Text(text):
             return text
@@ -97,12 +97,12 @@ def content_text(content: Content) -> str:
 
 
 def joined_text(contents: Sequence[Content]) -> str:
-    """All of it for a reader of text."""
+    """Several content blocks as text, one per line."""
     return "\n".join(map(content_text, contents))
 
 
 def escape_surrogates(value: Any) -> Any:
-    """A JSON value without lone surrogates, which UTF-8 can't carry; a name with one is shown in escaped form."""
+    """A JSON value with lone surrogates escaped: UTF-8 can't represent them, and file names may contain them."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, list):
@@ -112,26 +112,24 @@ def escape_surrogates(value: Any) -> Any:
     return value
 
 
-# What a tool returns: a model that can say itself in compact text.
-#
-# The text is for the model behind the client; the fields are for programs. A surface decides which of the two goes out,
-# and never sends the same payload twice.
+# The text of a `Result` is for models, its fields are for programs. A surface sends one of the two, never the same
+# payload twice.
 
 
 class Result(BaseModel):
-    """Base of every tool result. Subclasses are frozen and say themselves through `text`; without it as JSON."""
+    """Base class of tool results. Frozen; subclasses override `text`, which by default is the fields as JSON."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     def text(self) -> str:
-        """The result for a reader, without decoration: its fields as JSON, unless a subclass knows better."""
+        """The result as plain text; by default its fields as JSON."""
         return self.model_dump_json()
 
     @property
     def failed(self) -> bool:
-        """Whether the thing that was run failed (a test, a build, a command). The call itself worked."""
+        """Whether the program that was run failed (a test, a build, a command). The call itself succeeded."""
         return False
 
     def facts(self) -> dict[str, object]:
-        """Small JSON values for programs that are not worth a schema (exit code, duration); sent as metadata."""
+        """Small JSON values for programs (exit code, duration), sent as metadata without a schema."""
         return {}

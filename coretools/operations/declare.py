@@ -1,9 +1,9 @@
-"""A command is declared once, by decorators on a typed function; everything else about it follows from that.
+"""Decorators that declare a typed function as a command: a tool, a resource, a prompt, or several of these.
 
-The function's name is the command's name, its signature the schema, its docstring what people and models read. `tool`,
-`resource` and `prompt` ask for a surface, and may stand together; `at`, `details`, `metadata`, `asks`, `hidden` and
-`automation_hidden` say more. Their order does not matter, but nothing can be said of a function that a registry has
-already: `@registry.tool` stands above all of them. Imports neither `mcp` nor pydantic: a declaration is data.
+The name of the function is the name of the command, its signature the schema, and its docstring the description for
+people and models. `tool`, `resource` and `prompt` each add a surface; `at`, `details`, `metadata`, `asks`, `hidden` and
+`automation_hidden` add properties. Their order does not matter, but `@registry.tool` and `@registry.add` stand above
+all of them: a registered function can't be declared further. Imports neither `mcp` nor pydantic.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,17 +18,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 READ_PROFILES = ("read", "dev", "ci")
 CHANGE_PROFILES = ("dev",)
-"""Profiles that show a command by default, beside `all`: a pipeline (`ci`) gets what changes things by name only."""
+"""Profiles that include a command by default, besides `all`. A command that changes things must name `ci` itself."""
 
 _EFFECTS = "Effect.READ is read-only, Effect.ADD changes and never destroys, Effect.CHANGE may destroy"
 
 _ATTRIBUTE = "__coretools_declaration__"
 _REGISTERED = "__coretools_registered__"
-"""Attribute of a function that a registry has; its value is that function, for `functools.wraps` copies attributes."""
+"""Attribute of a registered function. Its value is that function, because `functools.wraps` copies attributes."""
 
 
 class Decorator(Protocol):
-    """Says something of a function, and gives the function back."""
+    """Declares a property of a function and returns the function."""
 
     def __call__(self, function: Function, /) -> Function:
         """The same function."""
@@ -36,18 +36,18 @@ class Decorator(Protocol):
 
 
 class Effect(Enum):
-    """What a command does to the world, in the terms of the protocol's four hints."""
+    """The effect of a command, from which the protocol's tool annotations follow."""
 
     READ = "read"
     """Changes nothing."""
     ADD = "add"
-    """Creates, and never destroys or replaces what was there."""
+    """Creates, and never replaces or destroys anything."""
     CHANGE = "change"
-    """May replace or destroy what was there."""
+    """May replace or destroy something."""
 
 
 class Surface(Enum):
-    """What a command is to a client of the protocol."""
+    """The kinds of protocol objects that a command can be."""
 
     TOOL = "tool"
     RESOURCE = "resource"
@@ -55,21 +55,21 @@ class Surface(Enum):
 
 
 class Hints(TypedDict, total=False):
-    """What may be said of a tool beside its effect."""
+    """Optional properties of a tool."""
 
     title: str
-    """A name for people; clients show it in place of the function's."""
+    """A name for people, which clients show in place of the tool's name."""
     idempotent: bool
-    """Calling again with the same arguments changes nothing more. By default what only reads is."""
+    """Repeating a call with the same arguments has no further effect. By default true for `Effect.READ`."""
     open_world: bool
-    """Reaches things outside the server: the network, programs."""
+    """Interacts with things outside the server, such as the network or other programs."""
     long_running: bool
-    """May take longer than a client likes to wait."""
+    """May take longer than clients usually wait."""
     structured: bool
-    """Whether the result goes out as structured content too. By default it does unless it is a `Result` or content."""
+    """Whether the result is also sent as structured content. By default true except for `Result` and content."""
     profiles: tuple[str, ...]
-    """Profiles that show it: by default `read`, `dev` and `ci` for what only reads, `dev` for the rest. An empty tuple
-    hides the tool from automation."""
+    """Profiles that include it: by default `read`, `dev` and `ci` for `Effect.READ`, otherwise `dev`. An empty tuple
+    hides the tool from agents."""
 
 
 _HINT_TYPES: Mapping[str, tuple[type, ...]] = {
@@ -80,12 +80,12 @@ _HINT_TYPES: Mapping[str, tuple[type, ...]] = {
     "structured": (bool, NoneType),
     "profiles": (tuple, list, frozenset),
 }
-"""What each hint is: another kind would break the list of every client."""
+"""Accepted types of each hint: a value of another type would break the tool list of every client."""
 
 
 @runtime_checkable
 class DeclaredQuestion(Protocol):
-    """What a question (`coretools.questions.kinds`) says of itself before it is asked."""
+    """The part of a question (`coretools.questions.kinds`) that a declaration uses."""
 
     @property
     def key(self) -> str:
@@ -93,59 +93,58 @@ class DeclaredQuestion(Protocol):
         ...
 
     def answer_schema(self) -> dict[str, Any]:
-        """JSON Schema of an answer that is given beforehand."""
+        """JSON Schema of a prefilled answer."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What the decorators say of a command."""
+    """The properties that the decorators declare."""
 
     surfaces: frozenset[Surface] = frozenset()
     title: str = ""
     effect: Effect = Effect.READ
     idempotent: bool = True
-    """Calling again with the same arguments changes nothing more."""
+    """Repeating a call with the same arguments has no further effect."""
     open_world: bool = False
-    """Reaches things that the roots don't bound: programs of the project, the network."""
+    """Interacts with things outside the roots: programs of the project, the network."""
     long_running: bool = False
-    """May take longer than a client likes to wait."""
+    """May take longer than clients usually wait."""
     nonblocking: bool = False
-    """A plain function that is tried on the event loop first (`coretools.operations.call`)."""
+    """A plain function that is tried on the event loop first; it raises `WouldBlock` if it would have to wait."""
     structured: bool | None = None
-    """Whether the result goes out as structured content with an output schema, beside its text; None: as its type
-    has it."""
+    """Whether the result is sent as structured content with an output schema, besides its text; None: by its type."""
     profiles: frozenset[str] = frozenset(READ_PROFILES)
-    """Profiles that show it; `all` does too, unless there is none."""
+    """Profiles that include it. `all` does too, unless this is empty."""
     route: tuple[str, ...] = ()
-    """Words below its context, `{name}` for one that is a parameter; empty: the function's name."""
+    """Words after its context, `{name}` for a parameter; empty for the name of the function."""
     details: str = ""
-    """For agents and the reference, not for a list of commands."""
+    """More text for agents and the reference, not shown in lists of commands."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Sent as `_meta`; keys in reverse-DNS form."""
+    """Sent as `_meta`; keys have reverse-DNS prefixes."""
     uri: str = ""
-    """Address of the resource, or its template (RFC 6570)."""
+    """URI of the resource, or its URI template (RFC 6570)."""
     mime_type: str = ""
-    """Empty: what goes with the type of the result."""
+    """Empty to derive it from the return type."""
     version: Callable[..., object] | str | None = None
-    """Says which version the resource has, or names the method that does."""
+    """A function that returns the version of the resource, or the name of such a method."""
     asks: tuple[str, ...] = ()
-    """Keys of the questions it may ask; each can be answered beforehand in the argument `answers`."""
+    """Keys of the questions it may ask; each can be prefilled in the argument `answers`."""
     questions: Mapping[str, DeclaredQuestion] = field(default_factory=dict)
-    """Those of them that were declared as questions, by key."""
+    """The questions that were declared as objects, by key."""
     unlisted_asks: tuple[str, ...] = ()
-    """Those of them that its schema does not name."""
+    """Keys that are not listed in the schema."""
     same_policy_as: tuple[str, ...] = ()
-    """Tools that do the same: a question that the operator wants before one of them stands before this too, and without
-    one of them this is left out."""
+    """Tools whose policy applies to this command too: a confirmation required for one of them is required here, and if
+    one of them is left out, so is this command."""
     needs_confirmation: bool = False
-    """The operator wants a person's yes before each call; never declared, but read from his file."""
+    """Whether a person must confirm each call. Set from the operator's policy, never declared."""
     input_schema: Mapping[str, Any] | None = None
-    """Published as it stands, in place of the schema of the signature."""
+    """Published unchanged in place of the schema of the signature."""
     is_automation_hidden: bool = False
-    """For people only: no agent sees it or can call it."""
+    """For people only: agents can neither list nor call it."""
     is_hidden: bool = False
-    """In no list and no help; a person who knows its name can call it."""
+    """Left out of every list and of help; a person who knows its name can call it."""
 
     @property
     def read_only(self) -> bool:
@@ -154,12 +153,12 @@ class Declaration:
 
     @property
     def for_agents(self) -> bool:
-        """Whether an agent may see and call it at all."""
+        """Whether agents may list and call it."""
         return bool(self.profiles) and not (self.is_hidden or self.is_automation_hidden)
 
     @property
     def destructive(self) -> bool:
-        """May replace or destroy what was there."""
+        """May replace or destroy something."""
         return self.effect is Effect.CHANGE
 
 
@@ -167,14 +166,14 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
     """Declare a function or method as a tool.
 
     Raises:
-        BadSetting: the first argument is no `Effect`, or a hint has no such name.
+        BadSetting: the first argument is not an `Effect`, or a hint is unknown or of the wrong type.
     """
     if not isinstance(effect, Effect):
-        raise BadSetting(f"a tool says what it does to the world: write tool(Effect.READ), not tool({effect!r:.60})")
+        raise BadSetting(f"a tool needs an effect: write tool(Effect.READ), not tool({effect!r:.60})")
     unknown = sorted(hints.keys() - _HINT_TYPES.keys())
     if unknown:
         raise BadSetting(
-            f"tool(...): {', '.join(unknown)}: no such hint; there are {', '.join(_HINT_TYPES)}. {_EFFECTS}"
+            f"tool(...): unknown hint {', '.join(unknown)}; choose from {', '.join(_HINT_TYPES)}. {_EFFECTS}"
         )
     _check_types("tool", hints)
     return _amend(
@@ -193,33 +192,33 @@ def tool(effect: Effect, **hints: Unpack[Hints]) -> Decorator:
 def resource(
     uri: str, *, title: str = "", mime_type: str = "", version: Callable[..., object] | str | None = None
 ) -> Decorator:
-    """Declare a function as a resource, alone or beside `tool`. It only reads.
+    """Declare a function as a resource, alone or in addition to `tool`. A resource only reads.
 
-    `uri` is an address, or a template each of whose variables is a parameter: `config://{name}{?section}`. `mime_type`
-    is by default text/plain for text and application/json for what is structured. `version` is a plain function of the
-    same arguments, or the name of a method beside this one: while somebody is subscribed it is called each second, and
-    what it gives is compared. Others tell of a change by `Registry.announce`.
+    `uri` is a URI, or a template whose variables are parameters: `config://{name}{?section}`. `mime_type` is by default
+    text/plain for text and application/json for structured results. `version` is a plain function of the same
+    arguments, or the name of a method of the same object: while a client is subscribed it is called each second, and
+    a different return value is a change. Without it, report changes with `Registry.announce`.
     """
     _check_types("resource", {"uri": uri, "title": title, "mime_type": mime_type})
     return _amend("resource", Surface.RESOURCE, uri=uri, mime_type=mime_type, version=version, **_titled(title))
 
 
 def prompt(*, title: str = "") -> Decorator:
-    """Declare a function as a prompt: its arguments are the parameters, its result the text or messages."""
+    """Declare a function as a prompt: its parameters are the arguments, its result is the text or messages."""
     _check_types("prompt", {"title": title})
     return _amend("prompt", Surface.PROMPT, **_titled(title))
 
 
 def at(*route: str) -> Decorator:
-    """Say where the command stands below its context: `at("remote", "add")` in the context `git` is `git remote add`.
+    """Set the route below the context: `at("remote", "add")` in the context `git` is `git remote add`.
 
-    A word `{name}` takes the value of that parameter on a command line; names of tools leave it out.
+    A word `{name}` takes the value of that parameter on a command line; tool names leave it out.
     """
     return _amend("at", route=route)
 
 
 def details(text: str) -> Decorator:
-    """Say more to agents and in the reference than the docstring does."""
+    """Add text to the docstring for agents and the reference."""
     _check_types("details", {"its text": text})
     return _amend("details", details=text)
 
@@ -231,95 +230,97 @@ def metadata(values: Mapping[str, Any]) -> Decorator:
 
 
 def asks(*questions: str | DeclaredQuestion, is_listed: bool = True) -> Decorator:
-    """Name the questions that the command may ask (`coretools.questions.kinds`): each as itself, or by its key.
+    """Declare the questions that the command may ask (`coretools.questions.kinds`), as objects or by their keys.
 
-    The schema has an argument `answers` for them, unless `is_listed` is False: it is taken all the same then. What an
-    answer looks like is in the schema for those that are given as themselves.
+    The schema has an argument `answers` for them, unless `is_listed` is False; it is accepted even then. For questions
+    declared as objects the schema describes the answer.
     """
     for question in questions:
         if isinstance(question, type) or not isinstance(question, str | DeclaredQuestion):
-            raise BadSetting(f"@asks: {question!r:.60} is no question and no key; write AskText(key=..., message=...)")
+            raise BadSetting(
+                f"@asks: {question!r:.60} is neither a question nor a key; write AskText(key=..., message=...)"
+            )
     known = {question.key: question for question in questions if not isinstance(question, str)}
     keys = tuple(question if isinstance(question, str) else question.key for question in questions)
     return _amend("asks", asks=keys, questions=known, unlisted_asks=() if is_listed else keys)
 
 
 def same_policy_as(*tools: str) -> Decorator:
-    """Have what the operator says of one of these tools hold for this command too, because it does the same.
+    """Apply the operator's policy for these tools to this command too, because it does the same.
 
-    A question that he wants before one of them, and that he leaves one out.
+    That is: a confirmation before one of them, and leaving one of them out.
     """
     return _amend("same_policy_as", same_policy_as=tools)
 
 
 def raw_schema(schema: Mapping[str, Any]) -> Decorator:
-    """Publish this JSON Schema (2020-12) as it stands. The function takes the checked arguments as one mapping."""
+    """Publish this JSON Schema (2020-12) unchanged. The function takes the validated arguments as one mapping."""
     return _amend("raw_schema", input_schema=dict(schema))
 
 
 def nonblocking(function: Function) -> Function:
-    """Try a plain function on the event loop first: for what is called often and is quick.
+    """Try a plain function on the event loop first. For functions that are called often and are usually quick.
 
-    Where it would have to wait for anything it calls `coretools.operations.call.require_thread()` before that; then it
-    is called again, in a worker thread.
+    Before it waits for anything, the function calls `coretools.operations.call.require_thread()`. That raises
+    `WouldBlock` on the event loop, and the dispatcher calls the function again in a worker thread.
     """
     return _amend("nonblocking", nonblocking=True)(function)
 
 
 def automation_hidden(function: Function) -> Function:
-    """Keep the command from agents: it is for the command line and the REPL."""
+    """Hide the command from agents: it is for the command line and the REPL."""
     return _amend("automation_hidden", is_automation_hidden=True)(function)
 
 
 def hidden(function: Function) -> Function:
-    """Keep the command out of every list and help."""
+    """Hide the command from every list and from help."""
     return _amend("hidden", is_hidden=True)(function)
 
 
 def declaration_of(function: object) -> Declaration | None:
-    """The declaration of a function or bound method; None when nothing asks for a surface."""
+    """The declaration of a function or bound method; None if it declares no surface."""
     found = getattr(function, _ATTRIBUTE, None)
     return found if isinstance(found, Declaration) and found.surfaces else None
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """Where a function stands, for messages."""
+    """Module and qualified name of a function, for messages."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or '?'}.{name}"
 
 
 def mark_registered(function: Callable[..., Any]) -> None:
-    """Say that a registry has the function: what is declared of it later would be lost."""
+    """Mark a function as registered: later declarations would have no effect and are refused."""
     plain = getattr(function, "__func__", function)
     setattr(plain, _REGISTERED, plain)
 
 
 def _check_types(by: str, values: Mapping[str, object]) -> None:
-    """Refuse a value of another kind than it is declared to be; text, where nothing else is said."""
+    """Refuse a value of the wrong type. Names without an entry in `_HINT_TYPES` are text."""
     for name, value in values.items():
         kinds = _HINT_TYPES.get(name, (str,))
         if not isinstance(value, kinds):
-            raise BadSetting(f"@{by}: {name} is {kinds[0].__name__}, not {type(value).__name__}")
+            raise BadSetting(f"@{by}: {name} must be {kinds[0].__name__}, not {type(value).__name__}")
 
 
 def _titled(title: str) -> dict[str, str]:
-    """The title, where one is given: a command that is tool and resource may say it with either."""
+    """The title if one is given: a command that is a tool and a resource may have it with either."""
     return {"title": title} if title else {}
 
 
-def _amend(by: str, *surfaces: Surface, **said: Any) -> Decorator:
+def _amend(by: str, *surfaces: Surface, **properties: Any) -> Decorator:
     def declared(function: Function) -> Function:
         before = getattr(function, _ATTRIBUTE, None) or Declaration()
-        amended = replace(before, surfaces=before.surfaces | frozenset(surfaces), **said)
+        amended = replace(before, surfaces=before.surfaces | frozenset(surfaces), **properties)
         if amended != before and getattr(function, _REGISTERED, None) is function:
             raise BadSetting(
-                f"{source_of(function)}: @{by} comes after the registry has the command, and would change nothing; "
+                f"{source_of(function)}: @{by} is applied after registration and would have no effect; "
                 f"write @{by} below @registry.tool or @registry.add"
             )
         try:
             setattr(function, _ATTRIBUTE, amended)
         except AttributeError as error:
-            raise BadSetting(f"{source_of(function)}: can't be declared; write a function or method for it") from error
+            raise BadSetting(f"{source_of(function)}: can't be declared; wrap it in a function or method") from error
         return function
 
     return declared

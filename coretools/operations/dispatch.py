@@ -1,7 +1,7 @@
-"""The way of one call, the same for every surface: find, check, run, shape, and translate what went wrong.
+"""Run one call, the same way for every surface: validate, run, build the outcome, and translate exceptions.
 
-Here, and only here, an exception that we did not foresee is caught: it is logged once with its traceback and a call id,
-and the caller gets the id. Knows nothing of any protocol.
+This is the only place that catches unexpected exceptions: it logs each once, with its traceback and a call id, and the
+caller gets the id. Independent of any protocol.
 """
 
 import functools
@@ -38,16 +38,16 @@ _PREFIX = secrets.token_hex(4)
 _NUMBERS = itertools.count()
 
 OCTETS = "application/octet-stream"
-"""Type of bytes of which nothing is said."""
+"""Media type of bytes without a declared one."""
 
 _PLAIN = (str, int, bool, NoneType)
-"""Facts that JSON has in any case; others are tried."""
+"""Types of facts that are certainly valid JSON; others are serialized as a check."""
 
 logger = logging.getLogger(__name__)
 
 
 class InternalFailure(CoreError):
-    """A bug of ours. The text of the exception stays in the server's log, under the call id."""
+    """A bug in the server or a command. The text of the exception stays in the server's log, under the call id."""
 
     kind = "internal"
     exit_code = 70  # EX_SOFTWARE
@@ -55,13 +55,13 @@ class InternalFailure(CoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a call ended: text for a reader, `data` for a program where the tool is structured, or an error."""
+    """How a call ended: text for readers, `data` for programs if the tool is structured, or an error."""
 
     text: str
     content: tuple[Content, ...] = ()
-    """What is more than text; empty when the text is all."""
+    """Content other than text; empty when there is only text."""
     messages: tuple[Message, ...] = ()
-    """What a prompt gave, when it was more than text."""
+    """The messages of a prompt; empty when there is only text."""
     data: dict[str, Any] | None = None
     facts: dict[str, object] = field(default_factory=dict)
     failed: bool = False
@@ -70,51 +70,51 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ActiveCall:
-    """A call from its beginning to its end."""
+    """A call in progress."""
 
     command: str
     principal: str
     address: str = ""
-    """Where it came from; empty where it came over no network."""
+    """Network address of the caller; empty without a network."""
     id: str = field(default_factory=lambda: f"{_PREFIX}{next(_NUMBERS):04x}")
-    """What the log knows it by: another one in every process, and counted within it."""
+    """Its id in the log: a random prefix for the process, and a counter."""
     began: float = field(default_factory=time.monotonic)
 
     @property
     def seconds(self) -> float:
-        """How long it takes already."""
+        """Seconds since it began."""
         return time.monotonic() - self.began
 
 
 class CallObserver(Protocol):
-    """Told of every call: counts it, logs it. Is quick, and raises nothing."""
+    """Observes every call, for counting or logging. Must be quick and must not raise."""
 
     def began(self, call: ActiveCall) -> None:
-        """A call begins."""
+        """Called when a call begins."""
         ...
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """It is over; without an outcome it was cancelled."""
+        """Called when a call ends; without an outcome it was cancelled."""
         ...
 
 
 class LoggingObserver:
-    """The watcher that there is by default: one line for each call, for who debugs."""
+    """The default observer: one debug line for each call."""
 
     def began(self, call: ActiveCall) -> None:
-        """Nothing is said yet."""
+        """Do nothing."""
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """Say how it ended."""
-        said = "cancelled" if outcome is None else outcome.error.kind if outcome.error else "ok"
-        logger.debug("%s: %s in %.1f ms", call.command, said, 1000 * call.seconds)
+        """Log how it ended."""
+        status = "cancelled" if outcome is None else outcome.error.kind if outcome.error else "ok"
+        logger.debug("%s: %s in %.1f ms", call.command, status, 1000 * call.seconds)
 
 
 class Dispatcher:
-    """Runs commands. File work goes to worker threads of its own, `threads` at once."""
+    """Runs commands. Plain functions run in its own worker threads, at most `threads` at once."""
 
     def __init__(self, *, threads: int, services: Services | None = None, observer: CallObserver | None = None) -> None:
-        """`services` is what commands share; by default in memory. `observer` is told of every call."""
+        """`services` are shared by all commands, by default in memory. `observer` is notified of every call."""
         self._observer = observer or LoggingObserver()
         self._limiter = anyio.CapacityLimiter(threads)
         self._services = services or MemoryServices()
@@ -122,15 +122,15 @@ class Dispatcher:
 
     @property
     def under_way(self) -> frozenset[object]:
-        """A mark for each call, completion and look that is not over."""
+        """A marker for each call, completion and version check in progress."""
         return frozenset(self._under_way)
 
     async def dispatch(
         self, command: Command, given: Mapping[str, Any], call: Call, *, defaults: Mapping[str, Any] = NO_DEFAULTS
     ) -> Outcome:
-        """Run one command. Never raises but for cancellation.
+        """Run one command. Raises nothing but cancellation.
 
-        `defaults` are the surface's own values for arguments that the caller left out; no question shows them.
+        `defaults` are the surface's values for arguments that the caller left out; confirmations do not show them.
         """
         underway = ActiveCall(command=command.name, principal=call.principal, address=call.address)
         self._observer.began(underway)
@@ -152,37 +152,38 @@ class Dispatcher:
             self._under_way.discard(mark)
 
     async def _outcome(self, command: Command, call: Call, call_id: str, run: Awaitable[object]) -> Outcome:
-        what = "failed inside the server"
+        failure = "failed inside the server"
         try:
             with acting_as(call.author):
                 result = await run
-                what = "ran, but its result is not what it is declared to return and can't be sent"
+                failure = "ran, but its result does not have the declared type and can't be sent"
                 return _outcome_of(command, result)
         except CoreError as error:
             return _failed(error)
-        except (Exception, SystemExit) as error:  # sys.exit() in a command ends its call, not the server of everybody
-            foreseen = _expected_error(error)
-            if foreseen is None:
-                logger.exception("call %s: %s %s", call_id, command.name, what)
-                foreseen = InternalFailure(f"{command.name} {what}; the server's log has the reason (call {call_id})")
-            return _failed(foreseen)
+        except (Exception, SystemExit) as error:  # sys.exit() in a command ends its call, not the server
+            expected = _expected_error(error)
+            if expected is None:
+                logger.exception("call %s: %s %s", call_id, command.name, failure)
+                text = f"{command.name} {failure}; the server's log has the reason (call {call_id})"
+                expected = InternalFailure(text)
+            return _failed(expected)
 
     async def complete(self, command: Command, parameter: str, text: str, given: Mapping[str, str]) -> list[str]:
-        """Values of a parameter that begin with `text`. A source that fails has none: nobody waits for its reason."""
+        """Values of a parameter that begin with `text`; none if the source fails. Unexpected errors are logged."""
         try:
             with self._marked():
                 return await complete_parameter(command, parameter, text, given, limiter=self._limiter)
         except CoreError:
             return []
         except (Exception, SystemExit):
-            logger.exception("%s: the completion of %s failed inside", command.name, parameter)
+            logger.exception("%s: completing %s failed", command.name, parameter)
             return []
 
-    async def versions(self, looks: Sequence[Callable[[], object]]) -> list[object]:
-        """What each says of a resource, one after the other in one worker thread; None of what can't be had now."""
+    async def versions(self, checks: Sequence[Callable[[], object]]) -> list[object]:
+        """The versions of resources, read one after the other in one worker thread; None where reading fails."""
         with self._marked():
             return await anyio.to_thread.run_sync(
-                lambda: [_read_version(look) for look in looks], limiter=self._limiter
+                lambda: [_read_version(check) for check in checks], limiter=self._limiter
             )
 
     async def _run(self, command: Command, given: Mapping[str, Any], defaults: Mapping[str, Any], call: Call) -> object:
@@ -201,20 +202,20 @@ class Dispatcher:
             except WouldBlock:
                 pass
         work = functools.partial(command.function, **arguments)
-        # Not abandoned on cancel: the thread sees it through check_cancelled() and leaves nothing half done.
+        # Not abandoned on cancellation: the thread notices it in check_cancelled() and leaves nothing half done.
         result = await anyio.to_thread.run_sync(work, limiter=self._limiter)
-        # A plain wrapper around an async function gives its coroutine.
+        # A plain wrapper around an async function returns its coroutine.
         return await result if inspect.iscoroutine(result) else result
 
 
-def _read_version(look: Callable[[], object]) -> object:
+def _read_version(check: Callable[[], object]) -> object:
     check_cancelled()
     try:
-        return look()
+        return check()
     except CoreError:
         return None
     except (Exception, SystemExit):
-        logger.exception("the version of a resource failed inside")
+        logger.exception("reading the version of a resource failed")
         return None
 
 
@@ -223,16 +224,17 @@ def _failed(error: CoreError) -> Outcome:
 
 
 def _expected_error(error: BaseException) -> CoreError | None:
-    """What a task group wrapped, if nothing else is in it: a failure before a question, whose answer would not help."""
+    """The expected error in an exception or in a group of expected errors; one that needs no input comes first."""
     if isinstance(error, CoreError):
         return error
     if not isinstance(error, ExceptionGroup):
         return None
     found = [_expected_error(inner) for inner in error.exceptions]
-    known = [inner for inner in found if inner is not None]
-    if len(known) < len(found):
+    expected = [inner for inner in found if inner is not None]
+    if len(expected) < len(found):
         return None
-    return next((inner for inner in known if not isinstance(inner, InputNeeded)), known[0])
+    # An answer would not help a call in which something else failed.
+    return next((inner for inner in expected if not isinstance(inner, InputNeeded)), expected[0])
 
 
 def _outcome_of(command: Command, result: object) -> Outcome:
@@ -255,7 +257,7 @@ def _is_plain(fact: object) -> bool:
 def _result_outcome(result: Result, data: dict[str, Any] | None) -> Outcome:
     text, facts = result.text(), result.facts()
     if not isinstance(text, str):
-        raise TypeError(f"{type(result).__qualname__}.text() gave {type(text).__name__}")
+        raise TypeError(f"{type(result).__qualname__}.text() returned {type(text).__name__}")
     if not all(map(_is_plain, facts.values())):
         json.dumps(facts, allow_nan=False)
     return Outcome(text=text, data=data, facts=facts, failed=result.failed)
@@ -269,7 +271,7 @@ def _content_outcome(command: Command, result: object) -> Outcome:
         return Outcome(text=joined_text([message.content for message in parts]), messages=parts)
     if _all_are(parts, Content):
         return Outcome(text=joined_text(parts), content=() if _all_are(parts, Text) else parts)
-    raise TypeError(f"{command.source} returned {type(result).__name__}, no {command.return_type.text}")
+    raise TypeError(f"{command.source} returned {type(result).__name__}, not {command.return_type.text}")
 
 
 def _content_parts(result: object, mime_type: str) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
-"""What there is to know of every command, as data: the source of the reference pages, the table of tools and help.
+"""The documentation of every command as data, and the reference pages in Markdown made from it.
 
-Built from the declarations and from nothing else, so that no text about a command is written twice. Plain JSON values
-in frozen objects (`as_json`); `coretools.operations.documentation` makes pages of it, `coretools.cli.manual` help.
+Built only from the declarations, so no text about a command is written twice. `coretools docs --write DIRECTORY` writes
+the pages, and a test compares them with the declarations; `coretools.cli.manual` formats help from the same data.
 """
 
 import inspect
@@ -33,7 +33,7 @@ _BOUNDS = {
     "pattern": "matches {}",
     "format": "format {}",
 }
-"""Words of JSON Schema that bound a value, as they read in a sentence."""
+"""Keywords of JSON Schema that limit a value, with their wording."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +42,15 @@ class ParameterPage:
 
     name: str
     type: str
-    """As a reader of JSON calls it: `string`, `integer`, `list of string`, `object`, `integer or string`, `any`."""
+    """Its JSON type: `string`, `integer`, `list of string`, `object`, `integer or string`, `any`."""
     is_required: bool
     default: Any
-    """As JSON has it; null too where there is none."""
+    """As a JSON value; null also without a default."""
     description: str
     choices: tuple[Any, ...]
     limits: tuple[str, ...]
     fields: tuple["ParameterPage", ...]
-    """Of an object, or of the objects of a list."""
+    """Fields of an object, or of the objects in a list."""
     schema: Mapping[str, Any]
 
 
@@ -63,10 +63,10 @@ class CommandPage:
     tool_set: str
     summary: str
     details: str
-    """What follows the summary: the rest of the docstring and what is said to agents."""
+    """The rest of the docstring and the declared details."""
     effect: str
     hints: Mapping[str, bool]
-    """The four of the protocol, and whether it may take long."""
+    """The four annotations of the protocol, and `long_running`."""
     surfaces: tuple[str, ...]
     uri: str
     mime_type: str
@@ -80,25 +80,25 @@ class CommandPage:
 
     @property
     def words(self) -> str:
-        """How it is typed, without arguments."""
+        """The words of its route, without arguments."""
         return " ".join(self.route)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documentation:
-    """All of it, in the order in which the commands were registered."""
+    """The documentation of all commands, in registration order."""
 
     contexts: tuple[Context, ...]
     commands: tuple[CommandPage, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The documentation as JSON values."""
         plain: dict[str, Any] = to_jsonable_python(asdict(self))
         return plain
 
     @property
     def tool_sets(self) -> dict[str, list[CommandPage]]:
-        """The commands of each set, in their order."""
+        """The commands of each tool set, in their order."""
         sets: dict[str, list[CommandPage]] = {}
         for command in self.commands:
             sets.setdefault(command.tool_set, []).append(command)
@@ -106,16 +106,16 @@ class Documentation:
 
 
 def documentation_of(commands: Registry | Iterable[Command], contexts: Iterable[Context] = ()) -> Documentation:
-    """What there is to know of a registry, or of some of its commands. Hidden ones are left out."""
-    said = commands.contexts if isinstance(commands, Registry) else contexts
+    """The documentation of a registry, or of some of its commands. Hidden commands are left out."""
+    described = commands.contexts if isinstance(commands, Registry) else contexts
     return Documentation(
-        contexts=tuple(said),
+        contexts=tuple(described),
         commands=tuple(document_command(command) for command in commands if not command.declaration.is_hidden),
     )
 
 
 def document_command(command: Command) -> CommandPage:
-    """What there is to know of one command, hidden or not."""
+    """The documentation of one command, hidden or not."""
     declared = command.declaration
     return CommandPage(
         route=command.route,
@@ -139,7 +139,7 @@ def document_command(command: Command) -> CommandPage:
 
 
 def type_name(schema: Mapping[str, Any]) -> str:
-    """The type that a schema asks for, in words."""
+    """The name of a schema's type."""
     arms = schema.get("anyOf") or schema.get("oneOf")
     if arms:
         return " or ".join(dict.fromkeys(type_name(arm) for arm in arms))
@@ -154,7 +154,7 @@ def type_name(schema: Mapping[str, Any]) -> str:
 
 
 def choices_of(schema: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The values that a schema names; of a list those of its items."""
+    """The values that a schema allows; for a list those of its items."""
     if "const" in schema:
         return (schema["const"],)
     if schema.get("type") == "array":
@@ -192,7 +192,7 @@ def _fields(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Par
             default=defaults.get(name, shape.get("default")),
             description=shape.get("description", ""),
             choices=choices_of(shape),
-            limits=tuple(said.format(shape[word]) for word, said in _BOUNDS.items() if word in shape),
+            limits=tuple(text.format(shape[keyword]) for keyword, text in _BOUNDS.items() if keyword in shape),
             fields=_fields(shape.get("items", shape), {}),
             schema=shape,
         )
@@ -201,7 +201,7 @@ def _fields(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[Par
 
 
 def _defaults(command: Command) -> dict[str, Any]:
-    """Defaults from the signature: the schema leaves out those that say nothing to a model."""
+    """Defaults from the signature, because the schema leaves out redundant ones."""
     if command.declaration.input_schema is not None:
         return {}
     found = {}
@@ -218,17 +218,13 @@ def _as_json(value: object) -> Any:
         return str(value)
 
 
-# Reference pages in Markdown, and the table of tools, made from the documentation model. Pure.
-#
-# `coretools docs --write DIRECTORY` writes the pages; a test compares what is in the tree with what the declarations
-# say.
-
+# Reference pages in Markdown
 
 INDEX = "README.md"
 
 TABLE_START = "<!-- tools: written by `coretools docs`, do not edit -->"
 TABLE_END = "<!-- /tools -->"
-"""Between these two lines of a page stands the table of tools."""
+"""The lines of a page between which the table of tools is written."""
 
 _INTRODUCTION = (
     "Every command, by its tool set. On a command line the words of the first column stand behind `coretools`;\n"
@@ -240,7 +236,7 @@ WRITTEN_BY = "<!-- Written by `coretools docs --write` from the declarations; ed
 
 
 def pages(documentation: Documentation) -> dict[str, str]:
-    """Every page by the name of its file: an index, and one for each tool set."""
+    """All pages by file name: an index, and one for each tool set."""
     sets = documentation.tool_sets
     found = {INDEX: _index(documentation)}
     for tool_set, commands in sets.items():
@@ -249,12 +245,12 @@ def pages(documentation: Documentation) -> dict[str, str]:
 
 
 def page_name(tool_set: str) -> str:
-    """The file of a tool set."""
+    """The file name of a tool set's page."""
     return f"{re.sub(r'[^a-z0-9_-]+', '-', tool_set.lower()) or 'commands'}.md"
 
 
 def tool_table(documentation: Documentation) -> str:
-    """The tools of each set in a line."""
+    """A table with the tools of each set in a row."""
     lines = ["| set | tools |", "|---|---|"]
     for tool_set, commands in documentation.tool_sets.items():
         names = " ".join(f"`{command.name}`" for command in commands if _is_tool(command))
@@ -264,10 +260,10 @@ def tool_table(documentation: Documentation) -> str:
 
 
 def insert_table(text: str, table: str) -> str:
-    """A page with the table of tools in its place.
+    """Replace the table of tools in a page.
 
     Raises:
-        BadSetting: the page has no such place.
+        BadSetting: the page lacks the two marker lines.
     """
     before, start, rest = text.partition(TABLE_START)
     _, end, after = rest.partition(TABLE_END)
@@ -283,8 +279,8 @@ def _index(documentation: Documentation) -> str:
         page = page_name(tool_set)
         for command in commands:
             words = f"[`{cell(command.words)}`]({page}#{command.name})"
-            said = cell(_prose(_sentence(command.summary)))
-            lines.append(f"| {words} | `{command.name}` | {_EFFECTS[command.effect]} | {said} |")
+            summary = cell(_prose(_sentence(command.summary)))
+            lines.append(f"| {words} | `{command.name}` | {_EFFECTS[command.effect]} | {summary} |")
     for context in documentation.contexts:
         if context.summary:
             lines += ["", f"`{' '.join(context.words)}`: {_prose(context.summary)}"]
@@ -301,7 +297,7 @@ def _set_page(tool_set: str, commands: Iterable[CommandPage]) -> str:
 def _command(command: CommandPage) -> list[str]:
     lines = [f"## {command.name}", "", _prose(command.summary)]
     lines += ["", _prose(command.details)] if command.details else []
-    lines += ["", f"`coretools {usage(command)}`", "", f"- {_what(command)}"]
+    lines += ["", f"`coretools {usage(command)}`", "", f"- {_properties(command)}"]
     if command.uri:
         lines.append(f"- resource: `{command.uri}` ({command.mime_type})")
     if command.for_agents:
@@ -316,7 +312,7 @@ def _command(command: CommandPage) -> list[str]:
 
 
 def usage(command: CommandPage) -> str:
-    """How it is typed: its words, what must be given in order, and that there are options."""
+    """The usage line: its words, the required arguments in order, and `[options]`."""
     in_route = {word[1:-1] for word in command.route if word.startswith("{")}
     words = [word[1:-1].upper() if word.startswith("{") else word for word in command.route]
     for parameter in command.parameters:
@@ -329,20 +325,20 @@ def usage(command: CommandPage) -> str:
 
 def describe_parameter(parameter: ParameterPage) -> str:
     """Description, choices and limits of a parameter, in one line."""
-    said = [parameter.description.rstrip(".")] if parameter.description else []
+    parts = [parameter.description.rstrip(".")] if parameter.description else []
     if parameter.choices:
-        said.append("one of " + ", ".join(str(choice) for choice in parameter.choices))
-    return "; ".join((*said, *parameter.limits))
+        parts.append("one of " + ", ".join(str(choice) for choice in parameter.choices))
+    return "; ".join((*parts, *parameter.limits))
 
 
-def _what(command: CommandPage) -> str:
+def _properties(command: CommandPage) -> str:
     hints = command.hints
-    said = [", ".join(command.surfaces), _EFFECTS[command.effect]]
-    said += ["idempotent"] if hints["idempotent"] and not hints["read_only"] else []
-    said += ["reaches beyond the roots"] if hints["open_world"] else []
-    said += ["may take long"] if hints["long_running"] else []
-    said += ["structured result"] if command.is_structured else []
-    return "; ".join(said)
+    parts = [", ".join(command.surfaces), _EFFECTS[command.effect]]
+    parts += ["idempotent"] if hints["idempotent"] and not hints["read_only"] else []
+    parts += ["reaches beyond the roots"] if hints["open_world"] else []
+    parts += ["may take long"] if hints["long_running"] else []
+    parts += ["structured result"] if command.is_structured else []
+    return "; ".join(parts)
 
 
 def _parameter_table(parameters: Iterable[ParameterPage]) -> list[str]:
@@ -351,7 +347,7 @@ def _parameter_table(parameters: Iterable[ParameterPage]) -> list[str]:
 
 
 def _rows(parameters: Iterable[ParameterPage], prefix: str) -> list[str]:
-    """A row for each, and for what is in it."""
+    """A row for each parameter, followed by rows for its fields."""
     rows = []
     for one in parameters:
         default = "required" if one.is_required else f"`{json.dumps(one.default, ensure_ascii=False)}`"
@@ -372,11 +368,11 @@ def _sentence(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Text whose stars are stars, but for what stands between backticks."""
+    """Markdown with stars escaped, except between backticks."""
     parts = text.split("`")
     return "`".join(part if at % 2 else part.replace("*", "\\*") for at, part in enumerate(parts))
 
 
 def cell(text: str) -> str:
-    """A text as one cell of a table."""
+    """Text as one cell of a table."""
     return " ".join(text.replace("|", "\\|").split())

@@ -1,7 +1,7 @@
-"""The services of one process, in its memory: bounded, gone with it, used on its event loop.
+"""The default services, in the memory of one process: bounded, lost when it ends, used on its event loop.
 
-Nothing is thrown away in silence to make room: what does not fit is refused, and what a slow subscriber loses is
-counted.
+Nothing is dropped silently to make room: values that do not fit are refused, and messages that a slow subscriber loses
+are counted.
 """
 
 import math
@@ -23,35 +23,35 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLimits:
-    """What the services of one process may hold. Sizes in bytes."""
+    """Limits of the services of one process. Sizes are in bytes."""
 
     name_bytes: int = 1024
-    """Longest key, topic or name of a queue."""
+    """Longest key, topic or queue name."""
     value_bytes: int = 1024 * 1024
-    """Largest value, message or piece of work."""
+    """Largest value, message or job."""
     keys: int = 10_000
     kept_bytes: int = 64 * 1024 * 1024
-    """Of all keys and values; and again of all work that waits or is leased."""
+    """Total of all keys and values, and separately of all jobs that wait or are leased."""
     subscribers: int = 1024
     buffered: int = 1024
-    """Messages that wait for one subscriber."""
+    """Messages buffered for one subscriber."""
     buffered_bytes: int = 1024 * 1024
-    """Of the messages that wait for one subscriber; the newest one always fits."""
+    """Size of the messages buffered for one subscriber; the newest one always fits."""
     jobs: int = 10_000
-    """Pieces of work that wait or are leased, in all queues."""
+    """Jobs that wait or are leased, in all queues."""
 
     def check(self, name: str, value: bytes) -> int:
-        """The bytes of both.
+        """The total size of a name and its value.
 
         Raises:
-            TooLarge: one of them.
+            TooLarge: one of them is too long.
         """
-        named = len(name.encode("utf-8", "surrogatepass"))
-        if named > self.name_bytes:
-            raise TooLarge(f"a name of {named} bytes: {self.name_bytes} at most")
+        name_bytes = len(name.encode("utf-8", "surrogatepass"))
+        if name_bytes > self.name_bytes:
+            raise TooLarge(f"a name of {name_bytes} bytes is too long; at most {self.name_bytes}")
         if len(value) > self.value_bytes:
-            raise TooLarge(f"{name}: {len(value)} bytes: {self.value_bytes} at most")
-        return named + len(value)
+            raise TooLarge(f"{name}: a value of {len(value)} bytes is too large; at most {self.value_bytes}")
+        return name_bytes + len(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class MemoryValues:
         self._bytes = 0
 
     async def get(self, key: str) -> bytes | None:
-        """What stands at the key."""
+        """The value of the key, or None."""
         return self._value(key)
 
     async def set(self, key: str, value: bytes, *, ttl_seconds: float | None = None) -> None:
-        """Put a value there."""
+        """Set the value of the key."""
         self._put(key, value, ttl_seconds)
 
     async def delete(self, key: str) -> bool:
-        """Take away what stands at the key."""
+        """Delete the key. Returns whether it existed."""
         was_there = self._value(key) is not None
         self._drop(key)
         return was_there
@@ -87,7 +87,7 @@ class MemoryValues:
     async def compare_and_set(
         self, key: str, expected: bytes | None, value: bytes | None, *, ttl_seconds: float | None = None
     ) -> bool:
-        """Put a value there if the expected one stands there."""
+        """Set the value if the current one is as expected."""
         if self._value(key) != expected:
             return False
         if value is None:
@@ -108,8 +108,8 @@ class MemoryValues:
         if not self._fits(key, size):
             self._drop_expired()
         if not self._fits(key, size):
-            most = f"{self._limits.keys} keys and {self._limits.kept_bytes} bytes"
-            raise Busy(f"{key}: no room for another value: {most} at most; delete some, or give them a time")
+            limit = f"{self._limits.keys} keys and {self._limits.kept_bytes} bytes"
+            raise Busy(f"{key}: no room for another value; at most {limit}. Delete some, or set ttl_seconds")
         self._drop(key)
         until = math.inf if ttl_seconds is None else self._clock() + ttl_seconds
         self._entries[key] = _Entry(bytes(value), until, size)
@@ -118,8 +118,8 @@ class MemoryValues:
     def _fits(self, key: str, size: int) -> bool:
         there = self._entries.get(key)
         count = len(self._entries) + (there is None)
-        held = self._bytes - (there.size if there else 0) + size
-        return count <= self._limits.keys and held <= self._limits.kept_bytes
+        size_after = self._bytes - (there.size if there else 0) + size
+        return count <= self._limits.keys and size_after <= self._limits.kept_bytes
 
     def _drop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
@@ -132,18 +132,18 @@ class MemoryValues:
 
 
 class MemorySubscription:
-    """`coretools.operations.services.Subscription`: drops the oldest when its reader is too slow."""
+    """`coretools.operations.services.Subscription` in memory: drops the oldest messages if its reader is too slow."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self._came = anyio.Event()
+        self._arrived = anyio.Event()
         self._dropped = 0
 
     @property
     def dropped(self) -> int:
-        """How many were dropped."""
+        """Number of dropped messages."""
         return self._dropped
 
     def __aiter__(self) -> Self:
@@ -151,22 +151,22 @@ class MemorySubscription:
 
     async def __anext__(self) -> bytes:
         while not self._waiting:
-            await self._came.wait()
-        return self._taken()
+            await self._arrived.wait()
+        return self._take()
 
     def give(self, message: bytes) -> None:
-        """Add a message."""
+        """Add a message to the buffer."""
         self._waiting.append(message)
         self._bytes += len(message)
         while len(self._waiting) > 1 and (
             len(self._waiting) > self._limits.buffered or self._bytes > self._limits.buffered_bytes
         ):
-            self._taken()
+            self._take()
             self._dropped += 1
-        self._came.set()
-        self._came = anyio.Event()
+        self._arrived.set()
+        self._arrived = anyio.Event()
 
-    def _taken(self) -> bytes:
+    def _take(self) -> bytes:
         message = self._waiting.popleft()
         self._bytes -= len(message)
         return message
@@ -180,7 +180,7 @@ class MemoryTopics:
         self._subscribers: dict[str, list[MemorySubscription]] = {}
 
     async def publish(self, topic: str, message: bytes) -> int:
-        """Give a message to every subscriber."""
+        """Send a message to every subscriber. Returns their number."""
         self._limits.check(topic, message)
         there = tuple(self._subscribers.get(topic, ()))
         for subscriber in there:
@@ -189,10 +189,10 @@ class MemoryTopics:
 
     @asynccontextmanager
     async def subscribe(self, topic: str) -> AsyncIterator[MemorySubscription]:
-        """Listen until the end of the block."""
+        """Subscribe until the end of the block."""
         self._limits.check(topic, b"")
         if sum(map(len, self._subscribers.values())) >= self._limits.subscribers:
-            raise Busy(f"{topic}: {self._limits.subscribers} subscriptions at most")
+            raise Busy(f"{topic}: too many subscriptions; at most {self._limits.subscribers}")
         subscription = MemorySubscription(self._limits)
         self._subscribers.setdefault(topic, []).append(subscription)
         try:
@@ -207,11 +207,11 @@ class MemoryTopics:
 class _Queue:
     waiting: deque[Job] = field(default_factory=deque)
     leased: dict[str, tuple[Job, float]] = field(default_factory=dict)
-    """By id, with the end of the lease."""
+    """Jobs by id, with the end of their lease."""
     getters: int = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.changed.set()
         self.changed = anyio.Event()
 
@@ -221,7 +221,7 @@ class _Queue:
 
 
 class MemoryQueues:
-    """`coretools.operations.services.Queues` within the process: what waits when it ends is gone."""
+    """`coretools.operations.services.Queues` in memory: jobs that wait when the process ends are lost."""
 
     def __init__(self, limits: ServiceLimits, clock: Clock) -> None:
         self._limits = limits
@@ -231,27 +231,27 @@ class MemoryQueues:
         self._bytes = 0
 
     async def put(self, queue: str, data: bytes) -> None:
-        """Add work at the end."""
+        """Add a job at the end of the queue."""
         self._limits.check(queue, data)
         if self._count >= self._limits.jobs or self._bytes + len(data) > self._limits.kept_bytes:
-            most = f"{self._limits.jobs} pieces and {self._limits.kept_bytes} bytes"
-            raise Busy(f"{queue}: no room for more work: {most} at most")
+            limit = f"{self._limits.jobs} jobs and {self._limits.kept_bytes} bytes"
+            raise Busy(f"{queue}: no room for another job; at most {limit}")
         found = self._queues.setdefault(queue, _Queue())
         found.waiting.append(Job(id="", queue=queue, data=bytes(data), attempt=0))
         self._count += 1
         self._bytes += len(data)
-        found.tell()
+        found.notify()
 
     async def get(self, queue: str, *, lease_seconds: float = 60.0) -> Job:
-        """The first that waits; waits for one."""
+        """Lease the first job, waiting for one if the queue is empty."""
         self._limits.check(queue, b"")
         found = self._queues.setdefault(queue, _Queue())
         found.getters += 1
         try:
             while not found.waiting:
-                self._take_back(found)
+                self._return_expired(found)
                 if not found.waiting:
-                    with anyio.move_on_after(self._until_next(found)):
+                    with anyio.move_on_after(self._seconds_to_expiry(found)):
                         await found.changed.wait()
             waiting = found.waiting.popleft()
             job = replace(waiting, id=uuid.uuid4().hex, attempt=waiting.attempt + 1)
@@ -259,57 +259,57 @@ class MemoryQueues:
             return job
         finally:
             found.getters -= 1
-            self._forget(queue)
+            self._drop_if_idle(queue)
 
     async def acknowledge(self, job: Job) -> bool:
-        """Say that it is done."""
+        """Mark a job as done."""
         if not self._end_lease(job):
             return False
         self._count -= 1
         self._bytes -= len(job.data)
-        self._forget(job.queue)
+        self._drop_if_idle(job.queue)
         return True
 
     async def release(self, job: Job) -> bool:
-        """Give it back, to the front."""
+        """Return a job to the front of the queue."""
         if not self._end_lease(job):
             return False
         found = self._queues[job.queue]
         found.waiting.appendleft(job)
-        found.tell()
+        found.notify()
         return True
 
     def _end_lease(self, job: Job) -> bool:
         found = self._queues.get(job.queue)
         if found is None:
             return False
-        self._take_back(found)
+        self._return_expired(found)
         return found.leased.pop(job.id, None) is not None
 
-    def _take_back(self, found: _Queue) -> None:
-        """What was leased for too long waits again, before all else and in its order."""
+    def _return_expired(self, found: _Queue) -> None:
+        """Return jobs with an expired lease to the front of the queue, in their order."""
         now = self._clock()
-        over = [job for job, until in found.leased.values() if until <= now]
-        for job in reversed(over):
+        expired = [job for job, until in found.leased.values() if until <= now]
+        for job in reversed(expired):
             del found.leased[job.id]
             found.waiting.appendleft(job)
-        if over:
-            found.tell()
+        if expired:
+            found.notify()
 
-    def _until_next(self, found: _Queue) -> float | None:
+    def _seconds_to_expiry(self, found: _Queue) -> float | None:
         ends = [until for _, until in found.leased.values()]
         return max(0.0, min(ends) - self._clock()) if ends else None
 
-    def _forget(self, queue: str) -> None:
+    def _drop_if_idle(self, queue: str) -> None:
         if self._queues[queue].is_idle:
             del self._queues[queue]
 
 
 class MemoryServices:
-    """`coretools.operations.services.Services` in memory; the embedded default."""
+    """`coretools.operations.services.Services` in memory; the default."""
 
     def __init__(self, limits: ServiceLimits | None = None, *, clock: Clock = time.monotonic) -> None:
-        """`clock` is how time passes for what is kept for a time."""
+        """`clock` returns the current time in seconds, for expiry."""
         limits = limits or ServiceLimits()
         self.values = MemoryValues(limits, clock)
         self.topics = MemoryTopics(limits)

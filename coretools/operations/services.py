@@ -1,9 +1,9 @@
-"""What commands share: values by key, messages to whoever listens, work that waits in a queue.
+"""Services that commands share: a key-value store, publish and subscribe, and work queues.
 
-A command gets it by naming a parameter of the type `Services`. It belongs to the server, not to a call, a connection or
-a principal: what one command puts there every other one can read, so a key that is somebody's must say whose.
-These are protocols; `coretools.operations.memory_services` is the default, and an engine that outlives the process can
-take its place. A plain `def` command, which runs in a worker thread, uses them through `anyio.from_thread.run`.
+A command gets them as a parameter of type `Services`. They belong to the server, not to a call, a connection or a
+principal: every command can read what another one stores, so a key for one principal must contain its name. These are
+protocols; `coretools.operations.memory_services` is the default, and an engine that outlives the process can replace
+it. A plain `def` command, which runs in a worker thread, uses them through `anyio.from_thread.run`.
 """
 
 from collections.abc import AsyncIterator
@@ -13,47 +13,47 @@ from typing import Protocol
 
 
 class Values(Protocol):
-    """Bytes by key."""
+    """A key-value store of bytes."""
 
     async def get(self, key: str) -> bytes | None:
-        """What stands at the key; None when nothing does, or its time is over."""
+        """The value of the key; None if there is none or it has expired."""
         ...
 
     async def set(self, key: str, value: bytes, *, ttl_seconds: float | None = None) -> None:
-        """Put a value there, whatever stood there; for a time, or until it is deleted.
+        """Set the value of the key, until it expires or is deleted.
 
         Raises:
-            TooLarge: the value, or the key. Busy: there are too many, or too many bytes.
+            TooLarge: the value or the key is too long. Busy: the store is full.
         """
         ...
 
     async def delete(self, key: str) -> bool:
-        """Take away what stands at the key; whether something did."""
+        """Delete the key. Returns whether it existed."""
         ...
 
     async def compare_and_set(
         self, key: str, expected: bytes | None, value: bytes | None, *, ttl_seconds: float | None = None
     ) -> bool:
-        """Put a value there if what stands there is the expected one, in one step; whether it was.
+        """Set the value in one atomic step if the current one is as expected. Returns whether it was.
 
-        None is nothing: expected, it puts only where nothing stands; as the value, it takes away.
+        None means no value: as `expected` it sets only a missing key, as `value` it deletes the key.
 
         Raises:
-            What `set` raises.
+            As `set`.
         """
         ...
 
 
 class Subscription(Protocol):
-    """The messages of one topic since the subscription began, in their order."""
+    """The messages of one topic since the subscription began, in order."""
 
     @property
     def dropped(self) -> int:
-        """Messages that this subscriber was too slow for: the oldest go first."""
+        """Number of messages dropped because this subscriber was too slow; the oldest are dropped first."""
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Waits for the next one."""
+        """Iterate over the messages, waiting for the next one."""
         ...
 
     async def __anext__(self) -> bytes:
@@ -62,67 +62,67 @@ class Subscription(Protocol):
 
 
 class Topics(Protocol):
-    """Messages to everybody who listens at the time. Nothing is kept for later, and no publisher ever waits."""
+    """Publish and subscribe. Messages reach current subscribers only, and a publisher never waits."""
 
     async def publish(self, topic: str, message: bytes) -> int:
-        """Give a message to every subscriber; how many there are.
+        """Send a message to every subscriber. Returns their number.
 
         Raises:
-            TooLarge: the message, or the name of the topic.
+            TooLarge: the message or the topic name is too long.
         """
         ...
 
     def subscribe(self, topic: str) -> AbstractAsyncContextManager[Subscription]:
-        """Listen until the end of the block.
+        """Subscribe until the end of the block.
 
         Raises:
-            Busy: too many listen already.
+            Busy: there are too many subscribers.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One piece of work, leased to whoever got it."""
+    """One piece of work, leased to the worker that got it."""
 
     id: str
-    """Another one each time that it is given out: who lost his lease can't acknowledge for who has it now."""
+    """Identifies the lease. An expired lease cannot acknowledge for the current holder."""
     queue: str
     data: bytes
     attempt: int
-    """1 the first time; more after a lease that ran out or was released."""
+    """1 the first time; increases after each lease that expired or was released."""
 
 
 class Queues(Protocol):
-    """Work that is done at least once: what was got and is not acknowledged within its lease is given out again."""
+    """Work queues with at-least-once delivery: a job not acknowledged within its lease is delivered again."""
 
     async def put(self, queue: str, data: bytes) -> None:
-        """Add work at the end.
+        """Add a job at the end of the queue.
 
         Raises:
-            TooLarge: the data, or the name of the queue. Busy: too much waits already.
+            TooLarge: the data or the queue name is too long. Busy: the queues are full.
         """
         ...
 
     async def get(self, queue: str, *, lease_seconds: float = 60.0) -> Job:
-        """The first that waits; waits for one."""
+        """Lease the first job of the queue, waiting for one if it is empty."""
         ...
 
     async def acknowledge(self, job: Job) -> bool:
-        """Say that it is done; False when the lease was over, so that somebody else may do it too."""
+        """Mark a job as done. Returns False if the lease had expired, so another worker may do it too."""
         ...
 
     async def release(self, job: Job) -> bool:
-        """Give it back, to the front; False when the lease was over."""
+        """Return a job to the front of the queue. Returns False if the lease had expired."""
         ...
 
 
 class Services(Protocol):
-    """What commands share. A command gets it by naming a parameter of this type."""
+    """The services shared by all commands. A command gets them as a parameter of this type."""
 
     @property
     def values(self) -> Values:
-        """Values by key."""
+        """The key-value store."""
         ...
 
     @property
@@ -132,5 +132,5 @@ class Services(Protocol):
 
     @property
     def queues(self) -> Queues:
-        """Queues of work."""
+        """The work queues."""
         ...

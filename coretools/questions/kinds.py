@@ -1,8 +1,8 @@
-"""Questions that a command may ask, and what counts as an answer. Strict, and the same on every surface.
+"""The kinds of questions that a command may ask, and the validation of their answers, equal on every surface.
 
-A command names its keys with `@asks(...)` and calls `await call.ask(...)`; how the question reaches somebody is the
-surface's (`coretools.questions.resolution` has the order of the ways). No effect before the last question: in the
-stateless era a command is run again from its start with the answers that came.
+A command declares its questions with `@asks(...)` and calls `await call.ask(...)`. The surface delivers the question
+(`coretools.questions.resolution` has the order of the channels). A command must not have effects before its last
+question: in the stateless era it runs again from its start with the answers.
 """
 
 import json
@@ -23,7 +23,7 @@ NO = ("no", "n", "false")
 
 
 class Missing:
-    """There is no default."""
+    """The type of `MISSING`: the question has no default."""
 
 
 MISSING = Missing()
@@ -44,29 +44,29 @@ class Question(ABC, Generic[T_co]):
 
     @property
     def can_be_sampled(self) -> bool:
-        """Whether a model may answer. Never a confirmation: a person is asked for those."""
+        """Whether a model may answer (sampling). Never for confirmations, which need a person."""
         return True
 
     @abstractmethod
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the answer as forms know it: one property named `answer`, or those of a model."""
+        """JSON Schema of the answer for a form: one property named `answer`, or the fields of a model."""
 
     def answer_schema(self) -> dict[str, Any]:
-        """JSON Schema of an answer that is given beforehand, for the argument `answers`."""
+        """JSON Schema of a prefilled answer, for the argument `answers`."""
         shape: dict[str, Any] = self.schema()["properties"]["answer"]
         return {**shape, "description": self.message}
 
     @abstractmethod
     def accept(self, raw: Any) -> T_co:
-        """The answer, from what was prefilled, typed or sent back by a form.
+        """Validate an answer that was prefilled, typed or returned by a form.
 
         Raises:
-            InvalidArguments: no answer to this question; says what would be one.
+            InvalidArguments: the answer is invalid; names a valid one.
         """
 
-    def fault(self, said: str) -> InvalidArguments:
-        """The error for an answer that is none."""
-        return InvalidArguments(f"answers.{self.key}: {said}")
+    def fault(self, problem: str) -> InvalidArguments:
+        """The error for an invalid answer."""
+        return InvalidArguments(f"answers.{self.key}: {problem}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class AskText(Question[str]):
         return _form({"type": "string", "maxLength": self.most_characters})
 
     def accept(self, raw: Any) -> str:
-        """Text that is not too long."""
+        """Text within the length limit."""
         raw = _answer(raw)
         if not isinstance(raw, str):
             raise self.fault(f"must be text, got {type(raw).__name__}")
@@ -91,7 +91,7 @@ class AskText(Question[str]):
 
 @dataclass(frozen=True, kw_only=True)
 class AskSecret(Question[str]):
-    """A secret: prefilled, or typed at a terminal without echo. Never by a form, never by a model."""
+    """A secret: prefilled, or typed at a terminal without echo. Never sent to a form or a model."""
 
     @property
     def is_secret(self) -> bool:
@@ -108,7 +108,7 @@ class AskSecret(Question[str]):
         return _form({"type": "string"})
 
     def accept(self, raw: Any) -> str:
-        """Text; it is not shown in the error."""
+        """Text that is not empty; the error does not show it."""
         if not isinstance(raw, str) or not raw:
             raise self.fault("must be text that is not empty")
         return raw
@@ -116,28 +116,28 @@ class AskSecret(Question[str]):
 
 @dataclass(frozen=True, kw_only=True)
 class AskChoice(Question[str]):
-    """One of several."""
+    """One of several choices."""
 
     choices: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if not self.choices:
-            raise BadSetting(f"AskChoice {self.key!r}: there is nothing to choose from; give choices=(...)")
+            raise BadSetting(f"AskChoice {self.key!r}: there is nothing to choose from; pass choices=(...)")
         if not isinstance(self.default, Missing) and self.default not in self.choices:
-            raise BadSetting(f"AskChoice {self.key!r}: its default {self.default!r} is none of its choices")
+            raise BadSetting(f"AskChoice {self.key!r}: its default {self.default!r} is not one of its choices")
 
     def schema(self) -> dict[str, Any]:
         """An enumeration."""
         return _form({"type": "string", "enum": list(self.choices)})
 
     def accept(self, raw: Any) -> str:
-        """The choice itself, or an unambiguous beginning of it, whatever the case."""
+        """A choice, or an unambiguous prefix of one, ignoring case."""
         return _chosen(self, _answer(raw), self.choices)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskChoices(Question[tuple[str, ...]]):
-    """Some of several, in the order in which they were offered."""
+    """Some of several choices, in the order of the choices."""
 
     choices: tuple[str, ...]
     at_least: int = 0
@@ -149,7 +149,7 @@ class AskChoices(Question[tuple[str, ...]]):
         return _form({"type": "array", "items": {"type": "string", "enum": list(self.choices)}, **bounds})
 
     def accept(self, raw: Any) -> tuple[str, ...]:
-        """A list, or text with commas between; each as in `AskChoice`."""
+        """A list, or text separated by commas; each item as in `AskChoice`."""
         raw = _answer(raw)
         parts = [part.strip() for part in raw.split(",") if part.strip()] if isinstance(raw, str) else raw
         if not isinstance(parts, list | tuple):
@@ -163,14 +163,14 @@ class AskChoices(Question[tuple[str, ...]]):
 
 @dataclass(frozen=True, kw_only=True)
 class AskConfirmation(Question[bool]):
-    """A yes for one act. Good for the call that asks, and once."""
+    """A yes or no for one action. Valid once, for the call that asks."""
 
     is_for_operator: bool = False
-    """The operator wants a person's yes here. One that came beforehand from an agent is none, unless he says so."""
+    """Whether the operator requires it of a person. A prefilled yes counts only if the operator allows it."""
 
     @property
     def can_be_sampled(self) -> bool:
-        """Never: it is a person's."""
+        """Never: a person must confirm."""
         return False
 
     def schema(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class AskConfirmation(Question[bool]):
         return _form({"type": "boolean"})
 
     def accept(self, raw: Any) -> bool:
-        """True or false, or yes, y, no, n, in whatever case; nothing else."""
+        """True or false, or yes, y, no, n, ignoring case; nothing else."""
         raw = _answer(raw)
         if isinstance(raw, bool):
             return raw
@@ -201,21 +201,21 @@ class AskForm(Question[ModelT]):
             )
 
     def schema(self) -> dict[str, Any]:
-        """The model's schema."""
+        """The schema of the model."""
         return self.model.model_json_schema()
 
     def answer_schema(self) -> dict[str, Any]:
-        """The same: a form is answered by an object.
+        """The schema of the model: a form is answered by an object.
 
         Raises:
-            BadSetting: a field that no form of the protocol can have.
+            BadSetting: a field is not possible in a form of the protocol.
         """
         schema = self.schema()
         for name, field in schema.get("properties", {}).items():
             if not _fits_a_form(field):
                 raise BadSetting(
-                    f"AskForm {self.key!r}: field {name!r} does not fit a form; take text, numbers, booleans, dates, "
-                    "Literal[...] or list[Literal[...]]"
+                    f"AskForm {self.key!r}: field {name!r} is not possible in a form; use text, numbers, booleans, "
+                    "dates, Literal[...] or list[Literal[...]]"
                 )
         return {**schema, "description": self.message}
 
@@ -232,7 +232,7 @@ class AskForm(Question[ModelT]):
 
 @dataclass(frozen=True, kw_only=True)
 class AskModel(Question[str]):
-    """What only a model is asked: the client's, by sampling."""
+    """A question for the client's model (sampling) only."""
 
     most_tokens: int = 1_000
     system_prompt: str | None = None
@@ -251,17 +251,17 @@ class AskModel(Question[str]):
 
 @dataclass(frozen=True, kw_only=True)
 class AskRoots(Question[tuple[str, ...]]):
-    """The directories that the client names, as file URIs. Advice: they never widen what the operator gave."""
+    """The client's roots, as file URIs. They are advice, and never extend the roots of the operator."""
 
     message: str = "which directories are worked on"
 
     @property
     def can_be_sampled(self) -> bool:
-        """Never: the client's own list."""
+        """Never: the client answers with its own list."""
         return False
 
     def schema(self) -> dict[str, Any]:
-        """A list of text."""
+        """A list of strings."""
         return _form({"type": "array", "items": {"type": "string"}})
 
     def accept(self, raw: Any) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ class AskRoots(Question[tuple[str, ...]]):
 
 
 def _fits_a_form(field: dict[str, Any]) -> bool:
-    """Whether it is flat: no model, no `Enum` (which is a reference), no union and no list of anything at all."""
+    """Whether a form can have the field: not a model, `Enum` (a reference), union, or list of anything but choices."""
     arms = [arm for arm in field.get("anyOf", [field]) if arm.get("type") != "null"]
     if len(arms) != 1:
         return False
@@ -287,7 +287,7 @@ def _form(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(raw: Any) -> Any:
-    """The value of a form of one property, or the value itself."""
+    """The value of a form with one property, or the value itself."""
     return raw["answer"] if isinstance(raw, dict) and set(raw) == {"answer"} else raw
 
 
@@ -301,29 +301,28 @@ def _chosen(question: Question[Any], raw: Any, choices: Sequence[str]) -> str:
     raise question.fault(f"choose one of {', '.join(choices)}; {problem}")
 
 
-# The question that stands before a call of which the operator wants a person to know. Pure.
-
+# The confirmation that the operator's policy requires before a call.
 
 CONFIRM = "confirm"
-"""Key of every such question."""
+"""The key of every such question."""
 
 SHOWN_CHARACTERS = 4_096
-"""Of one argument; a longer one is shown by its start, its end and its length. No path is longer (PATH_MAX)."""
+"""Characters shown of one argument; of a longer one its start, end and length. No path is longer (PATH_MAX)."""
 
 
 def call_confirmation(name: str, arguments: Mapping[str, Any]) -> AskConfirmation:
-    """Whether a call with these arguments may go on."""
+    """The question whether a call with these arguments may run."""
     lines = [f"{_name(argument)}: {_shown(value)}" for argument, value in arguments.items()]
     return AskConfirmation(key=CONFIRM, message="\n".join([f"Run {name}?", *lines]), is_for_operator=True)
 
 
 def _name(argument: str) -> str:
-    """A name as it is, or quoted: where a command takes any name, the caller chose it."""
+    """A name, quoted unless it is an identifier: a command that accepts any name lets the caller choose it."""
     return argument if argument.isascii() and argument.isidentifier() else _shown(argument)
 
 
 def _shown(value: Any) -> str:
-    """A value as JSON in printable ASCII, so that no character hides another."""
+    """A value as JSON in printable ASCII, so that no character can hide another."""
     text = json.dumps(value, default=str)
     if len(value if isinstance(value, str) else text) <= SHOWN_CHARACTERS:
         return text

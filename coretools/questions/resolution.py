@@ -1,8 +1,8 @@
-"""In which order an answer to a question is looked for: the same on every surface. Pure.
+"""Answer resolution: where the answer to a question comes from, in the same order on every surface.
 
-What was given beforehand, then a person (at a terminal, or by a form of the client), then a model if the operator
-allows it, then the declared default. What is left is an error that says which answer to send. A surface says which
-channels it has, and sends the question itself.
+The order is: the prefilled answer, a person (at a terminal, or by elicitation), a model if the operator allows it, the
+declared default. Without any of them the error names the answer to send. A surface states which channels it has, and
+sends the question itself.
 """
 
 import json
@@ -21,12 +21,12 @@ NOBODY = "nobody can be asked here"
 
 
 class AskChannel(Enum):
-    """How a question reaches somebody."""
+    """How a question reaches a person or a client."""
 
     TERMINAL = "terminal"
-    """The person at this end; the only channel for a secret."""
+    """The person at the terminal; the only channel for a secret."""
     FORM = "form"
-    """A person, by the client (elicitation)."""
+    """A form of the client (elicitation)."""
     MODEL = "model"
     """The client's model (sampling)."""
     ROOTS = "roots"
@@ -35,32 +35,32 @@ class AskChannel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAnswer(Generic[T]):
-    """An answer."""
+    """A resolved answer."""
 
     answer: T
 
 
 class AnswerResolution:
-    """The answers of one call that came beforehand, and how far it may look for others."""
+    """Resolves the questions of one call, from its prefilled answers and the allowed channels."""
 
     def __init__(self, mode: AskMode, *, trusts_answers: bool = False) -> None:
-        """`trusts_answers`: a yes that the operator wants may be given beforehand. Only where no agent gives it."""
+        """`trusts_answers`: a confirmation for the operator may be prefilled. Only safe where no agent fills it in."""
         self._mode = mode
         self._trusts_answers = trusts_answers
         self._answers: Mapping[str, Any] = {}
         self._asks: Sequence[str] | None = None
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None) -> None:
-        """Keep what was given beforehand, and which keys the command declared; None: whatever it asks."""
+        """Store the prefilled answers and the keys that the command declared; None allows any."""
         self._answers = answers
         self._asks = asks
 
     def resolve(self, question: Question[T], available: Collection[AskChannel]) -> ResolvedAnswer[T] | AskChannel:
-        """The answer, or the channel on which to ask for it; `available` are those that the surface has.
+        """The answer, or the channel on which to ask for it; `available` are those of the surface.
 
         Raises:
-            AnswerNeeded: there is neither. InvalidArguments: what was given beforehand is no answer.
-            LookupError: the command did not declare the question, which is a bug of it.
+            AnswerNeeded: there is neither. InvalidArguments: the prefilled answer is invalid.
+            LookupError: the command did not declare the question, which is a bug in it.
         """
         if self._asks is not None and question.key not in self._asks:
             raise LookupError(f"the question {question.key!r} is not declared; add it to @asks(...)")
@@ -74,31 +74,29 @@ class AnswerResolution:
         raise self.answer_needed(question)
 
     def accepts_prefilled(self, question: Question[Any]) -> bool:
-        """Whether an answer to this question may be given beforehand."""
+        """Whether this question may be answered by a prefilled answer."""
         return self._trusts_answers or not (isinstance(question, AskConfirmation) and question.is_for_operator)
 
     def answer_needed(self, question: Question[Any], why: str = NOBODY) -> AnswerNeeded:
-        """The error for a question that got no answer: says what to send with the next call."""
-        said = (
-            f"send {example(question)}" if self.accepts_prefilled(question) else "a yes sent beforehand does not count"
-        )
-        hint = f"{why}; {said}"
+        """The error for a question without an answer; it names what to send with the next call."""
+        advice = f"send {example(question)}" if self.accepts_prefilled(question) else "a prefilled yes does not count"
+        hint = f"{why}; {advice}"
         return AnswerNeeded(f"{question.message}: {hint}", question=question.key, hint=hint)
 
 
 def require_distinct_keys(questions: Sequence[Question[Any]]) -> None:
-    """Refuse two questions of one key that are asked at once.
+    """Refuse questions asked at once that share a key.
 
     Raises:
-        LookupError: which is a bug of the command.
+        LookupError: two keys are equal, which is a bug in the command.
     """
     keys = [question.key for question in questions]
     if len(set(keys)) != len(keys):
-        raise LookupError(f"questions asked at once need keys of their own: {', '.join(keys)}")
+        raise LookupError(f"questions asked at once need different keys: {', '.join(keys)}")
 
 
 def answer_resolution(asking: Asking) -> AnswerResolution:
-    """A resolution for one call, as the operator set it."""
+    """Answer resolution for one call, with the operator's settings."""
     return AnswerResolution(asking.mode, trusts_answers=asking.trusts_answers)
 
 
@@ -117,33 +115,33 @@ def channels_for(question: Question[Any], mode: AskMode) -> tuple[AskChannel, ..
 
 
 def declined_error(question: Question[Any], how: str) -> Declined:
-    """The error for a question to which somebody said no, or nothing."""
+    """The error for a question that was declined or not answered."""
     return Declined(f"{question.message}: {how}; nothing was done", question=question.key)
 
 
 def example(question: Question[Any]) -> str:
-    """An argument `answers` that would do, and what else would."""
+    """An example of a valid argument `answers`, and the other valid choices."""
     schema = question.schema()
     properties: dict[str, Any] = schema.get("properties", {})
     if isinstance(question, AskForm):
-        shown: Any = {name: _shown(properties[name]) for name in schema.get("required", properties)}
-        words = ""
+        shown: Any = {name: _example_value(properties[name]) for name in schema.get("required", properties)}
+        choices = ""
     else:
-        shown, words = _shown(properties["answer"]), _words(properties["answer"])
-    return f"answers={json.dumps({question.key: shown})}{words}"
+        shown, choices = _example_value(properties["answer"]), _choices(properties["answer"])
+    return f"answers={json.dumps({question.key: shown})}{choices}"
 
 
-def _shown(shape: Mapping[str, Any]) -> Any:
-    """A value of a shape."""
+def _example_value(shape: Mapping[str, Any]) -> Any:
+    """An example value of a schema."""
     if "enum" in shape:
         return shape["enum"][0]
     if shape.get("type") == "array":
-        return [_shown(shape.get("items", {}))] if shape.get("minItems") or shape.get("maxItems", 1) else []
+        return [_example_value(shape.get("items", {}))] if shape.get("minItems") or shape.get("maxItems", 1) else []
     return {"boolean": True, "integer": 1, "number": 1}.get(shape.get("type", ""), "...")
 
 
-def _words(shape: Mapping[str, Any]) -> str:
-    """Which values there are, and how many of them are wanted."""
+def _choices(shape: Mapping[str, Any]) -> str:
+    """The valid choices, and how many are needed."""
     if "enum" in shape:
         return f" (one of {', '.join(shape['enum'])})"
     choices = shape.get("items", {}).get("enum")

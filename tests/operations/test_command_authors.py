@@ -150,18 +150,18 @@ REFUSED_PARAMETERS = {
     "a model that contains itself": (Tree, "Tree: a model that contains itself"),
     "a pattern that is none": (Annotated[str, Field(pattern="(")], "unclosed group"),
     "a lone surrogate": (Literal["\ud800"], "parameter 'value'"),
-    "a source of values that is not there": (Annotated[str, Completes("nowhere")], "value completes by 'nowhere'"),
+    "a source of values that is not there": (Annotated[str, Completes("nowhere")], "value completes with 'nowhere'"),
     "an optional call": (Call | None, "parameter 'value'"),
 }
 
 DECLARED: dict[str, tuple[Callable[[], object], str]] = {
-    "a title": (lambda: tool(Effect.READ, title=5), "@tool: title is str, not int"),  # type: ignore[arg-type]
-    "a hint": (lambda: tool(Effect.READ, idempotent="yes"), "idempotent is bool"),  # type: ignore[arg-type]
-    "profiles": (lambda: tool(Effect.READ, profiles="dev"), "profiles is tuple, not str"),  # type: ignore[arg-type]
-    "an address": (lambda: resource(5), "@resource: uri is str"),  # type: ignore[arg-type]
-    "a media type": (lambda: resource("app://x", mime_type=5), "mime_type is str"),  # type: ignore[arg-type]
-    "details": (lambda: details(5), "@details: its text is str"),  # type: ignore[arg-type]
-    "metadata": (lambda: metadata({5: 1}), "@metadata: key 5 is str"),  # type: ignore[dict-item]
+    "a title": (lambda: tool(Effect.READ, title=5), "@tool: title must be str, not int"),  # type: ignore[arg-type]
+    "a hint": (lambda: tool(Effect.READ, idempotent="yes"), "idempotent must be bool"),  # type: ignore[arg-type]
+    "profiles": (lambda: tool(Effect.READ, profiles="dev"), "profiles must be tuple, not str"),  # type: ignore[arg-type]
+    "an address": (lambda: resource(5), "@resource: uri must be str"),  # type: ignore[arg-type]
+    "a media type": (lambda: resource("app://x", mime_type=5), "mime_type must be str"),  # type: ignore[arg-type]
+    "details": (lambda: details(5), "@details: its text must be str"),  # type: ignore[arg-type]
+    "metadata": (lambda: metadata({5: 1}), "@metadata: key 5 must be str"),  # type: ignore[dict-item]
     "a question": (lambda: asks(AskText), "write AskText\\(key="),  # type: ignore[arg-type]
     "a builtin": (lambda: tool(Effect.READ)(len), "builtins.len: can't be declared"),
 }
@@ -184,12 +184,12 @@ class Flat(BaseModel):
 
 QUESTIONS: dict[str, tuple[Callable[[], Question[Any]], str]] = {
     "a dataclass": (lambda: AskForm(key="q", message="?", model=Point), "'q': model must be a pydantic model"),  # type: ignore[type-var]
-    "a list of numbers": (lambda: AskForm(key="q", message="?", model=Nested), "'q': field 'points' does not fit"),
-    "an enumeration": (lambda: AskForm(key="q", message="?", model=Coloured), r"'colour' does not fit .*Literal"),
+    "a list of numbers": (lambda: AskForm(key="q", message="?", model=Nested), "'q': field 'points' is not possible"),
+    "an enumeration": (lambda: AskForm(key="q", message="?", model=Coloured), r"'colour' is not possible .*Literal"),
     "no choices": (lambda: AskChoice(key="q", message="?", choices=()), "'q': there is nothing to choose from"),
     "another default": (
         lambda: AskChoice(key="q", message="?", choices=("a", "b"), default="c"),
-        "default 'c' is none of its choices",
+        "default 'c' is not one of its choices",
     ),
 }
 
@@ -373,7 +373,7 @@ def test_what_can_not_be_called_by_name_is_refused_when_it_is_registered() -> No
             Registry().tool(Effect.READ)(made)
     with pytest.raises(BadSetting, match=r"write tool\(Effect.READ\)"):
         Registry().tool(many)  # type: ignore[arg-type]  # @registry.tool without its effect
-    with pytest.raises(BadSetting, match=r"read_only: no such hint; there are title, .*Effect.READ is read-only"):
+    with pytest.raises(BadSetting, match=r"unknown hint read_only; choose from title, .*Effect.READ is read-only"):
         Registry().tool(Effect.READ, read_only=True)  # type: ignore[call-arg]  # what is tested
 
     def stream() -> Iterator[int]:
@@ -413,7 +413,7 @@ def test_a_decorator_above_the_registration_is_an_error_and_below_it_counts(late
     """declarations-16: nothing that is declared is lost in silence."""
     for register in (Registry().tool(Effect.READ), lambda made: Registry().add(tool(Effect.READ)(made))):
         registered = register(function(str, given=dict))
-        with pytest.raises(BadSetting, match=f"authors.made: @{late} comes after .* below @registry.tool"):
+        with pytest.raises(BadSetting, match=f"authors.made: @{late} is applied after .* below @registry.tool"):
             LATE[late](registered)
         copied = functools.wraps(registered)(function(str, given=dict))
         LATE[late](copied)  # another function, which no registry has
@@ -569,7 +569,7 @@ async def test_a_result_that_is_not_what_was_declared_says_that_the_command_ran(
     (command,) = registry
     outcome = await Dispatcher(threads=1).dispatch(command, {}, SilentCall())
     assert outcome.error is not None
-    assert outcome.text.startswith("made ran, but its result is not what it is declared to return")
+    assert outcome.text.startswith("made ran, but its result does not have the declared type")
     assert "Traceback" in caplog.text
 
 

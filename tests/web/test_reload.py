@@ -276,6 +276,7 @@ async def test_whoever_listens_is_told_that_the_lists_are_others(
                 while "notifications/resources/updated" not in await anext(lines):
                     pass
         assert "failed inside" not in caplog.text
+        assert "reading the version of a resource failed" not in caplog.text
         assert "write_file is not offered here" in await said(hand, "write_file", path="x", content="x")
 
 
