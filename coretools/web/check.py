@@ -1,7 +1,7 @@
-"""`coretools-http --check`: everything that a start opens and refuses, and what it would find out later.
+"""`coretools-http --check`: verify everything that a start opens, and what a start would find out later.
 
-Listens nowhere and becomes no replica. Each part is verified whatever becomes of the others, so that an operator
-corrects his files once.
+It does not listen and does not join the replicas. Each part is verified independently of the others, so one run
+shows all faults.
 """
 
 import errno
@@ -28,24 +28,24 @@ from coretools.web.connection.tls import certificate_of, now, open_key, require_
 from coretools.web.service import ServerConfig, bind_sockets, require_redis, running_app
 
 FEW_DAYS = 14
-"""A certificate with fewer days left is warned of: renewals are tried from 30 days before the end on, as a rule."""
+"""Warn about a certificate with fewer days left; renewals are usually tried from 30 days before the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found."""
+    """The findings of a check."""
 
     lines: list[str] = field(default_factory=list)
-    """What was verified, and what is worth a look (`warning: ...`)."""
+    """What was verified, and warnings (`warning: ...`)."""
     faults: list[str] = field(default_factory=list)
-    """What would end the start, or have every call refused."""
+    """Faults that end a start or make every call fail."""
 
 
 _Check = Callable[[ServerConfig], Awaitable[list[str]]]
 
 
 async def check_config(server_config: ServerConfig) -> CheckReport:
-    """What would be served, a line each, and everything that is wrong."""
+    """Verify every part of the configuration and report what would be served and every fault."""
     report = CheckReport()
     roles = [partial(_check_role, role=role) for role in server_config.roles.values()]
     roots = [
@@ -67,7 +67,7 @@ async def check_config(server_config: ServerConfig) -> CheckReport:
         try:
             report.lines.extend(await part(server_config))
         except CoreError as error:
-            if str(error) not in report.faults:  # one of several roles, or found by the start of a role again
+            if str(error) not in report.faults:  # also found for another role, or by the start of a role
                 report.faults.append(str(error))
     return report
 
@@ -172,7 +172,7 @@ async def _check_root(_: ServerConfig, root: RootSpec) -> list[str]:
 
 
 async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
-    """Start one role without the others and without what has a part of its own; Redis may know our name."""
+    """Start one role alone, with stores in memory: in Redis a running replica may have this name."""
     settings, config = (
         role.settings,
         Config(limits=server_config.config.limits, telemetry=server_config.config.telemetry),

@@ -1,4 +1,4 @@
-"""What differs between two states of the operator's files, and what of it takes effect without a restart. Pure."""
+"""Compares two states of the operator's files and tells which changes need a restart. Does no I/O."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,10 +22,10 @@ NEEDS_RESTART = (
     "telemetry",
     "log.format",
 )
-"""Keys and sections that take effect at a start only: listening sockets, stores and metrics are made of them."""
+"""Keys and sections that take effect only at a start: listening sockets, stores and metrics depend on them."""
 
 LONGEST = 60
-"""Characters of a value in the log; a longer one is not shown."""
+"""Largest value shown in the log, in characters."""
 
 _POLICY_NAMES = {
     "environment_pass": "environment.pass",
@@ -36,7 +36,7 @@ _UNSET: tuple[object, ...] = (None, "", ())
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key of the operator's files whose value is another."""
+    """A key of the operator's files with a new value."""
 
     key: str
     before: object
@@ -48,7 +48,7 @@ class ConfigChange:
 
 
 def changes_of_config(before: Config, after: Config) -> list[ConfigChange]:
-    """Every key that differs, in the order of the file."""
+    """Return every key that differs, in the order of the file."""
     old, new = before.model_dump(), after.model_dump()
     both = before.roles.keys() & after.roles.keys()
     added = [ConfigChange(f"roles.{name} (added)", None, None) for name in after.roles if name not in both]
@@ -59,12 +59,12 @@ def changes_of_config(before: Config, after: Config) -> list[ConfigChange]:
 
 
 def changes_of_policy(before: Mapping[str, Role], after: Mapping[str, Role]) -> list[ConfigChange]:
-    """Every key of the policy file that differs; it is the same for all roles that the configuration does not name."""
+    """Return every key of the policy file that differs; all roles share that file."""
     return _changes(_policy_of(before), _policy_of(after))
 
 
 def needs_restart(change: ConfigChange, before: Config, after: Config) -> bool:
-    """Whether a key takes effect at a start only."""
+    """Whether a changed key takes effect only at a start."""
     if any(change.key == key or change.key.startswith(f"{key}.") for key in NEEDS_RESTART):
         return True
     if change.key.startswith("server.tls_"):
@@ -73,7 +73,7 @@ def needs_restart(change: ConfigChange, before: Config, after: Config) -> bool:
 
 
 def effective_config(before: Config, after: Config) -> Config:
-    """The configuration that a reload can bring into force: what needs a restart is as it was."""
+    """Return the configuration that a reload can apply: keys that need a restart keep their old values."""
     old, new = before.model_dump(), after.model_dump()
     for change in changes_of_config(before, after):
         if not needs_restart(change, before, after):
@@ -87,7 +87,7 @@ def effective_config(before: Config, after: Config) -> Config:
 
 
 def pluralized(number: int, noun: str) -> str:
-    """A number of things, in words."""
+    """Return a count with its noun, such as `2 tokens`."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -109,7 +109,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ob
 
 
 def _policy_of(roles: Mapping[str, Role]) -> dict[str, object]:
-    """The keys of the policy file. The network of a role may be its own section's, which is told there."""
+    """The keys of the policy file. The network of a role may come from its own section and is reported there."""
     policy = next(iter(roles.values())).settings.policy
     found = {f"policy.{_POLICY_NAMES.get(key, key)}": value for key, value in _flat(asdict(policy))}
     for key in ("policy.confinement.network", "policy.source"):
@@ -119,7 +119,7 @@ def _policy_of(roles: Mapping[str, Role]) -> dict[str, object]:
 
 
 def _shown(value: object) -> str | None:
-    """A value for the log; None where it is long."""
+    """Format a value for the log; None if it is too long."""
     if value in _UNSET:
         return "unset"
     if isinstance(value, bool):

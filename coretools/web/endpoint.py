@@ -1,7 +1,7 @@
-"""The MCP endpoint of one role: both protocol eras on one path, for principals that the gate has told.
+"""The MCP endpoint of one role: both protocol eras on one path, for authenticated principals.
 
-A session that this replica does not have may be another's: what its client missed can be read here once that replica
-is gone; the session itself is not taken over, and its client is told to start anew.
+A session that is unknown here may belong to another replica. Once that replica is gone, its client can read missed
+events here; the session itself is not taken over, and the client must initialize a new one.
 """
 
 import asyncio
@@ -34,19 +34,19 @@ from coretools.web.sessions.response_format import (
 from coretools.web.sessions.session_manager import OpenSession, SessionLimiter, SessionManager, authenticated_user
 
 LONGEST_ID = 128
-"""Bytes of a session id or an event id; ours have 32 and less than 40."""
+"""Largest session id or event id accepted, in bytes; ours have 32 and less than 40."""
 
 LOOK_SECONDS = 0.5
-"""Between two looks whether the replica of a session is gone, for a client that came back for what it missed."""
+"""Interval of checks whether the replica of a session is gone, for a client that asks for missed events."""
 
 RETRY_SECONDS = "5"
 
 WATCH_SECONDS = 0.1
-"""From then on a client that is to get JSON is watched for going away."""
+"""Delay before a client that is to get JSON is watched for a disconnect."""
 
 
 class Endpoint:
-    """One role's server over HTTP. Its lifespan is `running`."""
+    """Serves one role over HTTP. Its lifespan is `running`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until the end of the block; every session is ended then."""
+        """Serve until the end of the block; then close every session."""
         async with AsyncExitStack() as stack:
             for manager in (self._json_manager, self.manager):
                 if manager is not None:
@@ -107,7 +107,7 @@ class Endpoint:
             await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             return
         if not self._stores.sessions.holds(known.id):
-            # Others took this replica for gone, and may have told the client to start anew.
+            # Other replicas took this one for gone and may have told the client to initialize a new session.
             await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             await self.manager.end(known.id)
             return
@@ -131,7 +131,7 @@ class Endpoint:
             await self._handshake(scope, receive, send)
 
     def revision_of(self, scope: Scope) -> str:
-        """What the session of a request negotiated; empty where there is no such session of its principal."""
+        """Return the revision that the session of a request negotiated; empty if its principal has no such session."""
         session = dict(scope["headers"]).get(SESSION_HEADER, b"")
         known = self.manager.sessions.get(session.decode("latin-1"))
         return known.revision if known is not None and known.principal == principal_name(scope) else ""
@@ -159,10 +159,10 @@ class Endpoint:
     async def _listen(
         self, session: OpenSession, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve the stream of a session, or what its client missed on another one."""
+        """Serve the stream of a session, or the missed events of another stream."""
         missed = None
         if last_event is not None and len(last_event) <= LONGEST_ID:
-            with suppress(Unreachable):  # which the SDK finds too
+            with suppress(Unreachable):  # the SDK finds it too
                 missed = await session.events.log.after(last_event.decode("latin-1"))
         if missed is not None and missed.is_cancelled:
             await _cancelled()(scope, receive, send)
@@ -170,7 +170,7 @@ class Endpoint:
             await self._stream(scope, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a stream that has no end of its own, until the server ends."""
+        """Serve a stream until the client or the server ends it."""
         has_begun = is_over = False
 
         async def noting(message: Message) -> None:
@@ -189,7 +189,7 @@ class Endpoint:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request that has no session: only one that opens one can succeed."""
+        """Serve a request without a session: only `initialize` can succeed."""
         limits = self._session_limiter.limits
         principal = principal_name(scope)
         if scope.get(MESSAGE_KEY, {}).get("method") != "initialize":
@@ -204,7 +204,7 @@ class Endpoint:
             if opening.has_failed:
                 await _unreachable()(scope, receive, send)
         elif self._session_limiter.is_full:
-            reason = f"{limits.sessions} sessions are open, which is all there are; try again later"
+            reason = f"{limits.sessions} sessions are open, which is the limit; try again later"
             await _refused(503, reason)(scope, receive, send)
         else:
             reason = (
@@ -213,17 +213,17 @@ class Endpoint:
             await _refused(429, reason)(scope, receive, send)
 
     async def claim(self, session: str, principal: str) -> None:
-        """Tell the other replicas of a new session.
+        """Register a new session with the other replicas.
 
         Raises:
-            Unreachable: they can't be told.
+            Unreachable: the shared store can't be reached.
         """
         await self._stores.sessions.claim(session, principal=principal, role=self._role)
 
     async def _elsewhere(
         self, session: bytes, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer for a session that is not here: what was missed on a replica that is gone, else start anew."""
+        """Answer for an unknown session: the missed events if its replica is gone, otherwise 404."""
         try:
             missed = await self._missed(session, last_event, scope)
         except Unreachable:
@@ -253,7 +253,7 @@ class Endpoint:
                 return None
             if not owner.is_alive:
                 break
-            # A replica that was killed seems alive until its sign of life expires; one that lives renews it meanwhile.
+            # A killed replica seems alive until its lease expires; a live one renews it meanwhile.
             await anyio.sleep(min(LOOK_SECONDS, owner.alive_seconds))
             again = await self._stores.sessions.owner(found)
             if again is not None and again.alive_seconds >= owner.alive_seconds:
@@ -265,7 +265,7 @@ class Endpoint:
 
 
 class _DisconnectWatcher:
-    """Cancels a call whose client is gone. Most calls are through before it begins to look, and pay no task for it."""
+    """Cancels a call when its client disconnects. It starts late: most calls end before and need no task for it."""
 
     def __init__(self, receive: Receive, answering: anyio.CancelScope) -> None:
         self._receive = receive
@@ -274,11 +274,11 @@ class _DisconnectWatcher:
         self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._begin)
 
     async def receive(self) -> Message:
-        """The body, for whoever answers; nothing else is asked for then."""
+        """Receive the body for the application, which asks for nothing else."""
         return await self._receive()
 
     def stop(self) -> None:
-        """The call is over."""
+        """Stop watching; the call is over."""
         self._timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
@@ -293,10 +293,10 @@ class _DisconnectWatcher:
 
 
 class _SessionOpening:
-    """The answer to a request that may open a session: nobody learns its id before the replicas know it."""
+    """The response to `initialize`: the client gets the session id only after the replicas know it."""
 
     def __init__(self, endpoint: Endpoint, principal: str, send: Send, revision: str) -> None:
-        """`revision` is the one that the client proposed: where it is served, it is negotiated."""
+        """`revision` is the one that the client proposed: if it is supported, it is the negotiated one."""
         self._revision = revision
         self._endpoint = endpoint
         self._principal = principal
@@ -305,7 +305,7 @@ class _SessionOpening:
         self.has_failed = False
 
     async def send(self, message: Message) -> None:
-        """One message of the app. What is no session has no id in its answer."""
+        """Send one message of the application; an error response carries no session id."""
         if message["type"] == "http.response.start":
             opened = dict(message.get("headers", ())).get(SESSION_HEADER)
             if opened is not None and message["status"] < 400:
@@ -318,7 +318,7 @@ class _SessionOpening:
             await self._send(message)
 
     def end(self) -> None:
-        """The request is over, and the session idle until the next one."""
+        """Note that the request is over; the session is idle until the next one."""
         opened = self._endpoint.manager.sessions.get(self._session)
         if opened is not None:
             opened.end()
@@ -342,13 +342,13 @@ def _refused(status: int, reason: str) -> Response:
 
 
 def _cancelled() -> Response:
-    """Clients take 405 for the end of a stream, and try again after anything else (2025-11-25, basic/transports)."""
-    reason = "the request of this stream was cancelled: nothing comes any more"
+    """Return 405: clients end the stream; after anything else they retry (2025-11-25, basic/transports)."""
+    reason = "the request of this stream was cancelled; there are no more events"
     return error_response(405, reason, kind="cancelled", headers={"Allow": "POST, DELETE"})
 
 
 def _unreachable() -> Response:
-    reason = "what the replicas share can't be reached now; try again later"
+    reason = "the store that the replicas share can't be reached now; try again later"
     return error_response(503, reason, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
 
 

@@ -1,7 +1,7 @@
-"""SIGHUP: the operator's files are read again and verified; then all of it is in force, or nothing is.
+"""SIGHUP: read the operator's files again, verify them, and apply all changes or none.
 
-What is opened for the new state stands beside the old one until everything was verified; the exchange itself waits for
-nothing. Calls under way go on under what they began with (docs/adr/0020).
+Resources for the new state are opened beside the old ones. Once everything is verified, the switch happens without
+awaiting anything. Active calls continue with the state that they began with (docs/adr/0020).
 """
 
 import asyncio
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSource:
-    """Where the operator's decisions are read: the same flags and variables, and the files as they are then."""
+    """Reads the operator's decisions: the flags and variables of the start, and the files as they are now."""
 
     config: Callable[[], Config]
     roles: Callable[[Config], Mapping[str, Role]]
@@ -51,7 +51,7 @@ class ConfigSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """What the server is made of, and what of it a reload exchanges."""
+    """The parts of the running server that a reload reads or replaces."""
 
     components: AppComponents
     app: ReplaceableApp
@@ -63,7 +63,7 @@ class RunningServer:
 
 @dataclass(slots=True, kw_only=True)
 class _Candidate:
-    """What the files say and what was made of them: verified, and not in force yet."""
+    """The verified content of the files, not applied yet."""
 
     config: Config
     roles: Mapping[str, Role]
@@ -74,30 +74,30 @@ class _Candidate:
     tokens: Mapping[str, frozenset[str]]
     verifier: Verifier | None
     moved: frozenset[str]
-    """Roles of which a root is not any more where it was opened."""
+    """Roles with a root that is no longer where it was opened."""
 
 
 @dataclass(slots=True)
 class _Prepared:
-    """What stands beside what is in force."""
+    """Resources opened beside the active ones."""
 
     tenants: list[Tenant] = field(default_factory=list)
     successors: list[tuple[Tenant, Role, Assembly]] = field(default_factory=list)
 
 
 class Reloader:
-    """Brings the operator's files into force again."""
+    """Applies the operator's files again."""
 
     def __init__(
         self, config: Config, roles: Mapping[str, Role], source: ConfigSource | None, running: RunningServer
     ) -> None:
-        """`config` and `roles` are in force.
+        """`config` and `roles` are active.
 
         Raises:
             BadSetting: a token file or the certificate can't be read.
         """
         self.connections: Callable[[LimitsSection, ssl.SSLContext | None], None] = _no_connections
-        """Gives connections that come from now on limits and certificate; set by who listens."""
+        """Sets limits and certificate of later connections; assigned by the listener."""
         self._config = config
         self._roles = roles
         self._source = source
@@ -106,11 +106,11 @@ class Reloader:
         self._tokens: Mapping[str, frozenset[str]] = _tokens(config)
 
     async def reload(self) -> None:
-        """Read, verify, exchange, and say in one line what changed, or why nothing did. Raises nothing."""
+        """Read, verify, apply, and log in one line what changed or why nothing did. Raises nothing."""
         if self._running.draining.has_begun:
-            logger.info("not reloaded: the server ends")
+            logger.info("not reloaded: the server is ending")
             return
-        # In a task of its own: whatever fails in it must not end the server.
+        # In its own task: an error in it must not end the server.
         preparing = asyncio.get_running_loop().create_task(self._prepared())
         try:
             await asyncio.wait({preparing})
@@ -122,8 +122,8 @@ class Reloader:
             logger.error("reload refused, nothing changed: %s", failure, exc_info=trace)
             return
         candidate, opened = preparing.result()
-        # Nothing is waited for until all of it is in force.
-        lists = self._exchange(candidate, opened)
+        # Nothing is awaited until every change is applied.
+        lists = self._apply(candidate, opened)
         _log_reload(candidate)
         for catalog, kinds in lists:
             await catalog.notify(kinds)
@@ -133,7 +133,7 @@ class Reloader:
         return candidate, await self._open(candidate)
 
     def _read(self) -> _Candidate:
-        """Everything that can be verified without opening a tenant. Blocks."""
+        """Read and verify all that needs no open tenant. Blocks."""
         if self._source is None:
             raise BadSetting("this server was not started from files that can be read again")
         wanted = self._source.config()
@@ -168,11 +168,11 @@ class Reloader:
         )
 
     async def _open(self, candidate: _Candidate) -> _Prepared:
-        """Open what new and changed roles have.
+        """Open the resources of new and changed roles.
 
         Raises:
-            BadSetting: one of them can't be served; all are closed again.
-            Unconfined: commands can't be held as the operator requires.
+            BadSetting: a role can't be served; all are closed again.
+            Unconfined: commands can't be confined as the operator requires.
         """
         tenants, opened = self._running.tenants, _Prepared()
         async with AsyncExitStack() as undo:
@@ -191,15 +191,15 @@ class Reloader:
             undo.pop_all()
         return opened
 
-    def _exchange(self, candidate: _Candidate, opened: _Prepared) -> list[tuple[LiveCatalog, frozenset[Surface]]]:
-        """Bring it into force; says which lists changed in which catalogs."""
+    def _apply(self, candidate: _Candidate, opened: _Prepared) -> list[tuple[LiveCatalog, frozenset[Surface]]]:
+        """Apply the changes; return the lists that changed, by catalog."""
         running, config = self._running, candidate.config
         for name in self._roles.keys() - candidate.roles.keys():
             running.tenants.withdraw(name)
         for tenant in opened.tenants:
             running.tenants.serve(tenant)
         lists = [(one.catalog, running.tenants.replace(one, role, new)) for one, role, new in opened.successors]
-        self._exchange_gate(candidate)
+        self._apply_to_middleware(candidate)
         running.session_limiter.use(session_limits(config.limits))
         self.connections(config.limits, candidate.tls)
         if config.log.level != self._config.log.level:
@@ -212,12 +212,12 @@ class Reloader:
         )
         return lists
 
-    def _exchange_gate(self, candidate: _Candidate) -> None:
-        """What stands before the tenants is made anew where it must be: what it counts begins anew with it."""
+    def _apply_to_middleware(self, candidate: _Candidate) -> None:
+        """Make the middleware anew if its configuration changed; its counters start at zero then."""
         running, old, new = self._running, self._config, candidate.config
         has_changed = (old.auth, old.server, old.limits) != (new.auth, new.server, new.limits)
-        is_judged_anew = has_changed or old.roles.keys() != new.roles.keys()
-        if is_judged_anew and running.components.verifier is not None and candidate.verifier is not None:
+        has_new_verifier = has_changed or old.roles.keys() != new.roles.keys()
+        if has_new_verifier and running.components.verifier is not None and candidate.verifier is not None:
             running.components.verifier.replace(candidate.verifier)
         if has_changed:
             running.app.replace(configured_app(replace(running.components, config=new)))
@@ -226,7 +226,7 @@ class Reloader:
 
 
 def _tokens(config: Config) -> dict[str, frozenset[str]]:
-    """Ids of the tokens in each file.
+    """Return the ids of the tokens in each file.
 
     Raises:
         BadSetting: a file can't be used.
@@ -247,4 +247,4 @@ def _log_reload(candidate: _Candidate) -> None:
 
 
 def _no_connections(limits: LimitsSection, tls: ssl.SSLContext | None) -> None:
-    """Nobody listens."""
+    """Stands in until a listener is assigned."""

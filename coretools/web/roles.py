@@ -1,4 +1,4 @@
-"""What each role may do, from the operator's configuration and the flags that every entry point has."""
+"""Builds the roles from the configuration and the common flags."""
 
 import argparse
 import os
@@ -19,30 +19,31 @@ from coretools.web.common.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, R
 def build_roles(
     config: Config, options: argparse.Namespace, environment: Mapping[str, str], directory: str
 ) -> dict[str, Role]:
-    """Every role by its name. Without any in the configuration there is the default one, of what the flags say.
+    """Return every role by name. A configuration without roles has one, `default`, set by the flags.
 
-    `directory` is its root where none is named at all.
+    `directory` is the root of that role if no root is named at all.
 
     Raises:
-        BadSetting: a role without a root, a profile that there is not, or what the flags say can't be used; names
-            what is wrong with each role.
+        BadSetting: names each role without a root or with an unknown profile, and flags that can't be used.
     """
     sections = config.roles or {DEFAULT_ROLE: RoleSection()}
     base = settings_from(options, options.root or (), environment, None if config.roles else directory)
     roots = {name: section.roots or base.roots for name, section in sections.items()}
-    # The operator's own file of rules must lie where no role can write.
+    # The operator's policy file must be where no role can write.
     writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
     base = replace(base, policy=policy_from(options, environment, writable))
-    for path in _of_the_operator(config, options, environment):
+    for path in _operator_files(config, options, environment):
         _require_out_of_reach(path, _all(roots, sections))
-    return _each({name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()})
+    return _build_each(
+        {name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()}
+    )
 
 
-def _each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
-    """All of them.
+def _build_each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
+    """Build all roles.
 
     Raises:
-        BadSetting: what is wrong with each that is refused.
+        BadSetting: names the fault of each role that can't be built.
     """
     found, wrong = {}, []
     for name, make in made.items():
@@ -62,10 +63,10 @@ def _all(roots: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[st
 def _require_out_of_reach(path: str, roots: Sequence[str]) -> None:
     require_out_of_reach(path, [root.removesuffix(":ro").removesuffix(":rw") for root in roots])
     if is_granted(path):
-        raise BadSetting(f"{path}: commands may read what is there; move it out, for instance to /etc/coretools")
+        raise BadSetting(f"{path}: commands may read this path; move the file, for instance to /etc/coretools")
 
 
-def _of_the_operator(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+def _operator_files(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
     named = (
         options.config or environment.get(CONFIG_VARIABLE),
         config.auth.tokens,
@@ -73,7 +74,7 @@ def _of_the_operator(config: Config, options: argparse.Namespace, environment: M
         config.metrics.tokens,
         config.server.tls_key,
     )
-    # A missing one is refused by who opens it, and hides no other fault until then.
+    # A missing file is refused when it is opened; here it must not hide other faults.
     return [path for path in named if path and os.path.lexists(path)]
 
 
@@ -98,7 +99,7 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
 
 
 def _rates(section: RoleSection, config: Config) -> Rates:
-    """What a role may ask for. Without tokens there is no limit: who is on this machine can take all of it anyway."""
+    """Return the rates of a role. Without tokens there is no limit: only this machine can call."""
     wanted = section.requests_per_second
     if wanted is None:
         has_tokens = config.auth.tokens or config.auth.jwt is not None

@@ -1,4 +1,4 @@
-"""The HTTP server from its first socket to its clean end: opens what it serves, listens, drains, and leaves nothing."""
+"""The lifecycle of the HTTP server: open stores and tenants, listen, drain, close everything."""
 
 import logging
 import math
@@ -34,20 +34,17 @@ from coretools.web.sessions.session_manager import SessionLimiter, session_limit
 from coretools.web.tenants import ServerContext, Tenants, open_tenants
 from coretools.web.wiring import ObservabilityWiring, ServerState
 
-# Which stores a server has: those of its memory, or an engine that its replicas share.
-
-
 NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"
 
 
 async def require_redis(section: RedisSection) -> str:
-    """Connect to the engine and ask it; its version. Nothing is written there.
+    """Connect to Redis and return its version. Writes nothing.
 
     Raises:
-        BadSetting: it does not answer, or can't be used.
+        BadSetting: Redis does not answer, or can't be used.
     """
     try:
-        # Imported late: as below.
+        # Imported late, as below.
         from coretools.web.replicas.redis_engine import RedisEngine
     except ModuleNotFoundError as error:
         raise BadSetting(NO_PACKAGE) from error
@@ -59,15 +56,15 @@ async def require_redis(section: RedisSection) -> str:
 
 
 def create_stores(section: RedisSection, limits: LimitsSection) -> Stores:
-    """What is configured. Not opened yet.
+    """Create the configured stores: in memory, or in a Redis that the replicas share. They are not open yet.
 
     Raises:
-        BadSetting: what is configured can't be used.
+        BadSetting: the configured stores can't be used.
     """
     if not section.url:
         return MemoryStores(most_events=limits.events, most_bytes=limits.event_bytes)
     try:
-        # Imported late: a server that stands alone needs none.
+        # Imported late: a server without replicas needs no Redis client.
         from coretools.web.replicas.redis_stores import RedisStores
     except ModuleNotFoundError as error:
         raise BadSetting(NO_PACKAGE) from error
@@ -77,35 +74,35 @@ def create_stores(section: RedisSection, limits: LimitsSection) -> Stores:
 BACKLOG = 2_048
 
 END_SECONDS = 5.0
-"""After the drain: for what was cancelled to be gone."""
+"""Given to cancelled requests after the drain, to end."""
 
 GRACE_SECONDS = 2
-"""Between the end of the drain, when requests under way are ended with an answer, and the end of every connection."""
+"""Between the end of the drain, when active requests get a final answer, and the end of every connection."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """What is served: everything that the operator decided."""
+    """Everything that the operator decided about this server."""
 
     config: Config
     roles: Mapping[str, Role]
     others: Sequence[Registry] = ()
     environment: Mapping[str, str]
     source: ConfigSource | None = None
-    """Where configuration and roles are read again; None: they never are."""
+    """Reads configuration and roles again for a reload; None: there is no reload."""
 
 
 async def serve(server_config: ServerConfig) -> int:
-    """Listen until SIGTERM or SIGINT comes and everything under way is answered, or its time is over.
+    """Serve until SIGTERM or SIGINT, then until every active request is answered or the drain time is over.
 
     Returns:
-        The exit code of the process: 128 and the number of the signal.
+        The exit code of the process: 128 plus the number of the signal.
 
     Raises:
-        BadSetting: something can't be used, or would be open to strangers; before anything listens.
-        Unconfined: commands can't be held as the operator requires.
+        BadSetting: a setting can't be used, or would let strangers in; raised before anything listens.
+        Unconfined: commands can't be confined as the operator requires.
     """
     config = server_config.config
     ending = ProcessExit(config.server.drain_seconds + END_SECONDS)
@@ -130,7 +127,7 @@ async def serve(server_config: ServerConfig) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedApp:
-    """What is served, and who counts what is refused before it."""
+    """The running application and its handles for connections, reload and shutdown."""
 
     app: ASGIApp
     refused: RefusalListener
@@ -141,11 +138,11 @@ class ServedApp:
 
 @asynccontextmanager
 async def running_app(server_config: ServerConfig, port: int, draining: Draining) -> AsyncIterator[ServedApp]:
-    """The application, with all that stands behind it, until the end of the block.
+    """Open stores, tenants and the application; close them at the end of the block.
 
     Raises:
-        BadSetting: something can't be used, or would be open to strangers.
-        Unconfined: commands can't be held as the operator requires.
+        BadSetting: a setting can't be used, or would let strangers in.
+        Unconfined: commands can't be confined as the operator requires.
     """
     config = server_config.config
     accepted = AcceptedClaims()
@@ -209,19 +206,19 @@ def _served_app(
 
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
-    """`tools` are the names that a span may say; filled once they are known."""
+    """`tools` are the names that spans may contain; filled once they are known."""
     return exporting_traces(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us: it would raise them again at its end, and the process would not end as it should."""
+    """A uvicorn server without its signal handling, which would raise the signal again at the end."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; asyncio has one number for how many wait in the kernel and how many it takes at once."""
+        """Listen. asyncio uses one number for the kernel's queue and for connections accepted at once; we need two."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
@@ -254,31 +251,31 @@ def _uvicorn(config: Config, site: ServedApp, protocol: type[TimedProtocol]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Shutdown:
-    """What takes part in the end of the server."""
+    """Ends the server in order."""
 
     server: uvicorn.Server
     ending: ProcessExit
     draining: Draining
     drain: DrainMiddleware
 
-    async def come(self) -> None:
-        """Listen until nothing is under way or the time is over; then no connection is taken any more."""
+    async def run(self) -> None:
+        """Keep listening until no request is active or the drain time is over, then stop uvicorn."""
         self.draining.begin()
         left = await self.drain.finished()
-        # What is answered may not be read yet.
+        # Clients may not have read their answers yet.
         self.server.config.timeout_graceful_shutdown = math.ceil(left) + GRACE_SECONDS
         self.server.should_exit = True
 
 
-async def _shut_down_on_signal(end: _Shutdown, *, task_status: TaskStatus[None]) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a parent that ignores it hands that on; exit codes are lost then
+async def _shut_down_on_signal(shutdown: _Shutdown, *, task_status: TaskStatus[None]) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored if the parent ignores it; exit codes are lost then
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with anyio.create_task_group() as tasks:
             task_status.started()
             async for number in signals:
                 logger.info("ending: %s", number.name)
-                end.ending.on_signal(number)
-                tasks.start_soon(end.come)
+                shutdown.ending.on_signal(number)
+                tasks.start_soon(shutdown.run)
 
 
 async def _reload_on_signal(reloader: Reloader, *, task_status: TaskStatus[None]) -> None:
@@ -289,22 +286,22 @@ async def _reload_on_signal(reloader: Reloader, *, task_status: TaskStatus[None]
 
 
 def bind_sockets(config: Config, sockets: ExitStack, *, does_listen: bool = True) -> list[socket.socket]:
-    """Sockets on every address of the host, all on one port.
+    """Bind a socket to every address of the host, all on one port.
 
     Raises:
-        BadSetting: no such address here, or it is taken.
+        BadSetting: this machine has no such address, or the port is taken.
     """
     host, port = config.server.host, config.server.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         made: list[socket.socket] = []
         for family, _, _, _, address in dict.fromkeys(found):
-            # With the protocol's number: asyncio sets TCP_NODELAY only where it stands, and without that an answer in
+            # With the protocol number: asyncio sets TCP_NODELAY only if it is given. Without TCP_NODELAY an answer in
             # two parts waits 40 ms for the client's acknowledgement of the first.
             one = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has its own socket
             one.bind((address[0], made[0].getsockname()[1] if made else port))
             if does_listen:
                 one.listen(BACKLOG)

@@ -1,7 +1,7 @@
-"""One tenant for each role: its roots, runner, tools, server and sessions, apart from those of every other role.
+"""Tenants: one for each role, with its own roots, runner, tools, server and sessions.
 
-Each lives in a task of its own, so that a reload opens and closes some while the others serve. One whose rights change
-gets another assembly in place: its sessions, runs and tasks go on.
+Each tenant lives in its own task, so a reload opens and closes some while the others serve. When the
+rights of a tenant change, it gets a new assembly in place: its sessions, runs and tasks continue.
 """
 
 import logging
@@ -44,29 +44,29 @@ from coretools.web.sessions.response_format import json_response_rule
 from coretools.web.sessions.session_manager import SessionLimiter
 
 LOOK_SECONDS = 1.0
-"""Between two looks whether what was replaced is out of use. It is the longest pause of those who look at resources,
-too: the first look comes after they have found the new commands."""
+"""Interval of checks whether a replaced assembly is out of use. Watchers of resources poll at least as often, so the
+first check comes after they have found the new commands."""
 
 
 REVOKED_SECONDS = 2.0
-"""Between two looks whether the owners of runs and tasks are still let in."""
+"""Interval of checks whether the owners of runs and tasks still have access."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """What all tenants of a server have in common."""
+    """What all tenants of a server share."""
 
     environment: Mapping[str, str]
     others: Sequence[Registry]
     stores: Stores
     session_limiter: SessionLimiter
     make_watcher: Callable[[str, LiveCatalog], CallObserver]
-    """Makes what is told of the calls of a role."""
+    """Creates the observer of the calls of a role."""
     draining: Draining
     is_same_for_all: bool
-    """Whether everybody who reaches the server has the same role."""
+    """Whether every caller has the same role."""
     large_reads: Semaphore = field(default_factory=large_read_slots)
 
     @property
@@ -77,7 +77,7 @@ class ServerContext:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Tenant:
-    """What principals of one role reach."""
+    """Serves the principals of one role."""
 
     role: Role
     assembly: Assembly
@@ -85,17 +85,17 @@ class Tenant:
     server: Server[Any]
     questions: QuestionFactory
     catalog: LiveCatalog
-    """What the server serves; the catalogs of later assemblies are adopted by it."""
+    """The catalog that the server serves; it adopts the catalogs of later assemblies."""
     over: anyio.Event = field(default_factory=anyio.Event)
-    """Set for it to be closed."""
+    """Set to close the tenant."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether calls can be served: every root is where it was opened, and commands are held as required."""
+        """Whether calls can be served: every root is where it was opened."""
         return all(self._holds(root) for root in self.assembly.roots)
 
     def use(self, role: Role, assembly: Assembly) -> frozenset[Surface]:
-        """Serve by other rights from now on; says which lists changed."""
+        """Serve later calls with these rights; return the lists that changed."""
         self.role = role
         if assembly is self.assembly:
             return frozenset()
@@ -105,10 +105,10 @@ class Tenant:
         return self.catalog.adopt(assembly.catalog)
 
     def stop_revoked(self, verifier: Verifier) -> None:
-        """Stop the runs and tasks of principals who are let in no more. Their calls under way are answered.
+        """Stop the runs and tasks of principals who lost access. Their active calls are answered.
 
         Raises:
-            Unreachable: it can't be told now who is let in.
+            Unreachable: access can't be verified now.
         """
         runs, tasks = self.assembly.runs, self.assembly.tasks
         for name in sorted(runs.principals | tasks.principals):
@@ -132,27 +132,27 @@ class Tenants:
 
     def __init__(self, hosts: TaskGroup, background: TaskGroup, context: ServerContext) -> None:
         self.opened: dict[str, Tenant] = {}
-        """By role: what is served now."""
+        """The tenants that are served now, by role."""
         self._hosts = hosts
         self._background = background
         self._context = context
 
     async def open(self, role: Role) -> Tenant:
-        """A tenant that is not served yet.
+        """Open a tenant without serving it yet.
 
         Raises:
             BadSetting: a root or another setting can't be used.
-            Unconfined: commands can't be held as the operator requires.
+            Unconfined: commands can't be confined as the operator requires.
         """
         tenant: Tenant = await self._hosts.start(self._host, role)
         return tenant
 
     async def successor(self, before: Tenant, role: Role) -> Assembly:
-        """What a tenant is to have instead, by other settings.
+        """Open the assembly that is to replace the one of a tenant, with other settings.
 
         Raises:
             BadSetting: a root or another setting can't be used.
-            Unconfined: commands can't be held as the operator requires.
+            Unconfined: commands can't be confined as the operator requires.
         """
         assembly = await open_successor(before.assembly, role.settings, self._context.environment, self._context.others)
         try:
@@ -164,12 +164,12 @@ class Tenants:
         return assembly
 
     def serve(self, tenant: Tenant) -> None:
-        """Serve one that was opened."""
+        """Serve an opened tenant."""
         self.opened[tenant.role.name] = tenant
         self._background.start_soon(prepare, tenant.assembly, tenant.role.name)
 
     def replace(self, tenant: Tenant, role: Role, assembly: Assembly) -> frozenset[Surface]:
-        """Serve by other rights, and close what there was once nothing uses it; says which lists changed."""
+        """Serve with other rights, close the old assembly once it is unused; return the lists that changed."""
         before = tenant.assembly
         changed = tenant.use(role, assembly)
         if before is not assembly:
@@ -179,23 +179,23 @@ class Tenants:
         return changed
 
     def withdraw(self, name: str) -> None:
-        """Serve a role no more. Its calls under way are answered; then its sessions end and its runs are stopped."""
+        """Stop serving a role. Its active calls are answered; then its sessions end and its runs are stopped."""
         self._background.start_soon(_close_withdrawn, self.opened.pop(name))
 
     def stop_revoked(self, verifier: Verifier) -> None:
-        """Stop what principals left running who are let in no more; while that can't be told nothing is stopped."""
+        """Stop the runs and tasks of principals who lost access; nothing while access can't be verified."""
         try:
             for tenant in self.opened.values():
                 tenant.stop_revoked(verifier)
         except Unreachable as error:
-            logger.debug("whose access was revoked can't be told: %s", error)
+            logger.debug("revoked access can't be verified: %s", error)
 
     def watch(self, verifier: Verifier) -> None:
-        """Do so again and again: a token file may change without a signal."""
+        """Call `stop_revoked` periodically: a token file may change without a signal."""
         self._background.start_soon(self._watched, verifier)
 
     def close(self) -> None:
-        """End all of them."""
+        """Close every tenant."""
         for tenant in self.opened.values():
             tenant.over.set()
 
@@ -212,11 +212,11 @@ class Tenants:
 
 @asynccontextmanager
 async def open_tenants(roles: Mapping[str, Role], context: ServerContext) -> AsyncIterator[Tenants]:
-    """Open all of them; at the end every session is over, every child gone and every handle closed.
+    """Open the tenants; at the end every session is closed, every child gone and every handle closed.
 
     Raises:
         BadSetting: a root or another setting can't be used.
-        Unconfined: commands can't be held as the operator requires.
+        Unconfined: commands can't be confined as the operator requires.
     """
     failure: CoreError | None = None
     async with anyio.create_task_group() as hosts:
@@ -226,7 +226,7 @@ async def open_tenants(roles: Mapping[str, Role], context: ServerContext) -> Asy
                 for role in roles.values():
                     found.serve(await found.open(role))
                 yield found
-            except CoreError as error:  # as itself, not in a group: it is what ends the start
+            except CoreError as error:  # raised without an exception group: it ends the start
                 failure = error
             background.cancel_scope.cancel()
         found.close()
@@ -242,10 +242,10 @@ async def _close_withdrawn(tenant: Tenant) -> None:
 
 
 async def _retire(assembly: Assembly) -> None:
-    """Close an assembly that another one has replaced, once its last call and its last child are gone."""
+    """Close a replaced assembly once its last call and its last child are gone."""
     dispatcher = assembly.dispatcher
     try:
-        await anyio.lowlevel.checkpoint()  # what found its command before the exchange begins now
+        await anyio.lowlevel.checkpoint()  # calls that found their command before the switch begin now
         calls = dispatcher.under_way
         await _wait_until(lambda: assembly.is_idle and not calls & dispatcher.under_way)
     finally:
@@ -254,7 +254,7 @@ async def _retire(assembly: Assembly) -> None:
 
 
 async def _wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait for at least one pause: whoever looks at a resource may do so for a moment longer."""
+    """Poll, first after one interval: a watcher may still be reading a resource."""
     while True:
         await anyio.sleep(LOOK_SECONDS)
         if is_so():

@@ -1,4 +1,4 @@
-"""What the operator sees of a running server: figures, log, spans, health, console; wired to what they look at."""
+"""Connects observability to the running server: metrics, log, traces, health and console."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,18 +36,18 @@ from coretools.web.tenants import Tenant
 
 @dataclass(kw_only=True)
 class ServerState:
-    """How the server stands now: what metrics and console ask."""
+    """The current state of the server, for metrics and console."""
 
     stores: Stores
     kind: str
-    """Of the stores: `memory` or `redis`."""
+    """Kind of the stores: `memory` or `redis`."""
     draining: Draining
     opened: Mapping[str, Tenant] = field(default_factory=dict)
-    """By role; set once they are open."""
+    """Tenants by role; set once they are open."""
     are_stores_fine: bool = True
 
     def sessions(self) -> Sequence[SessionSnapshot]:
-        """Those that are open, oldest first."""
+        """Return the open sessions, oldest first."""
         found = [
             SessionSnapshot(
                 id=session.id,
@@ -62,11 +62,11 @@ class ServerState:
         return sorted(found, key=lambda one: -one.age_seconds)
 
     def tenants(self) -> Sequence[TenantSnapshot]:
-        """One for each role."""
+        """Return a snapshot of each tenant."""
         return [tenant_snapshot(role, tenant.assembly) for role, tenant in self.opened.items()]
 
     def server(self) -> ServerSnapshot:
-        """The server as a whole."""
+        """Return a snapshot of the server as a whole."""
         return ServerSnapshot(
             replica=self.stores.replica,
             stores=self.kind,
@@ -75,7 +75,7 @@ class ServerState:
         )
 
     async def check_stores(self) -> bool:
-        """Whether the stores can be used, and remember it for who looks."""
+        """Check whether the stores can be used, and keep the result for the snapshots."""
         try:
             await self.stores.check()
         except Unreachable:
@@ -86,7 +86,7 @@ class ServerState:
 
 
 class ObservabilityWiring:
-    """Everything that looks on, made before what it looks at."""
+    """Creates everything that observes the server; made before the tenants."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ObservabilityWiring:
         self.metrics.supply(state)
 
     def watcher(self, role: str, catalog: LiveCatalog) -> CallObserver:
-        """What is told of the calls of a role."""
+        """Create the observer of the calls of a role."""
         names = [command.name for command in catalog.registry]
         self._tools.update(names)
         watchers: list[CallObserver] = [self.metrics.calls(role, names), CallLog()]
@@ -124,7 +124,7 @@ class ObservabilityWiring:
         return ObservabilityMiddleware(app, watchers, tracing=self._tracing)
 
     def routes(self) -> list[Route]:
-        """Health, metrics, and the console where it is on.
+        """Return the routes of health, metrics, and the console if it is enabled.
 
         Raises:
             BadSetting: a token file can't be used.
@@ -151,7 +151,7 @@ class ObservabilityWiring:
         }
 
     def _metrics_page(self) -> ASGIApp | None:
-        """None where nobody may read it: it is on by default, but not for strangers."""
+        """None if nobody may read it: metrics are on by default, but an exposed server needs tokens for them."""
         section = self._config.metrics
         if not section.enabled:
             return None

@@ -1,4 +1,4 @@
-"""How many connections there are at once: so many in all, and of one address no more than its share of them."""
+"""Limits concurrent connections, in total and for one address."""
 
 import ipaddress
 import logging
@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from coretools.errors import BadSetting
 
 SHARE = 4
-"""One address gets a quarter: it takes four that mean harm to keep everybody out, and one team behind one address can
-still work."""
+"""One address gets a quarter of the slots: it takes four hostile addresses to keep everybody out, and a team behind one
+address can still work."""
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-"""Without a share: whoever is on this machine can harm it otherwise, and a proxy on it stands for many clients."""
+"""No share limits these: a local user has other ways to harm this machine, and a local proxy serves many clients."""
 
-_PREFIX_V6 = 64  # one subscriber's network; the addresses in it cost him nothing (RFC 6177)
+_PREFIX_V6 = 64  # one subscriber's network, whose addresses cost nothing (RFC 6177)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ConnectionSlots:
-    """Places for connections. Each that is taken is given back."""
+    """Counts connections against a capacity and a share for each address."""
 
     def __init__(self, capacity: int, *, shared: Sequence[str] = LOOPBACK) -> None:
-        """`shared` are addresses and networks that stand for many clients: they have no share, only the whole.
+        """`shared` are addresses and networks that stand for many clients: no share limits them.
 
         Raises:
             BadSetting: one of them is neither an address nor a network.
@@ -37,11 +37,11 @@ class ConnectionSlots:
 
     @property
     def taken(self) -> int:
-        """Connections now."""
+        """Current connections."""
         return self._taken
 
     def acquire(self, address: str | None) -> str | None:
-        """A place for a connection from an address (none: a socket of this machine). What to give back, or None."""
+        """Take a slot for an address (None: a Unix socket). Return the key for `release`, or None if none is free."""
         key = self._key(address)
         if self._taken >= self._capacity or (key and self._by_address[key] >= self._share):
             return None
@@ -51,7 +51,7 @@ class ConnectionSlots:
         return key
 
     def release(self, key: str) -> None:
-        """The connection is gone."""
+        """Give the slot of a closed connection back."""
         self._taken -= 1
         if key:
             self._by_address[key] -= 1
@@ -59,7 +59,7 @@ class ConnectionSlots:
                 del self._by_address[key]
 
     def _key(self, address: str | None) -> str:
-        """By what an address has a share; empty where it has none."""
+        """Return what the share of an address is counted by; empty if no share limits it."""
         if address is None:
             return ""
         host = ipaddress.ip_address(address.partition("%")[0])
@@ -79,15 +79,14 @@ def _network(text: str) -> Network:
         raise BadSetting(f"{text[:200]}: neither an address nor a network") from error
 
 
-# How many connections the system lets a process have: each is a descriptor, and commands need some too.
-
+# Every connection needs a file descriptor, and so do calls.
 
 RESERVE = 1024
-"""For roots, files that are read, pipes of children, the engine. With less than twice as many in all, half is kept."""
+"""Descriptors kept for roots, files, pipes of children and Redis; half of all if there are less than twice as many."""
 
 TAKEN = 128
-"""Connections that the event loop takes at once, before it asks any whether there is a place for it. The next ones come
-before those without a place are closed: four times as many descriptors may be used by then."""
+"""Connections that the event loop accepts at once, before any is checked for a slot. More are accepted before those
+without a slot are closed: four times as many descriptors may be in use by then."""
 
 TURNS = 4
 
@@ -95,9 +94,9 @@ logger = logging.getLogger(__name__)
 
 
 def usable_slots(connections: int) -> int:
-    """So many of the connections as there are descriptors for; the soft limit is raised as far as that helps.
+    """Return how many of the connections there are descriptors for, after raising the soft limit as far as useful.
 
-    Without it strangers that only connect would leave none for the calls of others: 1,024 is a usual soft limit.
+    Otherwise strangers that only connect could use up the descriptors that calls need: 1,024 is a usual soft limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + RESERVE
@@ -113,10 +112,10 @@ def usable_slots(connections: int) -> int:
 
 
 def accept_backlog(places: int) -> int:
-    """So many connections that with all places taken they leave half of the other descriptors for calls.
+    """Return how many connections to accept at once, so that half of the spare descriptors stay free for calls.
 
-    Where none is left asyncio logs a traceback for each connection that it would have taken, and takes none for a
-    second: strangers that only connect would fill the log, and keep everybody out.
+    Without a descriptor asyncio logs a traceback for each connection that it can't accept, and accepts none for a
+    second: strangers that only connect would fill the log and keep everybody out.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -1,9 +1,9 @@
-"""Time and room for one connection: uvicorn waits for ever for a header, a body, and a client that takes nothing.
+"""Deadlines and limits of one connection: uvicorn waits without limit for headers, bodies and slow readers.
 
-Stands on the protocol class of uvicorn 0.54 and on the names of it that `test_deadlines.py` lists.
-It also makes sure that of everything on a connection only whole requests, one at a time, are acted on: what comes
-behind a request before its answer is dropped, and the answer is the last one there. An answer that comes before the
-end of its request leaves the connection open where little of the body is still to come, and says so where it does not.
+The class extends the protocol class of uvicorn 0.54 and uses the names of it that `test_deadlines.py` lists.
+It also serves only whole requests, one at a time: bytes behind a request are dropped until its answer is sent, and that
+answer then closes the connection. If an answer is sent before the end of its request, the connection stays open when
+little of the body is left; otherwise the answer says `Connection: close`.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from coretools.web.connection.write_buffer import WriteBuffer
 from coretools.web.validation.request_head import Fault, fault_in
 
 LINGER_SECONDS = 2.0
-"""After an answer that comes before the end of its request: what still arrives is dropped. A socket that is closed with
-something unread in it is reset, and the client may never see the answer (RFC 9112, 9.6)."""
+"""Time to read and drop what still arrives after an early answer. Closing a socket with unread data resets it, and the
+client may never see the answer (RFC 9112, 9.6)."""
 
 MOST_ENDS = 1024
 LEAST_GAP = 16
-"""A chunked body may have so many ends of lines; with more, they must be so many bytes apart. Chunks of one byte cost a
-hundred times what they carry: 256 KB of them stop everybody for half a second."""
+"""Line ends that a chunked body may have; with more, they must be `LEAST_GAP` bytes apart on average. One-byte chunks
+cost a hundred times what they carry: 256 KB block the server for half a second."""
 
 MOST_DISCARDED = 65_536
-"""Bytes of a body that nobody will read, which are taken so that its connection can go on. Beyond it to connect anew
-costs less, and the answer says `Connection: close`."""
+"""Bytes of an unneeded body that are read to keep its connection open. Beyond that a new connection costs less, and the
+answer says `Connection: close`."""
 
-LATE = Fault(408, "too-late", "the request did not come in time")
-MALFORMED = Fault(400, "bad-request", "this is no request of HTTP that can be served")
-UNKNOWN_CODING = Fault(501, "bad-request", "of transfer codings there is only chunked")
+LATE = Fault(408, "too-late", "the request did not arrive in time")
+MALFORMED = Fault(400, "bad-request", "this is not a valid HTTP request")
+UNKNOWN_CODING = Fault(501, "bad-request", "unsupported transfer coding; only chunked is supported")
 SMALL_CHUNKS = Fault(400, "bad-request", "the chunks of the body are too small")
 
 _FULL = (
@@ -54,10 +54,10 @@ def _is_fault(record: logging.LogRecord) -> bool:
 
 
 _logger = logging.getLogger("uvicorn.error.connections")
-# A filter and not a level: uvicorn's own configuration of the log, where somebody uses it, sets levels anew.
+# A filter, not a level: uvicorn's own log configuration, if used, would set the level again.
 _logger.addFilter(_is_fault)
-"""uvicorn warns of each connection that brings what is no request, or an upgrade: strangers would fill the disk of the
-log. What it finds wrong with the application are errors, and are said."""
+"""uvicorn warns about every invalid request and every upgrade: strangers could fill the disk of the log. Faults of the
+application are errors, which pass."""
 
 _LAST = (b"connection", b"close")
 _ENDLESS = sys.maxsize
@@ -66,11 +66,11 @@ _HEADER_FAULT = 431
 
 
 RefusalListener = Callable[[str], None]
-"""Told the kind of each refusal that never reaches the app."""
+"""Called with the kind of each refusal that does not reach the application."""
 
 
 class TimedProtocol(H11Protocol):
-    """One connection. `protocol_of` makes the class for a server; this one has no limits."""
+    """Serves one connection. `protocol_of` creates the subclass of a server, with its limits."""
 
     limits: ClassVar[LimitsSection]
     slots: ClassVar[ConnectionSlots]
@@ -90,7 +90,7 @@ class TimedProtocol(H11Protocol):
         self._served = self.app
         self.app = self._serve
         self.logger = _logger
-        # uvicorn says a whole number, and hands it to `call_later`, which takes any.
+        # uvicorn declares an int and passes it to `call_later`, which takes a float.
         self.timeout_keep_alive = self.limits.keep_alive_seconds  # type: ignore[assignment]
         self._slot: str | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -101,22 +101,22 @@ class TimedProtocol(H11Protocol):
         self._wire_bytes = 0
         self._is_lingering = False
         self._unread = 0
-        """Bytes of the body that are still to come."""
+        """Bytes of the body that have not arrived yet."""
         self._is_discarding = False
-        """Whether they are of a request that is answered."""
+        """Whether they belong to a request that is answered already."""
         self._shaking: asyncio.Task[None] | None = None
         self._beneath: asyncio.Transport | None = None
-        """What TLS is spoken over."""
+        """The TCP transport below TLS."""
         self._early = b""
 
     @classmethod
     def use(cls, limits: LimitsSection, tls: ssl.SSLContext | None) -> None:
-        """Give what comes from now on these limits, but for the number of connections, and this certificate."""
+        """Use these limits, except the number of connections, and this certificate for later connections."""
         cls.limits = limits.model_copy(update={"connections": cls.limits.connections})
         cls.tls = tls
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place, or answer that there is none."""
+        """Take a slot, or answer that there is none."""
         peer = transport.get_extra_info("peername")
         self._slot = self.slots.acquire(peer[0] if isinstance(peer, tuple) else None)
         if self._slot is not None and self.tls is not None:
@@ -130,7 +130,7 @@ class TimedProtocol(H11Protocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give everything back."""
+        """Release the slot and all resources."""
         if self._slot is not None:
             self.slots.release(self._slot)
             self._slot = None
@@ -138,14 +138,14 @@ class TimedProtocol(H11Protocol):
             if self._outgoing is not None:
                 self._outgoing.lost()
                 super().connection_lost(exc)
-        # What refers to itself would wait for the garbage collector, with all that it holds.
+        # Break reference cycles: otherwise everything here would wait for the garbage collector.
         self.app = self._served
         self._beneath = self._shaking = None
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Hand to uvicorn what belongs to the request that is being received, and nothing else."""
-        if self._outgoing is None:  # TLS gives what came with its handshake before it says that it is through
+        """Pass to uvicorn only what belongs to the current request."""
+        if self._outgoing is None:  # data that came with the TLS handshake, before its end is reported
             self._early += data
             return
         if self._is_discarding and not self._is_lingering:
@@ -168,12 +168,12 @@ class TimedProtocol(H11Protocol):
         behind = len(self.conn.trailing_data[0])
         if behind and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._drop(behind)
-            # h11 holds no more of it, and without reading nobody would see that the client goes away.
+            # h11 buffers no more of it; keep reading, to notice when the client disconnects.
             self.flow.resume_reading()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's text says less
-        """Answer what h11 could not read. Called while its error is handled."""
+        """Answer a request that h11 could not parse. Called while its error is handled."""
         error = sys.exception()
         hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 0
         if hint == _HEADER_FAULT:
@@ -182,25 +182,25 @@ class TimedProtocol(H11Protocol):
             self._refuse(UNKNOWN_CODING if hint == _CODING_FAULT else MALFORMED)
 
     def on_response_complete(self) -> None:
-        """An answer is out. If its request has not come to its end, what is still sent of it is dropped."""
+        """Drop the rest of a request whose answer is sent already."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
             self._is_discarding = True
-            self._unset_keepalive_if_required()  # until then the deadline is that of the body
+            self._unset_keepalive_if_required()  # until then the deadline of the body applies
 
     def shutdown(self) -> None:
-        """The server ends."""
+        """Close this connection, because the server ends."""
         if self._is_lingering or self._is_discarding:
             self._abort()
             return
         super().shutdown()
         if self._beneath is not None and self.transport.is_closing() and not self.transport.get_write_buffer_size():
-            # asyncio would wait for the client's close_notify, which a pool of idle connections reads no sooner than it
-            # uses one of them: each would hold up the end. RFC 8446, 6.1 does not ask for it.
+            # asyncio would wait for the client's close_notify, and a pool of idle connections answers only when it uses
+            # one: each would delay the end. RFC 8446, 6.1 does not require it.
             self._beneath.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have a request served. An answer with which the connection ends says so (RFC 9112, 9.6)."""
+        """Serve a request. The last answer of a connection says `Connection: close` (RFC 9112, 9.6)."""
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start" and self._ends_with_answer():
@@ -215,11 +215,11 @@ class TimedProtocol(H11Protocol):
             return True
         if self.conn.their_state is not h11.SEND_BODY:
             return False
-        # Who waits for `100 Continue` may send the body or not (RFC 9110, 10.1.1).
+        # A client that waits for `100 Continue` may send the body or not (RFC 9110, 10.1.1).
         return self.cycle.waiting_for_100_continue or self._unread > MOST_DISCARDED
 
     def _count_body(self, state: object, received: bytes) -> None:
-        """Count what of the body came with some bytes, before which the client was in a state."""
+        """Count the bytes of the body in `received`; `state` is that of the client before them."""
         if self.conn.their_state is not h11.SEND_BODY:
             return
         if state is h11.IDLE:
@@ -229,7 +229,7 @@ class TimedProtocol(H11Protocol):
         self._unread -= len(received)
 
     def _discard(self, data: bytes) -> bytes:
-        """Drop what is left of the body of a request that is answered; the result is what comes behind it."""
+        """Drop the rest of the body of an answered request; return the bytes behind it."""
         body, behind = data[: self._unread], data[self._unread :]
         self._unread -= len(body)
         super().data_received(body)
@@ -243,18 +243,18 @@ class TimedProtocol(H11Protocol):
         return behind
 
     async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
-        """Speak TLS from here on. uvicorn would have asyncio do it, with a minute for each and without a place."""
+        """Start TLS. uvicorn would leave it to asyncio: a minute for each handshake, and no slot."""
         seconds = self.limits.header_seconds
         try:
             secured = await self.loop.start_tls(
                 transport, self, tls, server_side=True, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds
             )
-        except OSError as error:  # of TLS, of the connection, or of time
-            error.__traceback__ = None  # asyncio's frame in it holds the error in turn, and all of the connection
+        except OSError as error:  # TLS error, lost connection or timeout
+            error.__traceback__ = None  # breaks a cycle: asyncio's frame refers to the error and the connection
             self.connection_lost(None)
             return
         if self._slot is None or secured is None:
-            return  # it went away with the last byte of its handshake
+            return  # disconnected at the end of its handshake
         self._beneath = transport
         self._begin(secured)
         early, self._early = self._early, b""
@@ -285,7 +285,7 @@ class TimedProtocol(H11Protocol):
         return self._ends > MOST_ENDS and self._ends * LEAST_GAP > self._wire_bytes
 
     def _watch(self) -> None:
-        """Set the time for what the client has to send now."""
+        """Set the deadline for what the client must send now."""
         phase = (self.conn.their_state, self.cycle)
         if self._is_lingering or phase == self._phase:
             return
@@ -305,11 +305,11 @@ class TimedProtocol(H11Protocol):
     def _head_is_late(self) -> None:
         if self.conn.trailing_data[0]:
             self._refuse(LATE)
-        else:  # a connection that never said a word gets none
+        else:  # nothing was received: close without an answer
             self._abort()
 
     def _refuse(self, fault: Fault) -> None:
-        """Answer without the app, and close. The app, where it has the request already, is told that nobody waits."""
+        """Answer without the application, and close. An application that has the request is told of a disconnect."""
         self._count(fault.kind)
         cycle = self.cycle
         is_begun = cycle is not None and not cycle.response_complete
@@ -333,7 +333,7 @@ class TimedProtocol(H11Protocol):
             count(kind)
 
     def _drop(self, count: int) -> None:
-        """Count bytes that are not acted on; too many end the connection."""
+        """Count dropped bytes; too many end the connection."""
         self._dropped += count
         if self._is_lingering:
             most = self.limits.body_bytes
@@ -344,7 +344,7 @@ class TimedProtocol(H11Protocol):
             self._abort()
 
     def _close(self) -> None:
-        """Close, or first take for a moment what the client is still sending."""
+        """Close; if the client is still sending, read and drop for a moment first."""
         if self._outgoing is None or self._is_lingering:
             return
         if not self._dropped and self.conn.their_state not in (h11.SEND_BODY, h11.ERROR):
@@ -358,7 +358,7 @@ class TimedProtocol(H11Protocol):
 
     def _lingered(self) -> None:
         if self._outgoing is not None and self._outgoing.get_write_buffer_size():
-            self._outgoing.really_close()  # it reads slowly; the time for that is another
+            self._outgoing.really_close()  # a slow reader: the write deadline applies
         else:
             self._abort()
 
@@ -383,10 +383,10 @@ def protocol_of(
     tls: ssl.SSLContext | None = None,
     refused: RefusalListener | None = None,
 ) -> type[TimedProtocol]:
-    """A protocol class for `uvicorn.Config(http=...)`. One class is for one server: it counts its connections.
+    """Create the protocol class of one server, for `uvicorn.Config(http=...)`. It counts the server's connections.
 
-    Addresses in `proxies` and `shared` stand for many clients and have no share of their own. With `tls` it is spoken
-    on every connection; uvicorn itself is told of no certificate. `refused` hears of what the app does not.
+    Addresses in `proxies` and `shared` stand for many clients, so no share limits them. `tls` applies to every
+    connection; uvicorn itself gets no certificate. `refused` is called for refusals that the application does not see.
 
     Raises:
         BadSetting: one of them is neither an address nor a network.

@@ -1,6 +1,6 @@
-"""The end of a server as its clients see it: new work is refused, what is under way may finish, and all get an answer.
+"""The drain: after SIGTERM new work is refused, active requests may finish, and every client gets an answer.
 
-The listener stays open until nothing is under way, or the time is over: whoever connects is told, not turned away.
+The listener stays open until no request is active or the time is over, so new clients get an answer too.
 """
 
 import json
@@ -21,18 +21,18 @@ from coretools.web.sessions.response_format import MESSAGE_KEY
 KIND = "ending"
 RETRY_SECONDS = "1"
 ANSWER_SECONDS = 1.0
-"""After the time of the drain, for the last answers to be written."""
+"""Given after the drain to write the last answers."""
 
-CUT = "the server is ending, and the call was not through in time; call again"
-NOT_BEGUN = "the server is ending and takes nothing new; call again, on another replica where there is one"
+CUT = "the server is ending and the call did not finish in time; call again"
+NOT_BEGUN = "the server is ending and accepts no new work; call again, on another replica if there is one"
 
 _CLOSE = (b"connection", b"close")
 
 
 class RefuseNewWork:
-    """Refuses requests and streams once the server ends. Behind the bodies, which tell what a request is.
+    """Refuses new requests and streams during the drain. Runs after the body is parsed.
 
-    Notifications, answers to questions and the end of a session are not refused: calls under way may need them.
+    Notifications, answers to questions and DELETE of a session pass: active calls may need them.
     """
 
     def __init__(self, app: ASGIApp, draining: Draining) -> None:
@@ -40,7 +40,7 @@ class RefuseNewWork:
         self._draining = draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
+        """Serve or refuse one request."""
         is_new = scope["method"] == "GET" or scope.get(IS_CALL_KEY, False)
         if not (is_new and self._draining.has_begun):
             await self._app(scope, receive, send)
@@ -49,7 +49,7 @@ class RefuseNewWork:
 
 
 class DrainMiddleware:
-    """An app whose requests have so many seconds once the server ends, and are counted."""
+    """Counts active requests and gives them a deadline once the drain begins."""
 
     def __init__(self, app: ASGIApp, draining: Draining, *, seconds: float) -> None:
         self._app = app
@@ -70,7 +70,7 @@ class DrainMiddleware:
                 self._none_under_way.set()
 
     async def finished(self) -> float:
-        """Wait until nothing is under way, once the server ends; how many seconds of its time are left."""
+        """Wait until no request is active or the time is over; return the seconds that are left."""
         with anyio.move_on_after(self._deadline() - anyio.current_time() + ANSWER_SECONDS):
             while self._under_way:
                 self._none_under_way = anyio.Event()
@@ -78,7 +78,7 @@ class DrainMiddleware:
         return max(self._deadline() - anyio.current_time(), 0.0)
 
     def _deadline(self) -> float:
-        """The same for all, whenever they came."""
+        """Return the deadline, the same for all requests."""
         if self._ends_at == math.inf:
             self._ends_at = anyio.current_time() + self._seconds
         return self._ends_at
@@ -105,7 +105,7 @@ class DrainMiddleware:
 
 
 class _ResponseState:
-    """How far an answer has come. One that begins while the server ends is the last on its connection."""
+    """Tracks the progress of a response. One that begins during the drain closes its connection."""
 
     def __init__(self, send: Send, draining: Draining) -> None:
         self._send = send
@@ -126,7 +126,7 @@ class _ResponseState:
 
 
 def _last_event(scope: Scope) -> bytes:
-    """The answer to the request whose stream is cut; nothing where the stream is of no request."""
+    """Return the error response for a request whose stream is cut; empty for a stream without a request."""
     message: Mapping[str, Any] | None = scope.get(MESSAGE_KEY)
     if message is None:
         return b""

@@ -1,4 +1,4 @@
-"""TLS as the server speaks it: a certificate of the operator, versions 1.2 and 1.3, HTTP/1.1."""
+"""TLS with the operator's certificate: versions 1.2 and 1.3, HTTP/1.1."""
 
 import hashlib
 import logging
@@ -23,20 +23,20 @@ _NO_PEM = "one of them is not PEM, or they are in each other's place"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What the file of a certificate says."""
+    """The content of a certificate file."""
 
     digest: str
-    """Of the whole file."""
+    """SHA-256 of the whole file."""
     begins: datetime
     ends: datetime
     chain: int
-    """Certificates in the file, the server's own included."""
+    """Number of certificates in the file, including the server's own."""
 
     def require_valid(self, path: str, now: datetime) -> None:
         """Refuse a certificate that clients would refuse now.
 
         Raises:
-            BadSetting: its time is over, or has not come.
+            BadSetting: it is expired, or not valid yet.
         """
         if now >= self.ends:
             raise BadSetting(f"server.tls_certificate {path}: expired on {self.ends:%Y-%m-%d %H:%M} UTC; renew it")
@@ -44,12 +44,12 @@ class Certificate:
             raise BadSetting(f"server.tls_certificate {path}: not valid before {self.begins:%Y-%m-%d %H:%M} UTC")
 
     def days_left(self, now: datetime) -> int:
-        """Whole days until its end."""
+        """Return the whole days until it expires."""
         return (self.ends - now).days
 
 
 def certificate_of(server: ServerSection) -> Certificate | None:
-    """What is known of the server's certificate; None where it has none.
+    """Read the server's certificate; None if none is configured.
 
     Raises:
         BadSetting: it can't be read.
@@ -68,10 +68,10 @@ def certificate_of(server: ServerSection) -> Certificate | None:
 
 
 def require_chain(path: str) -> None:
-    """Refuse a file whose certificates do not sign each other, the server's own first: clients could not verify it.
+    """Refuse a file whose certificates are not a chain, the server's own first: clients could not verify it.
 
     Raises:
-        BadSetting: says which does not go with which.
+        BadSetting: names the two certificates that do not match.
     """
     chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
     for number, (one, above) in enumerate(pairwise(chain), 1):
@@ -85,12 +85,12 @@ def require_chain(path: str) -> None:
 
 
 def now() -> datetime:
-    """The time by which a certificate is judged."""
+    """Return the current time, by which a certificate is judged."""
     return datetime.now(UTC)
 
 
 def tls_context(server: ServerSection) -> ssl.SSLContext | None:
-    """What connections are wrapped in; None where the server has no certificate.
+    """Create the TLS context of connections; None if no certificate is configured.
 
     Raises:
         BadSetting: certificate or key can't be used.
@@ -110,26 +110,26 @@ def tls_context(server: ServerSection) -> ssl.SSLContext | None:
 
 
 def open_key(server: ServerSection) -> str | None:
-    """What is wrong where every user may read the private key.
+    """Return a warning if every user may read the private key.
 
-    The start goes on: Kubernetes gives secrets to a container so, where nobody else is.
+    It does not end the start: Kubernetes mounts secrets this way into a container, which has no other users.
     """
     path = server.tls_key or server.tls_certificate
-    with suppress(OSError):  # said where it is loaded
+    with suppress(OSError):  # reported when the key is loaded
         if path and os.stat(path).st_mode & stat.S_IROTH:
             return f"server.tls_key {path}: every user of this machine can read it; run chmod 600 {path}"
     return None
 
 
 def warn_of_key(server: ServerSection) -> None:
-    """Say in the log that every user may read the private key."""
+    """Log a warning if every user may read the private key."""
     reason = open_key(server)
     if reason is not None:
         _logger.warning("%s", reason)
 
 
 def warn_of_time(server: ServerSection) -> None:
-    """Say in the log that clients will refuse the certificate. The start goes on: SIGHUP brings a new one."""
+    """Log a warning if clients will refuse the certificate. The start continues: SIGHUP loads a new one."""
     certificate = certificate_of(server)
     try:
         if certificate is not None:
@@ -139,7 +139,7 @@ def warn_of_time(server: ServerSection) -> None:
 
 
 def _require_readable(server: ServerSection) -> None:
-    """Refuse a file that can't be opened by its name; OpenSSL does not say which of the two it was."""
+    """Refuse a file that can't be opened, by name; OpenSSL does not report which of the two failed."""
     for key, path in (("tls_certificate", server.tls_certificate), ("tls_key", server.tls_key)):
         try:
             if path:
@@ -156,11 +156,11 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "they don't go together; it is the key of another certificate"
-        # OpenSSL has no reason for a text in which it finds nothing.
+        # OpenSSL gives no reason for a text without PEM.
         return error.reason or _NO_PEM
     return getattr(error, "strerror", None) or str(error)
 
 
 def _no_password() -> str:
-    """OpenSSL would ask at a terminal."""
+    """Refuse an encrypted key; OpenSSL would ask for the password at a terminal."""
     raise ValueError("the key has a password")

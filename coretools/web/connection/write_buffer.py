@@ -1,4 +1,4 @@
-"""The way out of one connection: how much a client takes of what it is sent, and how the connection is closed."""
+"""The write side of one connection: buffering, the deadline of slow readers, and closing."""
 
 import asyncio
 import socket
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_GATHERED = 65_536
-"""Bytes; as many as asyncio lets wait before it says that the writer should."""
+"""Bytes gathered before a write; asyncio's own high-water mark."""
 
-_AT_ONCE = struct.pack("ii", 1, 0)  # socket(7): linger, for no time
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER with a timeout of 0 (socket(7))
 
 
 class _ClosedTransport(asyncio.Transport):
-    """The transport of a connection that is gone, for what still runs on its behalf."""
+    """Stands in for the transport of a closed connection while tasks still use it."""
 
     def abort(self) -> None:
         pass
@@ -44,10 +44,10 @@ _LOST = _ClosedTransport()
 
 
 class WriteBuffer(asyncio.Transport):
-    """A transport that cuts off a client which takes nothing for `seconds` while something waits for it.
+    """A transport that cuts off a client which reads nothing for `seconds` while data waits for it.
 
-    A client that takes a little lives on. Whoever closes it asks `closing` how. What is written in one turn of the
-    loop is sent at once: header and body of an answer come in two pieces, and would wake the client twice.
+    A client that reads slowly is kept. `close` calls `closing`, which decides how. Data written in one turn of the
+    event loop is sent together: header and body of an answer are two writes and would wake the client twice.
     """
 
     def __init__(self, transport: asyncio.Transport, seconds: float, closing: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class WriteBuffer(asyncio.Transport):
         self._gathered = bytearray()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send at the end of this turn of the loop, or at once when much is gathered."""
+        """Send at the end of this turn of the event loop, or now if much is gathered."""
         if not data:
             return
         if not self._gathered:
@@ -72,19 +72,19 @@ class WriteBuffer(asyncio.Transport):
             self._flush()
 
     def close(self) -> None:
-        """Close in the way that the connection needs."""
+        """Close in the way that the protocol chooses."""
         if not self._is_closing:
             self._is_closing = True
             self._closing()
 
     def really_close(self) -> None:
-        """Close once everything is taken."""
+        """Close once everything is sent."""
         self._is_closing = True
         self._flush()
         self._transport.close()
 
     def half_close(self) -> None:
-        """Say that nothing more comes, and go on reading."""
+        """Close the write side and continue reading."""
         self._is_closing = True
         self._flush()
         self._transport.resume_reading()
@@ -92,14 +92,14 @@ class WriteBuffer(asyncio.Transport):
             self._transport.write_eof()
 
     def abort(self) -> None:
-        """Close now; what was not taken is lost."""
+        """Close now; unsent data is lost."""
         self._is_closing = True
         self._gathered.clear()
         self._transport.abort()
 
     def lost(self) -> None:
-        """The connection is gone; nothing of it is held any longer."""
-        self._transport = _LOST  # of TLS: it has a buffer of 256 KiB (asyncio.sslproto)
+        """Release everything of a closed connection."""
+        self._transport = _LOST  # that of TLS holds a buffer of 256 KiB (asyncio.sslproto)
         self._closing = _nothing
         self._is_closing = True
         self._gathered.clear()
@@ -107,31 +107,31 @@ class WriteBuffer(asyncio.Transport):
             self._timer.cancel()
 
     def is_closing(self) -> bool:
-        """Whether nothing more is to be sent."""
+        """Whether the transport is closing."""
         return self._is_closing or self._transport.is_closing()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As the transport says."""
+        """Return the transport's value."""
         return self._transport.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that wait here for the client."""
+        """Return the bytes that wait to be sent."""
         return self._transport.get_write_buffer_size() + len(self._gathered)
 
     def is_reading(self) -> bool:
-        """Whether what comes is taken."""
+        """Whether data is being received."""
         return self._transport.is_reading()
 
     def pause_reading(self) -> None:
-        """Take nothing more."""
+        """Pause receiving."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take what comes."""
+        """Resume receiving."""
         self._transport.resume_reading()
 
     def _flush(self) -> None:
-        """Send what was gathered, and look after a while whether it was taken."""
+        """Send the gathered data and check later whether the client read it."""
         if not self._gathered:
             return
         data, self._gathered = self._gathered, bytearray()
@@ -155,7 +155,7 @@ class WriteBuffer(asyncio.Transport):
             self._reset()
 
     def _reset(self) -> None:
-        """Close now, the kernel's part too: it would go on trying, with some megabytes, for minutes."""
+        """Close now and discard the kernel's buffer too: it could hold megabytes for minutes."""
         connection = self._transport.get_extra_info("socket")
         if connection is not None and connection.family != getattr(socket, "AF_UNIX", None):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
@@ -163,4 +163,4 @@ class WriteBuffer(asyncio.Transport):
 
 
 def _nothing() -> None:
-    """There is nothing to close."""
+    """Does nothing."""

@@ -1,4 +1,4 @@
-"""How much one principal may ask for: so many requests in a time, so many at work at once. Nobody pays for another."""
+"""Limits for each principal: requests per second and concurrent requests."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ from coretools.web.replicas.stores import RateLimiter
 from coretools.web.sessions.batches import IS_CALL_KEY
 
 LONGEST_WAIT = 3600
-"""Seconds that a client is told to wait at most."""
+"""Largest Retry-After, in seconds."""
 
 SHORT_WAIT = 1
 
@@ -23,15 +23,15 @@ RatesOf = Callable[[str], Rates]
 
 
 class RequestCharge:
-    """Counts requests of principals."""
+    """Charges requests to the rate of their principal."""
 
     def __init__(self, rates_of: RatesOf, limiter: RateLimiter) -> None:
-        """`rates_of` knows what a role may have."""
+        """`rates_of` returns the rates of a role."""
         self._rates_of = rates_of
         self._limiter = limiter
 
     async def __call__(self, scope: Scope, count: int = 1) -> Response | None:
-        """Count so many requests of whoever sends one; the refusal where that is too many."""
+        """Charge `count` requests to the principal of a request; return the refusal if that is too many."""
         rates = self._rates_of(principal_role(scope))
         try:
             for _ in range(count):
@@ -43,16 +43,16 @@ class RequestCharge:
                     reason = f"{reason}; wait as long as Retry-After says"
                     return error_response(429, reason, kind="too-many-requests", headers=_after(wait))
         except Unreachable:
-            reason = "what the replicas share can't be reached now; try again later"
+            reason = "the store that the replicas share can't be reached now; try again later"
             return error_response(503, reason, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
         return None
 
 
 class RateLimitMiddleware:
-    """Refuses a principal that comes too often, before its body is read. Behind the gate, which says who it is."""
+    """Refuses requests above the rate of their principal, before the body is read. Runs after authentication."""
 
     def __init__(self, app: ASGIApp, *, rates_of: RatesOf, limiter: RateLimiter) -> None:
-        """`rates_of` knows what a role may have."""
+        """`rates_of` returns the rates of a role."""
         self._app = app
         self._charge = RequestCharge(rates_of, limiter)
 
@@ -63,12 +63,12 @@ class RateLimitMiddleware:
 
 
 class ConcurrencyMiddleware:
-    """Refuses a principal that has too much being worked on. Behind the bodies, which tell what a request is.
+    """Limits the concurrent requests of one principal. Runs after the body is parsed.
 
-    Requests take a slot. Notifications, answers to the server's questions and the end of a session do not: with all
-    slots taken they are what gives some back. Nor does the one stream that each session may have open by GET: whoever
-    has his share of sessions must still be able to call. A stream that goes on where another ended takes a slot of
-    another kind, of which there are as many: a session may have any number of them.
+    Requests take a slot. Notifications, answers to the server's questions and DELETE do not: when all slots are taken,
+    these free some. Neither does the one GET stream of each session: a principal with all its sessions open must still
+    be able to call. A resumed stream (Last-Event-ID) takes a slot of a second kind with the same limit, because a
+    session may have any number of them.
     """
 
     def __init__(self, app: ASGIApp, *, rates_of: RatesOf) -> None:
@@ -79,7 +79,7 @@ class ConcurrencyMiddleware:
 
     @property
     def taken(self) -> dict[str, int]:
-        """Slots by principal; one without any is not there."""
+        """Slots in use, by principal."""
         return dict(self._taken)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +102,7 @@ class ConcurrencyMiddleware:
                 del taken[name]
 
     def _slots_for(self, scope: Scope) -> Counter[str] | None:
-        """Of which kind a request takes one, if it does."""
+        """Return the kind of slot that a request takes; None if it takes none."""
         if scope["type"] != "http":
             return None
         if scope["method"] == "GET" and any(name == LAST_EVENT_HEADER for name, _ in scope["headers"]):
@@ -111,7 +111,7 @@ class ConcurrencyMiddleware:
 
 
 def _too_many(most: int) -> Response:
-    reason = f"{most} requests of yours are being worked on, which is your share; wait for one, or cancel it"
+    reason = f"{most} of your requests are being served, which is your limit; wait for one or cancel it"
     return error_response(429, reason, kind="too-many-at-once", headers=_after(SHORT_WAIT))
 
 

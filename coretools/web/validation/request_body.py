@@ -1,7 +1,7 @@
-"""Bodies of requests: read whole, bounded and checked before anything behind this sees the request.
+"""Reads request bodies whole, limits their size and checks their JSON before the rest of the server sees them.
 
-Stands behind the gate, so that nobody who may not call has a body read. What one request may send is bounded, and so
-is what all requests hold together, and of that one principal's share.
+Runs after authentication, so no body of a stranger is read. There is a limit for one body, for the bodies of all active
+requests, and for one principal's share of those.
 """
 
 import json
@@ -21,28 +21,22 @@ from coretools.web.common.error_response import ID_KEY, error_response
 from coretools.web.common.principals import principal_name
 from coretools.web.sessions.batches import BATCH_KEY, may_be_batch, note_message
 
-# What is wrong with the JSON of a request, before the protocol reads it.
-#
-# Forms that parsers read in different ways, shapes that cost far more than their bytes, and words that an answer would
-# send back.
-#
-# The shape is looked at before the parser sees it, in the text without its strings, where there are brackets or commas
-# enough for it to be wrong; the parser then finds the rest. For a small call both cost a few hundredths of what it
-# costs.
-
+# Refused JSON: forms that parsers read differently, shapes that cost far more than their size, and long words that an
+# answer would repeat. The shape is checked before parsing, on the text without its strings, and only if it has enough
+# brackets or commas to be wrong; the parser finds the rest. For a small call both cost a few hundredths of the call.
 
 MOST_VALUES = 20_000
-"""In one message. Nobody else is served while it is parsed: 200 KB with a hundred thousand lists in them cost as much
-as forty calls."""
+"""Values in one message. Parsing blocks the event loop: 200 KB with a hundred thousand lists cost as much as forty
+calls."""
 
 MOST_DIGITS = 309
-"""Of a whole number; a longer one is beyond a double, and reading it costs the square of its length."""
+"""Digits of an integer; a longer one exceeds a double, and parsing it takes quadratic time."""
 
 LONGEST_WORD = 256
-"""Characters of an id, a method, a progress token or a name: what an answer, an error or a log repeats."""
+"""Characters of an id, a method, a progress token or a name: answers, errors and logs repeat them."""
 
 LONGEST_KEY = 1024
-"""Characters of a key: an error may name it."""
+"""Characters of an object key: an error may name it."""
 
 LARGEST_ID = 2**63
 
@@ -54,22 +48,22 @@ _STEPS = tuple(1 if byte in b"[{" else -1 for byte in range(256))
 
 
 class BadJson(Exception):
-    """It is not to be read. The text is for the client, and holds nothing of what it sent."""
+    """The JSON is refused. The text is for the client and repeats nothing of what it sent."""
 
     request_id: str | int | None = None
-    """That of the message, where one can be made out and sent back."""
+    """The id of the message, if it is valid and can be repeated."""
 
 
 class Malformed(BadJson):
-    """It is no JSON at all, or not in UTF-8."""
+    """The body is not JSON in UTF-8."""
 
 
 def check_message(body: bytes, *, depth: int, most_batched: int = 0) -> Any:
-    """The one JSON-RPC message in a body, parsed; or as a list a batch of them, where so many may be one.
+    """Parse the JSON-RPC message in a body, or a batch of up to `most_batched` messages.
 
     Raises:
-        Malformed: no JSON in UTF-8.
-        BadJson: JSON of a kind that is refused; says which.
+        Malformed: the body is not JSON in UTF-8.
+        BadJson: the JSON is refused; the text says why.
     """
     _check_shape(body, depth)
     message = parse(body)
@@ -85,33 +79,33 @@ def check_message(body: bytes, *, depth: int, most_batched: int = 0) -> Any:
 
 def _check_one(message: Any) -> None:
     if not isinstance(message, dict):
-        raise BadJson("send one JSON-RPC message, an object; there are no batches")
+        raise BadJson("send one JSON-RPC message, an object; batches are not supported here")
     try:
         _check_envelope(message)
         for word in _words(message):
             _check_word(word)
     except BadJson as error:
-        if not message.keys() & {"result", "error"}:  # an answer is not answered
+        if not message.keys() & {"result", "error"}:  # a response gets no response
             error.request_id = _usable_id(message.get("id"))
         raise
 
 
 def parse(body: bytes) -> Any:
-    """JSON that every parser reads in the same way.
+    """Parse JSON that every parser reads in the same way.
 
     Raises:
-        Malformed: no JSON in UTF-8.
-        BadJson: a key twice, or a number or a character that is none.
+        Malformed: the body is not JSON in UTF-8.
+        BadJson: a duplicate key, an invalid number or an invalid character.
     """
     try:
         message = (_DECODER if len(body) > LONGEST_KEY else _SHORT_DECODER).decode(body.decode("utf-8"))
         if b"\\u" in body and any(escape in body for escape in _SURROGATES):
             json.dumps(message, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise BadJson("half of a surrogate pair is no character") from error
+        raise BadJson("the body has an unpaired surrogate, which is not a character") from error
     except (ValueError, RecursionError) as error:
-        # A nesting of about a thousand is a RecursionError.
-        raise Malformed("the body is no JSON in UTF-8") from error
+        # Nesting about a thousand levels deep raises RecursionError.
+        raise Malformed("the body is not JSON in UTF-8") from error
     return message
 
 
@@ -127,10 +121,10 @@ def _check_shape(body: bytes, depth: int) -> None:
 
 
 def _check_envelope(message: dict[str, Any]) -> None:
-    """The SDK answers what is no message in the words of its validator, with the message in them."""
+    """Refuse what is not a JSON-RPC message; the SDK's own error would repeat the message."""
     is_known = _is_request(message) if "method" in message else _is_outcome(message)
     if message.get("jsonrpc") != "2.0" or not is_known:
-        raise BadJson("this is no request, notification or answer of JSON-RPC 2.0")
+        raise BadJson("the body is not a request, notification or response of JSON-RPC 2.0")
 
 
 def _is_request(message: dict[str, Any]) -> bool:
@@ -142,7 +136,7 @@ def _is_request(message: dict[str, Any]) -> bool:
 
 
 def _is_outcome(message: dict[str, Any]) -> bool:
-    """Whether it holds a result or an error; that of a request which could not be read has no id."""
+    """Whether a message is a response; an error for an unreadable request has no id."""
     if "error" not in message:
         return _is_id(message.get("id")) and isinstance(message.get("result"), dict)
     error = message["error"]
@@ -155,7 +149,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _usable_id(value: Any) -> str | int | None:
-    """An id that an answer can repeat."""
+    """Return an id that an answer can repeat, or None."""
     if not _is_id(value):
         return None
     try:
@@ -166,7 +160,7 @@ def _usable_id(value: Any) -> str | int | None:
 
 
 def _words(message: dict[str, Any]) -> Iterator[Any]:
-    """What comes back to the client, or goes into a log, where it is wrong."""
+    """Yield the values that an error or a log would repeat."""
     yield from (message.get("id"), message.get("method"), message.get("jsonrpc"))
     params = message.get("params")
     if isinstance(params, dict):
@@ -189,7 +183,7 @@ def _check_word(word: Any) -> None:
 def _short_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise BadJson("an object has a key twice")
+        raise BadJson("an object has a duplicate key")
     return found
 
 
@@ -214,7 +208,7 @@ def _finite(text: str) -> float:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise BadJson(f"{text} is no JSON")  # NaN, Infinity or -Infinity
+    raise BadJson(f"{text} is not JSON")  # NaN, Infinity or -Infinity
 
 
 _DECODER, _SHORT_DECODER = (
@@ -226,11 +220,11 @@ _DECODER, _SHORT_DECODER = (
 PARSE_ERROR = -32700
 RETRY_SECONDS = "1"
 SHARE = 4
-"""One principal's requests hold no more than a quarter of what all may hold."""
+"""One principal may hold a quarter of the bytes of all active bodies."""
 
 
 class BodyMiddleware:
-    """An app that gets each body in one message. Later it hears, as ever, that the client went away."""
+    """Passes each body to the application in one message; a later disconnect is passed on as usual."""
 
     def __init__(self, app: ASGIApp, limits: LimitsSection) -> None:
         self._app = app
@@ -240,7 +234,7 @@ class BodyMiddleware:
 
     @property
     def held(self) -> int:
-        """Bytes of the bodies of all requests that are under way."""
+        """Bytes of the bodies of all active requests."""
         return self._held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -248,9 +242,9 @@ class BodyMiddleware:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        holding = _Holding(self, principal_name(scope))
+        counted = _BodyBytes(self, principal_name(scope))
         try:
-            answer = await self._read(holding, receive)
+            answer = await self._read(counted, receive)
             if answer is None:
                 return
             if isinstance(answer, Response):
@@ -262,10 +256,10 @@ class BodyMiddleware:
                 return
             await self._app(scope, _replaying(answer, receive), send)
         finally:
-            holding.release()
+            counted.release()
 
     def hold(self, principal: str, count: int) -> bool:
-        """Count bytes of a body; whether there was room for them."""
+        """Count bytes of a body; False if a limit is reached."""
         most = self._limits.bodies_bytes
         if self._held + count > most or self._held_by[principal] + count > max(most // SHARE, self._limits.body_bytes):
             return False
@@ -274,25 +268,25 @@ class BodyMiddleware:
         return True
 
     def release(self, principal: str, count: int) -> None:
-        """They are held no more."""
+        """Release counted bytes."""
         self._held -= count
         self._held_by[principal] -= count
         if self._held_by[principal] <= 0:
             del self._held_by[principal]
 
-    async def _read(self, holding: "_Holding", receive: Receive) -> bytes | Response | None:
-        """The body; or why it is not read; None where the client went away before its end."""
+    async def _read(self, counted: "_BodyBytes", receive: Receive) -> bytes | Response | None:
+        """Return the body, or a refusal, or None if the client disconnected before its end."""
         parts: list[bytes] = []
         while True:
             message = await receive()
             if message["type"] != "http.request":
                 return None
             part = message.get("body", b"")
-            if holding.count + len(part) > self._limits.body_bytes:
+            if counted.count + len(part) > self._limits.body_bytes:
                 reason = f"the body is over {self._limits.body_bytes} bytes"
                 return error_response(413, reason, kind="body-too-large")
-            if not holding.add(len(part)):
-                reason = "too much is being sent at once; try again later"
+            if not counted.add(len(part)):
+                reason = "the bodies of active requests reach the limit; try again later"
                 return error_response(503, reason, kind="busy", headers={"Retry-After": RETRY_SECONDS})
             parts.append(part)
             if not message.get("more_body", False):
@@ -314,8 +308,8 @@ class BodyMiddleware:
         return None
 
 
-class _Holding:
-    """What one request holds of the room for bodies."""
+class _BodyBytes:
+    """Counts the body of one request."""
 
     def __init__(self, bodies: BodyMiddleware, principal: str) -> None:
         self._bodies = bodies
@@ -323,19 +317,19 @@ class _Holding:
         self.count = 0
 
     def add(self, count: int) -> bool:
-        """More of the body came."""
+        """Count another part of the body."""
         if not self._bodies.hold(self._principal, count):
             return False
         self.count += count
         return True
 
     def release(self) -> None:
-        """The request is over."""
+        """Release the body; the request is over."""
         self._bodies.release(self._principal, self.count)
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """What the app hears: the body, then whatever comes after it, which is that the client is gone."""
+    """Return a `receive` that delivers the body and then the client's disconnect."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def hear() -> Message:

@@ -1,7 +1,7 @@
-"""What is wrong with the header of a request, told from its bytes: h11 takes some forms that proxies read otherwise.
+"""Checks the bytes of a request header: h11 accepts some forms that proxies read differently.
 
-Two readers of one header that find different requests in it are how a request is smuggled past the first of them. h11
-joins folded lines, takes a line feed alone for the end of a line and equal lengths for one; here all of it is refused.
+If two parsers find different requests in one header, a request can be smuggled past the first. h11 joins folded lines,
+accepts a bare line feed as the end of a line, and accepts repeated equal lengths; all of that is refused here.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _ALLOWED = bytes(byte for byte in range(256) if (byte >= 0x20 and byte != 0x7F) 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a request is not read: what the answer to it holds."""
+    """Why a request is refused: status, kind and message of the answer."""
 
     status: int
     kind: str
@@ -24,12 +24,12 @@ TOO_LONG = Fault(431, "header-too-long", "the header is too long: send fewer or 
 LINES = Fault(400, "bad-request", "a line of the header ends in something other than CR LF")
 FOLDED = Fault(400, "bad-request", "a line of the header is folded; put each field on one line (RFC 9112, 5.2)")
 CONTROL = Fault(400, "bad-request", "the header has control characters")
-VERSION = Fault(505, "bad-request", "the versions of HTTP here are 1.1 and 1.0")
+VERSION = Fault(505, "bad-request", "only HTTP/1.1 and HTTP/1.0 are supported")
 LENGTH = Fault(400, "bad-request", "there must be one Content-Length, a decimal number")
 
 
 def fault_in(received: bytes, *, most_bytes: int, most_fields: int) -> Fault | None:
-    """What is wrong with a header, or with as much of it as was received. None: nothing so far.
+    """Return what is wrong with a header, or with its received part; None if nothing is so far.
 
     `received` begins with the request line and may hold more than the header.
     """
@@ -37,7 +37,7 @@ def fault_in(received: bytes, *, most_bytes: int, most_fields: int) -> Fault | N
     head = received if end < 0 else received[: end + 2]
     if len(head) > most_bytes:
         return TOO_LONG
-    if head.endswith(b"\r"):  # its line feed is still to come
+    if head.endswith(b"\r"):  # its line feed has not arrived yet
         head = head[:-1]
     if head.count(b"\r\n") > most_fields + 1:
         return TOO_LONG

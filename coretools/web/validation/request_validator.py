@@ -1,7 +1,6 @@
-"""What no stranger gets past: names and origins, methods, paths, headers. Looks at the header of a request only.
+"""Validates the header of a request: host, origin, method, path, fields.
 
-Outside of everything that knows who calls. The body is `bodies`', which stands behind the gate: nobody who may not
-call has one read.
+Runs before authentication. The body is read later, by `request_body`, and only for authenticated callers.
 """
 
 import re
@@ -17,9 +16,6 @@ from coretools.web.common.error_response import error_response
 from coretools.web.common.urls import DEFAULT_PORTS
 from coretools.web.validation.request_head import TOO_LONG, Fault
 
-# By which names a server is called, and whose pages may call it: exact lists, whatever address it listens on.
-
-
 ALLOWED_HEADERS = (
     "authorization",
     "content-type",
@@ -30,7 +26,7 @@ ALLOWED_HEADERS = (
     "mcp-method",
     "mcp-name",
 )
-"""What a page may send; and `mcp-param-` with the name of an argument."""
+"""Headers that a page may send, besides `mcp-param-` with the name of an argument."""
 
 _HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _ENTRY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?")
@@ -39,13 +35,13 @@ _LONGEST = 512
 
 
 class AllowedHosts:
-    """The values that a Host header may have (RFC 9110, 7.2). Names are the same in capitals."""
+    """The accepted values of the Host header (RFC 9110, 7.2), compared without regard to case."""
 
     def __init__(self, entries: Sequence[str]) -> None:
-        """Exact values; `NAME:*` is the name with any port, in digits.
+        """`entries` are exact values; `NAME:*` accepts any port.
 
         Raises:
-            BadSetting: an entry is no name.
+            BadSetting: an entry is not a host.
         """
         self._exact: set[bytes] = set()
         self._any_port: set[bytes] = set()
@@ -59,7 +55,7 @@ class AllowedHosts:
                 self._exact.add(entry.lower().encode("ascii"))
 
     def have(self, value: bytes) -> bool:
-        """Whether a request is for this server."""
+        """Whether a Host value names this server."""
         value = value.lower()
         if value in self._exact:
             return True
@@ -68,13 +64,13 @@ class AllowedHosts:
 
 
 class AllowedOrigins:
-    """The values that an Origin header may have (RFC 6454): those of the list, and the server's own."""
+    """The accepted values of the Origin header (RFC 6454): the configured ones and the server's own."""
 
     def __init__(self, entries: Sequence[str], *, public_url: str = "") -> None:
-        """Exact values, such as `https://console.example.com`.
+        """`entries` are exact values, such as `https://console.example.com`.
 
         Raises:
-            BadSetting: an entry is no origin.
+            BadSetting: an entry is not an origin.
         """
         for entry in entries:
             if not _ORIGIN.fullmatch(entry.lower()):
@@ -83,7 +79,7 @@ class AllowedOrigins:
         self._own = _normal(public_url) if public_url else None
 
     def allow(self, origin: bytes, *, scheme: str, host: bytes) -> bool:
-        """Whether a page of an origin may call a server under a name that is one of its own."""
+        """Whether a page of an origin may call the server under an accepted host."""
         if len(origin) > _LONGEST:
             return False
         value = origin.lower()
@@ -91,12 +87,12 @@ class AllowedOrigins:
         return value in self._listed or value == self._own or value == here
 
     def is_foreign(self, origin: bytes | None) -> bool:
-        """Whether it is one of the list, so that its browser must be told that it may read the answer."""
+        """Whether the origin is a configured one, whose browser needs the CORS headers to read the answer."""
         return origin is not None and origin.lower() in self._listed
 
 
 def _normal(url: str) -> bytes:
-    """The origin of a URL as browsers write it."""
+    """Return the origin of a URL as browsers write it."""
     try:
         parts = urlsplit(url.lower())
         port = parts.port
@@ -113,7 +109,7 @@ METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 JSON_TYPE = re.compile(rb'application/json(?:[ \t]*;[ \t]*charset="?utf-8"?)?[ \t]*', re.IGNORECASE)
 
 _PATH = re.compile(rb"/(?:(?!\.{1,2}(?:/|$))[\w.~-]+/)*(?:(?!\.{1,2}$)[\w.~-]+)?")
-"""Segments that mean themselves: nothing is escaped, empty, `.` or `..`. No path of ours needs any of them."""
+"""Literal segments only: no escapes, no empty segment, no `.` and no `..`. No path here needs them."""
 
 _LONGEST_PATH = 512
 _LONGEST_QUERY = 2048
@@ -122,30 +118,32 @@ _ONCE = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"content-type", b"content-encoding", b"authorization"}
     | {b"origin", b"last-event-id", b"access-control-request-method", b"access-control-request-headers"}
 )
-"""With these, and with all that begin with `mcp-`, a proxy that reads the first and a server that reads the last would
-see two requests."""
+"""Headers that must not be repeated, like all that begin with `mcp-`: a proxy that reads the first one and a server
+that reads the last one would see different requests."""
 
 _WRONG_HOST = Fault(
-    421, "unknown-host", "not a name of this server, with this port; the operator says which are ([server] hosts)"
+    421,
+    "unknown-host",
+    "this host and port are not accepted; the operator sets [server] hosts",
 )
-_WRONG_ORIGIN = Fault(
-    403, "unknown-origin", "pages of this origin may not call; the operator says whose ([server] origins)"
-)
+_WRONG_ORIGIN = Fault(403, "unknown-origin", "pages of this origin may not call; the operator sets [server] origins")
 _WRONG_PATH = Fault(404, "unknown-path", "there is nothing here")
-_LONG_PATH = Fault(414, "unknown-path", "no path here is so long")
-_WRONG_METHOD = Fault(405, "unknown-method", "the methods are GET, HEAD, POST, DELETE and OPTIONS")
-_WRONG_VERSION = Fault(505, "bad-request", "the versions of HTTP are 1.1 and 1.0")
-_TWICE = Fault(400, "bad-request", "a header that may stand once is there twice")
-_FRAMING = Fault(400, "bad-request", "say the length of the body, or send it in chunks of HTTP/1.1; not both")
-_UPGRADE = Fault(400, "bad-request", "no other protocol is spoken on this connection")
-_BODY = Fault(400, "bad-request", "only POST has a body")
+_LONG_PATH = Fault(414, "unknown-path", "the path or the query is too long")
+_WRONG_METHOD = Fault(405, "unknown-method", "unsupported method; use GET, HEAD, POST, DELETE or OPTIONS")
+_WRONG_VERSION = Fault(505, "bad-request", "only HTTP/1.1 and HTTP/1.0 are supported")
+_TWICE = Fault(400, "bad-request", "a header that must not be repeated occurs twice")
+_FRAMING = Fault(
+    400, "bad-request", "send either Content-Length or, with HTTP/1.1, the chunked transfer coding; not both"
+)
+_UPGRADE = Fault(400, "bad-request", "upgrades to another protocol are not supported")
+_BODY = Fault(400, "bad-request", "only POST may have a body")
 _TOO_LARGE = Fault(413, "body-too-large", "the body is too large")
 _ENCODED = Fault(415, "unsupported-encoding", "send the body without a content coding")
 _NO_JSON = Fault(415, "unsupported-type", "send application/json, in UTF-8")
 
 
 class RequestValidator:
-    """An app that sees only requests which are for it, with the headers of every answer made safe."""
+    """Passes only valid requests to the application and sets safe headers on every answer."""
 
     def __init__(
         self,
@@ -156,10 +154,10 @@ class RequestValidator:
         limits: LimitsSection,
         endpoint: str = "/mcp",
     ) -> None:
-        """`hosts` are the names of the server, `NAME:*` with any port; `endpoint` is where JSON is posted.
+        """`hosts` are the accepted Host values, `NAME:*` with any port; `endpoint` is the path for JSON.
 
         Raises:
-            BadSetting: a name or an origin is none.
+            BadSetting: a host or an origin is malformed.
         """
         self._app = app
         self._hosts = AllowedHosts(hosts)
@@ -170,7 +168,7 @@ class RequestValidator:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":  # there are no others: a WebSocket is never accepted
+            if scope["type"] == "lifespan":  # the only other type; a WebSocket is never accepted
                 await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -225,11 +223,11 @@ class RequestValidator:
         return _NO_JSON if is_for_endpoint and not JSON_TYPE.fullmatch(headers.get(b"content-type", b"")) else None
 
     def _is_shared(self, path: str) -> bool:
-        """Whether pages of other origins may read what is there, if theirs is allowed."""
+        """Whether pages of accepted origins may read this path."""
         return path == self._endpoint or path.startswith("/.well-known/")
 
     def _options(self, headers: dict[bytes, bytes], shared: bytes | None) -> Response:
-        """What a browser asks before it lets a page call (Fetch, 4.8); others are told the methods."""
+        """Answer a CORS preflight (Fetch, 4.8); any other OPTIONS request gets the list of methods."""
         if shared is None or b"access-control-request-method" not in headers:
             return Response(status_code=204, headers={"Allow": ", ".join(METHODS)})
         asked = headers.get(b"access-control-request-headers", b"").decode("latin-1").lower().split(",")
@@ -246,7 +244,7 @@ class RequestValidator:
 
 
 _PARAMETER = re.compile(r"mcp-param-[a-z0-9_.-]{1,128}")
-"""Arguments of tools that a header repeats for proxies (MCP 2026-07-28, Streamable HTTP)."""
+"""Headers that repeat tool arguments for proxies (MCP 2026-07-28, Streamable HTTP)."""
 
 _EXPOSED = b"mcp-session-id, www-authenticate, retry-after"
 
@@ -275,7 +273,7 @@ def _is_twice(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _refused(fault: Fault) -> Response:
-    """The last answer on its connection: where it is not clear what a client means, the next bytes are not either."""
+    """Return a refusal that closes the connection: after a malformed request the next bytes can't be trusted."""
     headers = {"Connection": "close"}
     if fault is _WRONG_METHOD:
         headers["Allow"] = ", ".join(METHODS)
@@ -283,7 +281,7 @@ def _refused(fault: Fault) -> Response:
 
 
 def _with_safe_headers(send: Send, shared: bytes | None) -> Send:
-    """Every answer says that it is not to be guessed at, not to be kept, and who may read it."""
+    """Add nosniff, no-store, referrer and CORS headers to every answer."""
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
