@@ -602,7 +602,7 @@ async def test_a_result_that_can_not_be_sent_leaves_the_connection_as_it_is(valu
         assert refused.is_error
         assert "made ran, but" in getattr(refused.content[0], "text", "")
         assert not (await client.call_tool("other")).is_error
-    with pytest.raises(TypeError, match=r"Image\.data is bytes, not str"):
+    with pytest.raises(TypeError, match=r"Image\.data must be bytes, not str"):
         Image("x", "image/png")  # type: ignore[arg-type]  # where it is made, not where it is sent
 
 

@@ -264,7 +264,7 @@ async def test_work_is_bounded_by_count_and_by_bytes() -> None:
     queues = MemoryServices(SMALL).queues
     for _ in range(3):
         await queues.put("q", b"x")
-    with pytest.raises(Busy, match="3 pieces"):
+    with pytest.raises(Busy, match="3 jobs"):
         await queues.put("p", b"x")
     job = await queues.get("q")
     with pytest.raises(Busy):
