@@ -121,14 +121,14 @@ def test_the_bars_of_the_project_stand_in_the_rows() -> None:
     ],
 )
 def test_every_bar_of_a_row_must_hold(row: Row, subject: float, is_met: bool | None) -> None:
-    """benchmarks-4: ratio, difference and absolute figure; a single turn, or a row without a bar, says nothing."""
+    """benchmarks-4: ratio, difference and absolute figure; a single turn, or a row without a bar, proves nothing."""
     many, one = Sample((subject, subject)), Sample((subject,))
     assert Measured(row, many, Sample((2.0, 2.0))).meets_bar is is_met
     assert Measured(row, one, Sample((2.0,))).meets_bar is None
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("received", "expected"),
     [
         ([b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"], [{}]),
         ([b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r", b"\n", b"{", b"}"], [{}]),
@@ -145,7 +145,7 @@ def test_every_bar_of_a_row_must_hold(row: Row, subject: float, is_met: bool | N
     ],
     ids=["whole", "in pieces", "chunked", "empty"],
 )
-def test_the_client_of_the_load_knows_where_an_answer_ends(told: list[bytes], expected: list[object]) -> None:
+def test_the_client_of_the_load_knows_where_an_answer_ends(received: list[bytes], expected: list[object]) -> None:
     """benchmarks-8: answers in pieces, in chunks and without a body."""
     with socket.create_server(("127.0.0.1", 0)) as accepting, closing(Load(accepting.getsockname(), 2)) as load:
         ends = [accepting.accept()[0] for _ in range(2)]
@@ -153,7 +153,7 @@ def test_the_client_of_the_load_knows_where_an_answer_ends(told: list[bytes], ex
         def answer(end: socket.socket) -> None:
             for _ in range(2):
                 end.recv(100)
-                for part in told:
+                for part in received:
                     end.sendall(part)
 
         threads = [Thread(target=answer, args=(end,)) for end in ends]
@@ -167,12 +167,12 @@ def test_the_client_of_the_load_knows_where_an_answer_ends(told: list[bytes], ex
     assert load.own_seconds > 0
 
 
-@pytest.mark.parametrize("told", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"], ids=["none", "half"])
-def test_an_answer_that_is_lost_ends_the_run(told: bytes) -> None:
+@pytest.mark.parametrize("received", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"], ids=["none", "half"])
+def test_an_answer_that_is_lost_ends_the_run(received: bytes) -> None:
     """benchmarks-8: a connection that is closed before its answer is whole."""
     with socket.create_server(("127.0.0.1", 0)) as accepting, closing(Load(accepting.getsockname(), 1)) as load:
         end, _ = accepting.accept()
-        end.sendall(told)
+        end.sendall(received)
         end.shutdown(socket.SHUT_WR)
         with pytest.raises(NotMeasured, match="closed"):
             load.run([b"one"])
@@ -180,7 +180,7 @@ def test_an_answer_that_is_lost_ends_the_run(told: bytes) -> None:
 
 
 def test_only_what_one_principal_may_have_is_lifted_from_our_server() -> None:
-    """benchmarks-9: everything else is as it comes: guard, log, metrics, events."""
+    """benchmarks-9: everything else is as it comes: validation, log, metrics, events."""
     assert tomllib.loads(CONFIGURATION) == {
         "limits": {"sessions": 8192, "sessions_per_principal": 8192, "connections": 4096, "session_idle_seconds": 3600},
         "roles": {"default": {"requests_per_second": 0, "concurrent": 4096}},

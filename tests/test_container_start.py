@@ -25,7 +25,7 @@ from tests.image import COMPOSE, compose, environment_of, filled, last
 
 USER = 10001
 OWNER = 4242
-"""Of a work tree; no file says who that is."""
+"""Owner of a work tree; no file names this user."""
 INSIDE = "/run/secrets/coretools/tokens"
 
 LACKING = missing()
@@ -57,31 +57,33 @@ def started(target: str, mounted: Path, *arguments: str, **variables: str) -> tu
     )
 
 
-async def said(client: Client, tool: str, **arguments: object) -> str:
+async def text_of_call(client: Client, tool: str, **arguments: object) -> str:
     result = await client.call_tool(tool, dict(arguments))
     return result.content[0].text if result.content else ""  # type: ignore[union-attr]  # text is all that these send
 
 
 @needs_root
 async def test_the_workstation_serves_one_client_over_its_standard_streams(mounted: Path) -> None:
-    """container-15: as user 10001, in a root that it can't change, with git and a confinement that is told."""
+    """container-15: as user 10001, in a root that it can't change, with git, and the diagnostics name the tier."""
     words, variables = started("workstation", mounted, "/work")
     server = StdioServerParameters(command=words[0], args=words[1:], env=variables)
     with anyio.fail_after(60):
         async with Client(stdio_client(server)) as client:
-            assert await said(client, "read_file", path="a.txt") == "one\n"
-            assert "first" in await said(client, "git_log")
-            assert "created" in await said(client, "write_file", path="b.txt", content="two\n")
-            answer = await said(client, "run_command", command="sh -c 'id -u; touch /usr/x; cat /proc/1/environ'")
+            assert await text_of_call(client, "read_file", path="a.txt") == "one\n"
+            assert "first" in await text_of_call(client, "git_log")
+            assert "created" in await text_of_call(client, "write_file", path="b.txt", content="two\n")
+            answer = await text_of_call(
+                client, "run_command", command="sh -c 'id -u; touch /usr/x; cat /proc/1/environ'"
+            )
             assert re.search(rf"^{USER}$", answer, re.MULTILINE)
             assert "Read-only file system" in answer
-            assert "held in tier: landlock" in await said(client, "get_diagnostics")
+            assert "held in tier: landlock" in await text_of_call(client, "get_diagnostics")
     assert (mounted / "work" / "b.txt").stat().st_uid == USER
     assert list((mounted / "root").iterdir()) == []
 
 
 def started_http(mounted: Path) -> tuple[list[str], dict[str, str]]:
-    """What the image runs where an engine is told little, on a free port."""
+    """What the image runs with minimal options, on a free port."""
     return started(
         "http",
         mounted,
@@ -106,7 +108,7 @@ async def served(words: list[str], variables: dict[str, str]) -> AsyncIterator[t
 
 
 async def port_of(process: Process) -> int:
-    """Where it says that it listens. Nobody reads on: what a log's reader does not take is dropped."""
+    """The port that its log names. The rest of the log is not read."""
     assert process.stderr is not None
     text = b""
     async for chunk in process.stderr:
@@ -131,7 +133,7 @@ def checked(port: int) -> int:
 
 @needs_root
 async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path) -> None:
-    """container-15, container-16, container-11: the check of the image says that it lives; no command reads a token."""
+    """container-15, container-16, container-11: the image's health check passes; no command reads a token."""
     _, token = create_token(str(mounted / "secrets" / "tokens"), name="ada", role="default")
     os.chown(mounted / "secrets" / "tokens", USER, USER)
     headers = {"Authorization": f"Bearer {token}"}
@@ -143,8 +145,8 @@ async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path
                     httpx2.AsyncClient(headers=headers) as http,
                     Client(streamable_http_client(f"http://localhost:{port}/mcp", http_client=http), mode=mode) as one,
                 ):
-                    assert await said(one, "read_file", path="a.txt") == "one\n"
-                    answer = await said(one, "run_command", command=f"sh -c 'id -u; cat {INSIDE}'")
+                    assert await text_of_call(one, "read_file", path="a.txt") == "one\n"
+                    answer = await text_of_call(one, "run_command", command=f"sh -c 'id -u; cat {INSIDE}'")
                     assert answer.startswith("[exit code 1]\n10001\n"), answer
                     assert "sha256" not in answer
             os.kill(first_of(process.pid), signal.SIGTERM)
@@ -154,7 +156,7 @@ async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path
 
 
 def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]:
-    """What Compose would start as the service `http`, by the file as it is; `given` is what `.env` says.
+    """What Compose would start as the service `http`, by the unchanged file; `given` is the content of `.env`.
 
     The port alone is another one, which is free, and so are the names that have it in them.
     """
@@ -180,7 +182,7 @@ def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]
 
 @pytest.fixture
 def site(mounted: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
-    """Directories as the documentation has them made, all of one user; what `.env` says; and three tokens."""
+    """Directories as documented, all of one user; the content of `.env`; and three tokens."""
     file = str(mounted / "secrets" / "tokens")
     authors = {"ada": Author("Ada", "ada@example.com"), "bob": Author("Bob", "bob@example.com"), "cat": None}
     tokens = {name: create_token(file, name=name, role="dev", author=author)[1] for name, author in authors.items()}
@@ -215,7 +217,7 @@ NAMES = {
     "bob": "Bob <bob@example.com>",
     "cat": "Development <dev@coretools.invalid>",
 }
-"""As whom each commits: by the token, and where it says nothing by the role in `config/coretools.toml`."""
+"""The author of each: by the token, else by the role in `config/coretools.toml`."""
 
 PROGRAM = """
 import multiprocessing.shared_memory, os, socket, unittest
@@ -239,11 +241,14 @@ class Works(unittest.TestCase):
 
 async def work(client: Client, name: str) -> None:
     """A morning of one principal, in a work tree of his own."""
-    await said(client, "run_command", command=f"git worktree add -q -b {name} {name}")
-    assert "created" in await said(client, "write_file", path=f"{name}/test_it.py", content=PROGRAM)
-    assert "ran 4 tests" in (await said(client, "run_command", command="python3 -m unittest", directory=name)).lower()
-    assert "staged 1" in await said(client, "git_add", repository=name, paths=[f"{name}/test_it.py"])
-    assert "committed" in await said(client, "git_commit", repository=name, message="by tool")
+    await text_of_call(client, "run_command", command=f"git worktree add -q -b {name} {name}")
+    assert "created" in await text_of_call(client, "write_file", path=f"{name}/test_it.py", content=PROGRAM)
+    assert (
+        "ran 4 tests"
+        in (await text_of_call(client, "run_command", command="python3 -m unittest", directory=name)).lower()
+    )
+    assert "staged 1" in await text_of_call(client, "git_add", repository=name, paths=[f"{name}/test_it.py"])
+    assert "committed" in await text_of_call(client, "git_commit", repository=name, message="by tool")
     for command in (
         "git commit -q --allow-empty -m 'by command'",
         "sh -c 'echo >>a.txt; git stash -q; git stash pop -q; git checkout -q a.txt'",
@@ -251,8 +256,10 @@ async def work(client: Client, name: str) -> None:
         f"git worktree add -q -b {name}-more sub",
         "git worktree remove sub",
     ):
-        assert "[exit code 0" in await said(client, "run_command", command=command, directory=name), command
-    assert "commits are pushed by a person" in await said(client, "run_command", command="git push", directory=name)
+        assert "[exit code 0" in await text_of_call(client, "run_command", command=command, directory=name), command
+    assert "commits are pushed by a person" in await text_of_call(
+        client, "run_command", command="git push", directory=name
+    )
 
 
 @needs_root
@@ -267,7 +274,7 @@ async def test_a_team_works_with_the_compose_file_as_it_is(
                 for name in ("ada", "bob", "cat"):
                     tasks.start_soon(worked, port, tokens[name], name)
             async with connected(port, tokens["eve"]) as eve:
-                assert await said(eve, "read_file", path="a.txt") == "one\n"
+                assert await text_of_call(eve, "read_file", path="a.txt") == "one\n"
                 assert not {"write_file", "git_commit", "run_command"} & {
                     tool.name for tool in (await eve.list_tools()).tools
                 }

@@ -1,4 +1,4 @@
-"""The container that other tests run in holds what it says: by effect, in a real child of it."""
+"""The container profile that other tests use is enforced: by effect, in a real child."""
 
 import errno
 import json

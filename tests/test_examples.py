@@ -83,7 +83,7 @@ def test_the_example_of_the_readme_serves_its_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_agent_tells_its_steps_and_asks_the_clients_model(mode: str) -> None:
-    """api-18, api-17: sampling and directories where the client offers them; the defaults where it does not."""
+    """api-18, api-17: sampling and directories if the client has them; else the defaults."""
 
     async def sampled(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         content = types.TextContent(type="text", text="it is round")
@@ -113,8 +113,8 @@ async def test_the_agent_tells_its_steps_and_asks_the_clients_model(mode: str) -
 async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str, tmp_path: Path) -> None:
     """api-18, api-6: two at once, each with its own progress."""
     path = tmp_path / "socket"
-    told: dict[int, list[str | None]] = {}
-    said: list[str] = []
+    notified: dict[int, list[str | None]] = {}
+    texts: list[str] = []
     both = anyio.Event()
 
     async def visit(steps: int) -> None:
@@ -124,11 +124,11 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
             seen.append(message)
 
         async with Client(Over(await anyio.connect_unix(path)), mode=mode) as client:
-            told[steps] = seen
-            if len(told) == 2:
+            notified[steps] = seen
+            if len(notified) == 2:
                 both.set()
             await both.wait()
-            said.append(text_of(await client.call_tool("count", {"steps": steps}, progress_callback=note)))
+            texts.append(text_of(await client.call_tool("count", {"steps": steps}, progress_callback=note)))
 
     with anyio.fail_after(SECONDS):
         async with anyio.create_task_group() as server:
@@ -139,13 +139,13 @@ async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str,
                 clients.start_soon(visit, 7)
             await anyio.wait_all_tasks_blocked()
             server.cancel_scope.cancel()
-    assert sorted(said) in (
+    assert sorted(texts) in (
         ["counted to 5; 1 have counted", "counted to 7; 2 have counted"],
         ["counted to 5; 2 have counted", "counted to 7; 1 have counted"],
     )
-    assert told[5][-1] == "at 5"
-    assert told[7][-1] == "at 7"
-    assert set(told[5]) <= {f"at {step}" for step in range(1, 6)}
+    assert notified[5][-1] == "at 5"
+    assert notified[7][-1] == "at 7"
+    assert set(notified[5]) <= {f"at {step}" for step in range(1, 6)}
 
 
 def test_every_example_is_a_registry_that_can_be_named_on_the_command_line() -> None:
@@ -182,7 +182,7 @@ async def take_notes(client: Client) -> None:
     assert [one.name for one in summary.arguments or ()] == ["word", "answers"]
     asked = await client.get_prompt("notes_summary", {"word": "soup"})
     given = await client.get_prompt("notes_summary", {"word": "soup", "answers": '{"tone": "formal"}'})
-    assert [getattr(said.messages[0].content, "text", "") for said in (asked, given)] == [
+    assert [getattr(prompt.messages[0].content, "text", "") for prompt in (asked, given)] == [
         "Sum up in plain words:\nhot soup",
         "Sum up in formal words:\nhot soup",
     ]

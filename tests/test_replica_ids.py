@@ -1,4 +1,4 @@
-"""Names of runs and tasks, and what is said of those of another replica (docs/specs/replicas.md)."""
+"""Names of runs and tasks, and the sentence for those of another replica (docs/specs/replicas.md)."""
 
 import re
 
@@ -18,16 +18,16 @@ def test_a_name_has_the_name_of_its_replica() -> None:
 
 
 @pytest.mark.parametrize(
-    ("handle", "said"),
+    ("handle", "sentence"),
     [
         ("run-b-00000000", "belongs to replica b, which is alive, and this is a-1"),
         ("task-b-2-00000000", "belongs to replica b-2, which is alive"),
         ("run-gone-00000000", "belonged to replica gone, which has ended"),
     ],
 )
-def test_a_name_of_another_replica_is_said_to_be_there(handle: str, said: str) -> None:
+def test_a_name_of_another_replica_is_explained(handle: str, sentence: str) -> None:
     """replicas-14: alive or not."""
-    assert said in ON_A.explain_foreign(handle)
+    assert sentence in ON_A.explain_foreign(handle)
 
 
 @pytest.mark.parametrize(

@@ -195,9 +195,9 @@ def test_the_real_shell_reads_the_same_argv_from_what_was_joined() -> None:
 @pytest.mark.parametrize("argv", [["if", "a"], ["A=1", "b"], ["while"], ["{"], ["!"]])
 def test_a_first_word_that_the_shell_would_keep_is_quoted(argv: list[str]) -> None:
     """shell-words-6: the first word is a program's name, not an assignment and not a part of the language."""
-    said = subprocess.run(["/bin/sh", "-c", join(argv)], capture_output=True, check=False)
-    assert said.returncode == 127
-    assert argv[0].encode() in said.stderr
+    result = subprocess.run(["/bin/sh", "-c", join(argv)], capture_output=True, check=False)
+    assert result.returncode == 127
+    assert argv[0].encode() in result.stderr
 
 
 @pytest.mark.parametrize("rules", ["posix", "windows"])
