@@ -204,7 +204,7 @@ def test_an_image_that_is_told_nothing_does_not_serve() -> None:
 def test_what_compose_says_is_understood_and_safe(service: str) -> None:
     """container-9: every variable is a key of the configuration or one of the flags, and the server would start."""
     variables = compose()["services"][service]["environment"]
-    known = (TREE / "coretools" / "config" / "flags.py").read_text()
+    known = (TREE / "coretools" / "config" / "options.py").read_text()
     assert {n for n in variables if not n.startswith(VARIABLES) and f'"{n}"' not in known} == {"CORETOOLS_POLICY"}
     config = config_of(variables)
     assert config.auth.tokens
@@ -245,7 +245,7 @@ def test_every_variable_of_the_compose_file_is_explained() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_variables_of_the_image_are_known_ones(target: str) -> None:
     """container-9."""
-    known = (TREE / "coretools" / "config" / "flags.py").read_text()
+    known = (TREE / "coretools" / "config" / "options.py").read_text()
     ours = {name for name in environment_of(target) if name.startswith("CORETOOLS_")}
     assert {name for name in ours if not name.startswith(VARIABLES) and f'"{name}"' not in known} == set()
     assert "CORETOOLS_ROOTS" in known or target == "http"
