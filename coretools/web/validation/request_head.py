@@ -24,7 +24,7 @@ TOO_LONG = Fault(431, "header-too-long", "the header is too long: send fewer or 
 LINES = Fault(400, "bad-request", "a line of the header ends in something other than CR LF")
 FOLDED = Fault(400, "bad-request", "a line of the header is folded; put each field on one line (RFC 9112, 5.2)")
 CONTROL = Fault(400, "bad-request", "the header has control characters")
-VERSION = Fault(505, "bad-request", "only HTTP/1.1 and HTTP/1.0 are supported")
+VERSION = Fault(505, "bad-request", "only versions 1.0 and 1.1 of HTTP are supported")
 LENGTH = Fault(400, "bad-request", "there must be one Content-Length, a decimal number")
 
 

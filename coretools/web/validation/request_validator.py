@@ -130,7 +130,7 @@ _WRONG_ORIGIN = Fault(403, "unknown-origin", "pages of this origin may not call;
 _WRONG_PATH = Fault(404, "unknown-path", "there is nothing here")
 _LONG_PATH = Fault(414, "unknown-path", "the path or the query is too long")
 _WRONG_METHOD = Fault(405, "unknown-method", "unsupported method; use GET, HEAD, POST, DELETE or OPTIONS")
-_WRONG_VERSION = Fault(505, "bad-request", "only HTTP/1.1 and HTTP/1.0 are supported")
+_WRONG_VERSION = Fault(505, "bad-request", "only versions 1.0 and 1.1 of HTTP are supported")
 _TWICE = Fault(400, "bad-request", "a header that must not be repeated occurs twice")
 _FRAMING = Fault(
     400, "bad-request", "send either Content-Length or, with HTTP/1.1, the chunked transfer coding; not both"
