@@ -1,13 +1,13 @@
-"""Words and options behind a command become its arguments, as its schema asks for.
+"""Parse the words and options after a command into arguments, according to its schema.
 
-- What must be given stands in order; a list takes several words.
-- `--name value` or `--name=value`, with `-` for `_`; a list takes the option several times.
+- Required arguments are positional, in order; a list takes several words.
+- `--name value` or `--name=value`, with `-` for `_`; repeat the option for a list.
 - `--flag` and `--no-flag` for true and false.
-- Objects, and lists of them, are JSON, or `@FILE` (`@-`: standard input) that holds it.
-- `--name:=JSON` for whatever text can't say; `--name@=FILE` for the text of a file (`-`: standard input).
-- Behind `coretools call TOOL` an option may stand without its dashes: `name=value`, `name:=JSON`, `name@=FILE`.
+- Objects, and lists of objects, are JSON, or `@FILE` (`@-`: standard input) that contains it.
+- `--name:=JSON` for values of other types; `--name@=FILE` for the text of a file (`-`: standard input).
+- After `coretools call TOOL` the dashes may be omitted: `name=value`, `name:=JSON`, `name@=FILE`.
 
-Behind `--` every word is a value.
+After `--` every word is a value.
 """
 
 import difflib
@@ -23,7 +23,7 @@ from coretools.operations.arguments import ANSWERS
 from coretools.operations.documentation import CommandPage, ParameterPage, usage
 
 NAMED = re.compile(r"[^\W\d][\w-]*[:@]?=", re.ASCII)
-"""How a word begins that is an option without its dashes."""
+"""Start of a word that is an option without dashes."""
 
 NUMBER = re.compile(r"-[0-9.][0-9.eE+-]*")
 
@@ -39,12 +39,12 @@ def parse_arguments(
     stdin: Callable[[], str] | None,
     has_names: bool = False,
 ) -> dict[str, Any]:
-    """The arguments that the words behind a command give, with those in its route. `stdin` reads standard input.
+    """Return the arguments given by the words after a command and by its route. `stdin` reads standard input.
 
-    `has_names` says that `name=value` is an option; otherwise it is a value like every other word.
+    With `has_names`, `name=value` is an option; otherwise it is a value like any other word.
 
     Raises:
-        InvalidArguments: names the word at fault, and what would do.
+        InvalidArguments: names the wrong word and what would be valid.
     """
     reader = _ArgumentParser(page, stdin, has_names=has_names)
     for name, text in route_values.items():
@@ -55,7 +55,7 @@ def parse_arguments(
 
 
 class _ArgumentParser:
-    """One pass over the words."""
+    """Parses the words in one pass."""
 
     def __init__(self, page: CommandPage, stdin: Callable[[], str] | None, *, has_names: bool) -> None:
         self._page = page
@@ -66,7 +66,7 @@ class _ArgumentParser:
         self.arguments: dict[str, Any] = {}
 
     def read(self, words: Sequence[str]) -> None:
-        """Take the options, and keep the other words."""
+        """Parse the options and collect the positional words."""
         at = 0
         while at < len(words):
             word = words[at]
@@ -77,14 +77,14 @@ class _ArgumentParser:
             if word.startswith("--"):
                 at += self._parse_option(word, words[at] if at < len(words) else None)
             elif word.startswith("-") and word != "-" and not NUMBER.fullmatch(word):
-                raise self._error(f"{word}: options are written --name; a value that begins with - stands behind --")
+                raise self._error(f"{word}: options are written --name; put a value that begins with - after --")
             elif self._has_names and NAMED.match(word):
                 self._parse_option(f"--{word}", None)
             else:
                 self._positional.append(word)
 
     def finish(self) -> None:
-        """Give the other words to what must be there, in order."""
+        """Assign the positional words to the required parameters, in order."""
         missing_parameters = [
             one for one in self._page.parameters if one.is_required and one.name not in self.arguments
         ]
@@ -102,11 +102,11 @@ class _ArgumentParser:
             raise self._error(f"{words[0][:80]!r} is one word too many; usage: {usage(self._page)}")
 
     def add(self, parameter: ParameterPage, text: str, *, label: str) -> None:
-        """One value of a parameter, from text."""
+        """Add one value of a parameter, given as text."""
         self._set(parameter, self._parse_value(parameter.schema, text, label))
 
     def parameter(self, name: str) -> ParameterPage:
-        """The parameter of this name.
+        """Return the parameter of this name.
 
         Raises:
             InvalidArguments: there is none.
@@ -122,7 +122,7 @@ class _ArgumentParser:
         raise self._error(f"--{name}: no such option{meant} (there are {options})")
 
     def _parse_option(self, word: str, following: str | None) -> int:
-        """Take an option; how many words more it took."""
+        """Parse an option; return how many further words it used."""
         given, equals, text = word[2:].partition("=")
         suffix = given[-1:] if given.endswith(("@", ":")) else ""
         name = given[: len(given) - len(suffix)]
@@ -179,7 +179,7 @@ class _ArgumentParser:
         return _json_or_text(text)
 
     def _parse_alternatives(self, alternatives: Sequence[Mapping[str, Any]], text: str, label: str) -> Any:
-        """The first arm that the text fits; text itself last."""
+        """Return the value for the first alternative that the text fits; the text itself comes last."""
         for arm in alternatives:
             if arm.get("type") in ("integer", "number", "boolean", "null"):
                 try:
@@ -201,17 +201,17 @@ class _ArgumentParser:
 
 
 def option_of(parameter: ParameterPage) -> str:
-    """How the option of a parameter is typed."""
+    """Return the option of a parameter."""
     return "--" + parameter.name.replace("_", "-")
 
 
 def is_flag(parameter: ParameterPage) -> bool:
-    """Whether it takes no value."""
+    """Whether the option of a parameter takes no value."""
     return parameter.schema.get("type") == "boolean"
 
 
 def is_list(parameter: ParameterPage) -> bool:
-    """Whether it may be given several times."""
+    """Whether a parameter may be given several times."""
     return parameter.schema.get("type") == "array"
 
 
@@ -224,7 +224,7 @@ def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _choice(schema: Mapping[str, Any], text: str) -> Any:
-    """Text, or the choice that reads like it."""
+    """Return the choice whose text this is, or the text."""
     return next((one for one in schema.get("enum", ()) if str(one) == text), text)
 
 
@@ -255,17 +255,17 @@ def _json(text: str, label: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidArguments(f"{label[:100]}: must be JSON, or @FILE that holds it: {error}") from None
+        raise InvalidArguments(f"{label[:100]}: must be JSON, or @FILE that contains it: {error}") from None
 
 
 def _read_source(label: str, source: str, stdin: Callable[[], str] | None) -> str:
-    """The text of a file, or of standard input for `-`.
+    """Read a file, or standard input for `-`.
 
     Raises:
-        InvalidArguments: it can't be read, or standard input is not to be read here.
+        InvalidArguments: it can't be read, or standard input is not available.
     """
     if source == "-" and stdin is None:
-        raise InvalidArguments(f"{label[:100]}: standard input holds the commands here; name a file")
+        raise InvalidArguments(f"{label[:100]}: standard input contains the commands here; name a file")
     try:
         return stdin() if source == "-" and stdin else Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

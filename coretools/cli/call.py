@@ -1,4 +1,4 @@
-"""A call as a command sees it that was typed: asks the person at the terminal, draws a bar, says things on stderr."""
+"""The `Call` of a typed command: asks the person at the terminal, draws a progress bar, logs to standard error."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +16,16 @@ from coretools.questions.resolution import AnswerResolution, AskChannel, Resolve
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# A bar on standard error that says how far a command is; drawn by rich, which is loaded with the first step.
-
 
 class ProgressBar:
-    """One command's progress. Draws nothing unless it `is_shown`."""
+    """A progress bar on standard error, drawn by rich, which is loaded with the first step."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown
         self._progress: Progress | None = None
 
     def step(self, done: float, total: float | None, message: str | None) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if not self._is_shown:
             return
         if self._progress is None:
@@ -40,7 +38,7 @@ class ProgressBar:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the terminal to something else for a while."""
+        """Hide the bar while something else uses the terminal."""
         progress = self._progress
         if progress is not None:
             progress.stop()
@@ -51,7 +49,7 @@ class ProgressBar:
                 progress.start()
 
     def close(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -61,7 +59,7 @@ def _progress() -> "Progress":
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    # A message is shown as it stands: a name in brackets is no style of rich's.
+    # Without markup: a name in brackets is not a rich style.
     text = TextColumn("{task.description}", markup=False)
     return Progress(text, BarColumn(), TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
@@ -69,14 +67,14 @@ def _progress() -> "Progress":
 T = TypeVar("T")
 
 MAX_ATTEMPTS = 3
-"""Answers that are no answer before a question is given up."""
+"""Times that a question is asked when its answers are invalid."""
 
 
 class CliCall:
-    """One command typed in a shell or in the REPL."""
+    """The call of one command typed in a shell or in the REPL."""
 
     def __init__(self, terminal: TerminalCapabilities, ask: AskMode = "elicitation", roots: Sequence[str] = ()) -> None:
-        """`ask` says how far questions go; `roots` are the directories worked on, as file URIs."""
+        """`ask` limits how questions may be asked; `roots` are the root directories, as file URIs."""
         self._terminal = terminal
         self._roots = list(roots)
         self._resolution = AnswerResolution(ask, trusts_answers=True)
@@ -90,43 +88,43 @@ class CliCall:
 
     @property
     def author(self) -> Author | None:
-        """That of the settings."""
+        """None: the author of the settings applies."""
         return None
 
     @property
     def session(self) -> str:
-        """None."""
+        """Empty."""
         return ""
 
     @property
     def address(self) -> str:
-        """None."""
+        """Empty."""
         return ""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
-        """What `--answer` gave."""
+        """Take the answers of `--answer`."""
         self._resolution.prefill(answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Draw the bar, if standard error is a terminal. It never goes back."""
+        """Draw the bar, if standard error is a terminal. It never moves back."""
         self._highest = max(done, self._highest)
         self._bar.step(self._highest, total, message)
 
     async def log(self, level: Level, text: str) -> None:
-        """Say it on standard error; what is less than a warning only to a person who looks."""
+        """Log to standard error; messages below a warning only if it is a terminal."""
         if level in ("warning", "error") or self._terminal.can_show_progress:
             with self._bar.paused():
                 print_error(escape_controls(f"{level}: {text}"))
 
     def offers(self, capability: Capability) -> bool:
-        """A person is asked at a terminal; there is no model behind one."""
+        """Whether a capability is available: roots, and elicitation at a terminal; never a model."""
         return capability == "roots" or (capability == "elicitation" and self._terminal.can_ask)
 
     async def close_stream(self) -> None:
-        """There is none."""
+        """Do nothing: there is no stream."""
 
     async def ask(self, question: Question[T]) -> T:
-        """What was given beforehand, what the person says, or the default."""
+        """Return the answer given in advance, that of the person, or the default."""
         able = (AskChannel.TERMINAL, AskChannel.ROOTS) if self._terminal.can_ask else (AskChannel.ROOTS,)
         try:
             found = self._resolution.resolve(question, able)
@@ -140,19 +138,19 @@ class CliCall:
             return await _ask_at_terminal(question)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
-        """One after the other."""
+        """Ask one question after the other."""
         return tuple([await self.ask(question) for question in questions])
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         self._bar.close()
 
 
 async def _ask_at_terminal(question: Question[T]) -> T:
-    """Ask at the terminal until there is an answer, a few times.
+    """Ask at the terminal until there is a valid answer, at most `MAX_ATTEMPTS` times.
 
     Raises:
-        Declined: the input ended. InvalidArguments: what was typed is no answer.
+        Declined: the input ended. InvalidArguments: no answer was valid.
     """
     for tries_left in reversed(range(MAX_ATTEMPTS)):
         try:
@@ -183,7 +181,7 @@ async def _read_line(question: Question[Any], prompt: str, *, echo: bool = True)
 
 
 async def _read_form(question: Question[Any]) -> dict[str, Any]:
-    """The values of a form, one line each; an empty line leaves out what need not be given."""
+    """Read the values of a form, one line each; an empty line omits an optional one."""
     schema = question.schema()
     sys.stderr.write(f"{escape_controls(question.message)}\n")
     values: dict[str, Any] = {}
@@ -196,11 +194,11 @@ async def _read_form(question: Question[Any]) -> dict[str, Any]:
 
 
 def prompt_of(question: Question[Any]) -> str:
-    """The question as it stands at the terminal, with its choices and its default."""
+    """Return the prompt of a question, with its choices and its default."""
     lines = [question.message]
     if isinstance(question, AskChoice | AskChoices):
         lines += [f"  {number}) {choice}" for number, choice in enumerate(question.choices, 1)]
-        lines.append("number or name" if isinstance(question, AskChoice) else "numbers or names, with commas between")
+        lines.append("number or name" if isinstance(question, AskChoice) else "numbers or names, separated by commas")
     hint = " [yes/no]" if isinstance(question, AskConfirmation) else ""
     default = "" if isinstance(question.default, Missing) else f" [{_default_text(question.default)}]"
     return "\n".join(lines) + f"{hint}{default}: "
@@ -213,7 +211,7 @@ def _default_text(default: Any) -> str:
 
 
 def _choice_names(question: Question[Any], typed: str) -> Any:
-    """Numbers turned into the choices they stand at; everything else as it was typed."""
+    """Replace numbers by the choices at these positions; leave everything else as typed."""
     if isinstance(question, AskChoice):
         return _choice_name(typed.strip(), question.choices)
     if isinstance(question, AskChoices):

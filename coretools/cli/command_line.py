@@ -1,4 +1,4 @@
-"""`coretools WORDS ...`: from the words of a shell to one command, on an assembly that lives as long as it."""
+"""`coretools WORDS ...`: run one command given by the words of a shell, with an assembly of its own."""
 
 import argparse
 import os
@@ -22,17 +22,17 @@ from coretools.process.jobs.job_table import JobTable
 from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
 
 CALL_BY_TOOL = "call"
-"""First word of a line that names a tool, instead of words of its route."""
+"""First word of a line that gives a tool name instead of the words of a route."""
 
 BEFORE_COMMAND_ONLY = frozenset({"--limit", "--version", "--with"})
-"""Options of coretools that stand before a command only."""
+"""coretools' own options that are accepted only before the command."""
 
 
-_HINT = "`coretools WORDS --help` says more; `coretools call --help` has the options for roots and rights."
+_HINT = "See `coretools WORDS --help` for a command, and `coretools call --help` for the options for roots and rights."
 
 
 async def run_command_line(own: Sequence[str], rest: Sequence[str], introduction: str) -> int:
-    """Run the command that `rest` is; `own` are coretools' options before it. `introduction` begins the help of all.
+    """Run the command in `rest`; `own` holds coretools' options before it. `introduction` begins the general help.
 
     Raises:
         BadSetting: a root or another setting can't be used.
@@ -63,10 +63,10 @@ async def run_command_line(own: Sequence[str], rest: Sequence[str], introduction
 
 
 def read_options(own: Sequence[str], rest: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Coretools' options, before the command and behind it, and the words of the command with its own options.
+    """Return coretools' own options, before and after the command, and the words of the command with its options.
 
-    Our own commands have no option of such a name (a test sees to it); other people's may, and then it is theirs.
-    Behind `call TOOL` every option of such a name is coretools': there an argument can be `name=value`.
+    Built-in commands have no option with such a name (a test checks it). Commands of other registries may, and then it
+    is theirs. After `call TOOL` such an option is always coretools': arguments can be given as `name=value` there.
     """
     parser = global_parser()
     names = option_names(parser)
@@ -81,7 +81,7 @@ def read_options(own: Sequence[str], rest: Sequence[str]) -> tuple[argparse.Name
 
 
 def registries_in(own: Sequence[str]) -> list[Registry]:
-    """The registries that `--with` names among coretools' options before the command.
+    """Load the registries that `--with` names before the command.
 
     Raises:
         BadSetting: there is no such registry.
@@ -92,7 +92,7 @@ def registries_in(own: Sequence[str]) -> list[Registry]:
 
 
 async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -> int:
-    """Print what the last word could be, a line each with what is said of it; nothing where that can't be told."""
+    """Print completions of the last word, one per line with a description; nothing if the line can't be parsed."""
     typed = list(words[1:] if words[:1] == ["--"] else words) or [""]
     own, rest = split_options(typed[:-1], option_names(global_parser()), behind=())
     if rest[:1] and rest[0] in built_in:
@@ -102,14 +102,14 @@ async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -
         settings = settings_from(options, options.root or (), os.environ, working_directory())
         async with open_assembly(settings, dict(os.environ), registries_in(own)) as assembly:
             found = await candidates(CommandContext.of(assembly, settings), before, typed[-1])
-    except (CoreError, SystemExit):  # half a line need not be a right one
+    except (CoreError, SystemExit):  # an unfinished line may be invalid
         return 0
     own_words = [Candidate(word, "") for word in built_in if not rest and word.startswith(typed[-1])]
     return print_candidates([*found, *own_words])
 
 
 def print_candidates(found: Sequence[Candidate]) -> int:
-    """Print them for a shell."""
+    """Print candidates in the form that the completion scripts expect."""
     lines = [
         f"{escape_controls(one.text)}\t{' '.join(escape_controls(one.description).split())}"
         for one in found
@@ -121,6 +121,4 @@ def print_candidates(found: Sequence[Candidate]) -> int:
 def _warn_of_runs(runs: JobTable) -> None:
     for run in runs.of(LOCAL):
         if run.is_alive:
-            print_error(
-                f"{run.id} still ran and is stopped: a run ends with the process that started it, which ends now"
-            )
+            print_error(f"{run.id} was still running and is stopped: a run ends with the process that started it")

@@ -1,6 +1,6 @@
-"""A command as it is typed, in a shell or in the REPL: found by its words, checked and run by the one dispatch.
+"""Run a typed command, from a shell or the REPL: find it by its words, then check and run it through the dispatcher.
 
-No server and no protocol stand between: the SDK is not even loaded.
+Neither a server nor the protocol is involved; the SDK is not loaded.
 """
 
 import json
@@ -29,16 +29,16 @@ from coretools.operations.documentation import document_command
 from coretools.operations.live_catalog import LiveCatalog
 
 FAILED = 1
-"""Exit code when the call worked and what it ran failed."""
+"""Exit code when the call succeeded but what it ran failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """One command as it was typed, without the options that are not its own."""
+    """One typed command, without coretools' own options."""
 
     words: Sequence[str]
     by_tool: bool = False
-    """Whether the first word is the name of a tool and arguments may be `name=value`, as `coretools call` has it."""
+    """Whether the first word is a tool name and arguments may be `name=value`, as in `coretools call`."""
     as_json: bool = False
     wants_help: bool = False
     answers: Sequence[str] = ()
@@ -46,18 +46,18 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """What commands are run on."""
+    """What typed commands run with: catalog, dispatcher, settings."""
 
     catalog: LiveCatalog
     dispatcher: Dispatcher
     selection: Selection
     ask: AskMode = "elicitation"
     roots: tuple[str, ...] = ()
-    """The directories worked on, as file URIs."""
+    """The root directories, as file URIs."""
 
     @classmethod
     def of(cls, assembly: Assembly, settings: Settings) -> "CommandContext":
-        """That of our own tool sets."""
+        """Return the context of the built-in tool sets."""
         roots = tuple(PurePath(root.path).as_uri() for root in assembly.roots)
         return cls(
             catalog=assembly.catalog,
@@ -69,7 +69,7 @@ class CommandContext:
 
 
 class CommandRunner:
-    """Runs typed commands on a bench."""
+    """Runs typed commands in a context."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class CommandRunner:
         stdin: Callable[[], str] | None = None,
         program: str = "coretools",
     ) -> None:
-        """`stdin` reads standard input where that holds data; `program` stands before commands in help."""
+        """`stdin` reads standard input, if it holds data; `program` precedes commands in help."""
         self.context = context
         self._terminal = terminal
         self._stdin = stdin
@@ -87,18 +87,18 @@ class CommandRunner:
 
     @property
     def routes(self) -> Routes:
-        """The commands there are now."""
+        """The commands available now."""
         return Routes(self.context.catalog.registry, self.context.selection)
 
     def option_names(self, words: Sequence[str]) -> frozenset[str]:
-        """The options of the command that the words begin with."""
+        """Return the options of the command at the start of the words."""
         return options_at(self.routes, words)
 
     async def run(self, line: CommandLine) -> int:
-        """Run one line and print what came of it.
+        """Run one line and print the result.
 
         Returns:
-            The exit code: by kind of failure.
+            The exit code for the kind of failure, or 0.
         """
         words = line.words[:1] if line.by_tool else leading_words(line.words)
         try:
@@ -113,10 +113,10 @@ class CommandRunner:
         return await self._dispatch(found.command, arguments, as_json=line.as_json)
 
     def help(self, words: Sequence[str]) -> str:
-        """The page of a command or of a context.
+        """Return the help page of a command or of a context.
 
         Raises:
-            UnknownTool: the words are neither.
+            UnknownTool: the words name neither.
         """
         routes = self.routes
         found = routes.at(words)
@@ -134,7 +134,7 @@ class CommandRunner:
             page, found.route_values, line.words[found.count :], stdin=self._stdin, has_names=line.by_tool
         )
         if line.answers and not page.asks:
-            raise InvalidArguments(f"{page.words}: it asks nothing, so --answer has no use")
+            raise InvalidArguments(f"{page.words}: it asks no question; leave out --answer")
         return {**arguments, ANSWERS: answers_of(line.answers)} if line.answers else arguments
 
     async def _dispatch(self, command: Command, arguments: Mapping[str, Any], *, as_json: bool) -> int:
@@ -170,10 +170,10 @@ class CommandRunner:
 
 
 def answers_of(words: Sequence[str]) -> dict[str, Any]:
-    """What `--answer KEY=VALUE` gives; `KEY:=JSON` for what text can't say; a key given twice is a list.
+    """Parse the values of `--answer`: `KEY=VALUE`, or `KEY:=JSON` for other types. A repeated key makes a list.
 
     Raises:
-        InvalidArguments: a word that is neither.
+        InvalidArguments: a value has neither form.
     """
     answers: dict[str, Any] = {}
     for word in words:
@@ -195,7 +195,7 @@ def answers_of(words: Sequence[str]) -> dict[str, Any]:
 
 
 def outcome_json(name: str, outcome: Outcome) -> str:
-    """A result for programs, in a fixed shape whatever the command."""
+    """Return an outcome as JSON with the same members for every command."""
     kind = outcome.error.kind if outcome.error else None
     shape = {
         "tool": name,
@@ -209,12 +209,12 @@ def outcome_json(name: str, outcome: Outcome) -> str:
 
 
 def read_stdin() -> str:
-    """All of standard input."""
+    """Read all of standard input."""
     return sys.stdin.read()
 
 
 def _report_error(name: str, error: CoreError, *, as_json: bool) -> int:
-    """A command that did not come to run."""
+    """Print the error of a command that could not be run; return its exit code."""
     if as_json:
         print_text(outcome_json(name, Outcome(text=str(error), facts=error.facts, error=error)))
     else:

@@ -1,4 +1,4 @@
-"""What the word at the end of a line could be: for shells and for the REPL."""
+"""Complete the last word of a line, for shells and for the REPL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,14 +22,14 @@ _BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A word, and what is said of it."""
+    """A possible completion and its description."""
 
     text: str
     description: str = ""
 
 
 async def candidates(context: CommandContext, before: Sequence[str], current: str) -> list[Candidate]:
-    """What `current`, which stands behind the words of `before`, could become."""
+    """Return the completions of `current`, which follows the words of `before`."""
     routes = Routes(context.catalog.registry, context.selection)
     words = leading_words(before)
     found = routes.at(words)
@@ -43,25 +43,25 @@ async def candidates(context: CommandContext, before: Sequence[str], current: st
 
 
 def built_in_candidates(before: Sequence[str], current: str) -> list[Candidate]:
-    """The same for coretools' own commands, as far as there is little to choose from."""
+    """Return the completions for coretools' own commands, where there are few choices."""
     return [Candidate(word) for word in with_prefix(current, _BUILT_IN.get(tuple(before), ()))]
 
 
 @dataclass(slots=True)
 class _TypedWords:
-    """What is there already."""
+    """The arguments typed so far."""
 
     given: dict[str, str] = field(default_factory=dict)
     positional: list[str] = field(default_factory=list)
     awaiting_value: ParameterPage | None = None
-    """The option whose value comes next."""
+    """The option whose value is the next word."""
     only_values: bool = False
 
 
 async def _word_candidates(
     context: CommandContext, below: Sequence[Command], words: Sequence[str], current: str
 ) -> list[Candidate]:
-    """The next word of a route."""
+    """Return the completions of the next word of a route."""
     routes = Routes(context.catalog.registry, context.selection)
     found: dict[str, str] = {}
     for command in below:
@@ -114,8 +114,8 @@ def _options(page: CommandPage, typed: _TypedWords, current: str) -> list[Candid
         found.append(Candidate(f"--no-{option[2:]}" if is_off else option, parameter.description))
     description = {
         "--json": "print the result as JSON",
-        "--help": "say how it is typed",
-        "--answer": "answer beforehand",
+        "--help": "show its usage",
+        "--answer": "answer a question in advance",
     }
     found += [Candidate(option, description[option]) for option in sorted(LINE_OPTIONS.keys() & description.keys())]
     known = {normalize(one.text): one for one in found}
@@ -144,7 +144,7 @@ def _parse_typed(page: CommandPage, words: Sequence[str]) -> _TypedWords:
 
 
 def _assign_positionals(page: CommandPage, typed: _TypedWords) -> None:
-    """Give loose words to what must be there; a list keeps the rest."""
+    """Assign positional words to required parameters; a list takes the rest."""
     for word in typed.positional:
         expected = _next_positional(page, typed)
         if expected is None or is_list(expected):
@@ -153,7 +153,7 @@ def _assign_positionals(page: CommandPage, typed: _TypedWords) -> None:
 
 
 def _next_positional(page: CommandPage, typed: _TypedWords) -> ParameterPage | None:
-    """The parameter that the next loose word is for."""
+    """Return the parameter that the next positional word is for."""
     return next((one for one in page.parameters if one.is_required and one.name not in typed.given), None)
 
 

@@ -1,4 +1,4 @@
-"""Scripts that let a shell complete the words behind `coretools`: each asks `coretools __complete` for the words."""
+"""Completion scripts for shells: each gets the candidates from `coretools __complete`."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -42,5 +42,5 @@ complete -c coretools -f -a '(coretools __complete -- (commandline -opc)[2..-1] 
 
 
 def script(shell: str) -> str:
-    """The script for a shell."""
+    """Return the completion script of a shell."""
     return {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}[shell]

@@ -1,4 +1,4 @@
-"""`coretools docs`: the documentation of every command, as pages, as a table in a page, or as JSON."""
+"""`coretools docs`: write the reference of all commands and of the configuration, as pages, a table or JSON."""
 
 import json
 import os
@@ -28,9 +28,6 @@ from coretools.operations.documentation import (
 from coretools.operations.registry import Registry
 from coretools.web.common.config import VARIABLES, Config
 
-# The reference page of the HTTP server's configuration, made of its declaration. Pure.
-
-
 CONFIG_PAGE = "http-configuration.md"
 
 _INTRODUCTION = (
@@ -42,7 +39,7 @@ _INTRODUCTION = (
 
 
 def config_page() -> str:
-    """The page: a table for each section."""
+    """Return the reference page of the HTTP configuration: a table for each section."""
     lines = [WRITTEN_BY, "", "# Configuration of `coretools-http`", "", _INTRODUCTION]
     for name, field in Config.model_fields.items():
         section, title = _section_of(field.annotation)
@@ -72,7 +69,7 @@ def _table(section: type[BaseModel], name: str) -> Iterator[str]:
 
 
 def _section_of(annotation: Any) -> tuple[Any, str]:
-    """The model of a table, and what its title has behind its name; any other type as it is."""
+    """Return the model of a section and the suffix of its title; other types are returned unchanged."""
     if get_origin(annotation) is dict and issubclass(get_args(annotation)[1], BaseModel):
         return get_args(annotation)[1], ".NAME"
     models = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
@@ -93,7 +90,7 @@ def _default(field: FieldInfo) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocsOptions:
-    """What is to be written: pages, a table, or neither, which prints."""
+    """What to write: pages, a table in a page, or neither, which prints."""
 
     directory: str | None
     page: str | None
@@ -101,15 +98,15 @@ class DocsOptions:
 
 
 async def docs(settings: Settings, registries: Sequence[Registry], options: DocsOptions) -> int:
-    """Write the pages to a directory and the table into a page, or print what there is.
+    """Write the pages to a directory and the table into a page, or print the reference.
 
     Raises:
-        BadSetting: the page has no place for the table. InputOutput: a file can't be read or written.
+        BadSetting: the page has no marker for the table. InputOutput: a file can't be read or written.
     """
     async with open_assembly(settings, dict(os.environ), registries) as assembly:
         registry = assembly.catalog.registry
         found = documentation_of(commands_for_people(registry, assembly.selection), registry.contexts)
-        # Built while the tool sets are open: a signature may name what they hold.
+        # Built while the tool sets are open: a signature may refer to what they contain.
         text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if options.as_json else tool_table(found)
         written = {**pages(found), CONFIG_PAGE: config_page()} if options.directory else {}
     try:
@@ -123,7 +120,7 @@ async def docs(settings: Settings, registries: Sequence[Registry], options: Docs
 
 
 def _write(directory: Path, written: dict[str, str]) -> None:
-    """Write every page; one that an earlier run wrote and that is no more is taken away."""
+    """Write every page and delete generated pages that no longer exist."""
     directory.mkdir(parents=True, exist_ok=True)
     for path in directory.glob("*.md"):
         if path.name not in written and path.read_text(encoding="utf-8").startswith(WRITTEN_BY):

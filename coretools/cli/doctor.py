@@ -1,4 +1,4 @@
-"""`coretools doctor`: is everything here that the tools need, and does a real server start and answer?"""
+"""`coretools doctor`: check that everything the tools need is installed, and that a server starts and answers."""
 
 import os
 import platform
@@ -16,12 +16,12 @@ from coretools.cli.list_tools import result_text
 from coretools.config.settings import Limits, Settings
 
 ANSWER_SECONDS = 30.0
-"""A server that has not answered by then is reported as one that does not start."""
+"""Time for the server to answer before it is reported as failing to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. `required` ones decide the exit code."""
+    """One line of the report. Those that are required determine the exit code."""
 
     name: str
     is_ok: bool
@@ -30,7 +30,7 @@ class Finding:
 
 
 async def doctor(settings: Settings) -> int:
-    """Print what was found; 0 when everything required is there, else 69 (EX_UNAVAILABLE)."""
+    """Print the findings; return 0 if everything required is available, else 69 (EX_UNAVAILABLE)."""
     findings = [
         Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
         Finding("coretools", is_ok=True, detail=f"{__version__}, mcp {version('mcp')}"),
@@ -51,7 +51,7 @@ async def doctor(settings: Settings) -> int:
 
 
 def _flags(settings: Settings) -> list[str]:
-    """The flags that make a server what this command line asks for."""
+    """Return the flags that give a server the settings of this command line."""
     usual = asdict(Limits())
     limits = {name: value for name, value in asdict(settings.limits).items() if value != usual[name]}
     switches = {
@@ -73,7 +73,7 @@ def _flags(settings: Settings) -> list[str]:
 
 
 def _policy_flags(settings: Settings) -> list[str]:
-    """The flags that make it hold commands as this command line asks for."""
+    """Return the flags that give a server the confinement of this command line."""
     confinement = settings.policy.confinement
     words = ["--network", confinement.network]
     words += ["--policy", settings.policy.source] if settings.policy.source else []
@@ -86,7 +86,7 @@ async def _try_server(settings: Settings) -> tuple[Finding, str]:
     """Start the workstation server as a desktop client does, list its tools and ask it for its diagnostics."""
     parameters = StdioServerParameters(
         command=sys.executable,
-        # -P: the directory that it is started in is a project's, whose modules must not be taken for ours.
+        # -P: modules of the project in the current directory must not shadow ours.
         args=["-P", "-m", "servers.workstation", "--log-level", "error", *_flags(settings), *settings.roots],
         env=dict(os.environ),
     )

@@ -1,7 +1,7 @@
-"""The options of `coretools` itself, told apart from those of the command that is typed.
+"""Global options of `coretools`, and their separation from the options of the typed command.
 
-Before the first word of the command every option is coretools' own; behind it an option is the command's where the
-command has one of that name. `--limit` behind it never is coretools' own: too many commands have one.
+Before the first word of the command every option is a global one. After it, an option belongs to the command if the
+command has one of that name. `--limit` after it is never global: too many commands have one.
 """
 
 import argparse
@@ -14,20 +14,20 @@ from coretools.errors import InvalidArguments
 
 
 class OptionParser(argparse.ArgumentParser):
-    """Says what is wrong with a line as every other error of the command line is said, in one sentence."""
+    """Reports a wrong command line like every other error, in one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the line.
+        """Reject the line.
 
         Raises:
             InvalidArguments: always.
         """
         where = self.prog.removeprefix("coretools").strip()
-        raise InvalidArguments(f"{where + ': ' if where else ''}{message}; `{self.prog} --help` says more")
+        raise InvalidArguments(f"{where + ': ' if where else ''}{message}; see `{self.prog} --help`")
 
 
 def add_global_options(parser: argparse.ArgumentParser) -> None:
-    """Add what decides about roots and rights."""
+    """Add the options for roots and rights."""
     parser.add_argument(
         "--root", action="append", metavar="DIRECTORY[:ro]", help="what the tools may touch [the current directory]"
     )
@@ -35,7 +35,7 @@ def add_global_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_registry_option(parser: argparse.ArgumentParser) -> None:
-    """Add what names other people's commands."""
+    """Add the option that loads further registries."""
     parser.add_argument(
         "--with",
         action="append",
@@ -47,7 +47,7 @@ def add_registry_option(parser: argparse.ArgumentParser) -> None:
 
 
 def global_parser() -> argparse.ArgumentParser:
-    """Parser of the options alone, without any word."""
+    """Return the parser of all global options, without a command."""
     parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
     add_registry_option(parser)
@@ -57,32 +57,32 @@ def global_parser() -> argparse.ArgumentParser:
 
 
 def line_parser() -> argparse.ArgumentParser:
-    """Parser of the options that say how one command is run: those of a line in the REPL."""
+    """Return the parser of the options for one command: those accepted on a line of the REPL."""
     parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     _add_line_options(parser)
     return parser
 
 
 def _add_line_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-h", "--help", action="store_true", dest="wants_help", help="say what there is")
+    parser.add_argument("-h", "--help", action="store_true", dest="wants_help", help="show help")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument(
-        "--answer", action="append", default=[], metavar="KEY=VALUE", help="answer a question beforehand (repeatable)"
+        "--answer", action="append", default=[], metavar="KEY=VALUE", help="answer a question in advance (repeatable)"
     )
 
 
 def option_names(parser: argparse.ArgumentParser) -> dict[str, bool]:
-    """Every option of a parser, and whether it takes a value."""
+    """Return every option of a parser, and whether it takes a value."""
     return {name: action.nargs != 0 for name, action in parser._option_string_actions.items()}  # noqa: SLF001  # argparse has no public way to ask
 
 
 def split_options(
     words: Sequence[str], options: dict[str, bool], *, behind: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """The words of coretools' own options, and the rest in its order.
+    """Return the words of the global options, and the rest in order.
 
-    `options` says of each whether it takes a value; `behind` are those that are taken behind the first word too.
-    Behind `--` nothing is taken.
+    `options` maps each option to whether it takes a value; those in `behind` are also taken after the first word.
+    Nothing is taken after `--`.
     """
     own: list[str] = []
     rest: list[str] = []
@@ -104,4 +104,4 @@ def split_options(
 
 
 LINE_OPTIONS = option_names(line_parser())
-"""How one command is run, by name, and whether a value follows; the others are of the whole process."""
+"""Options for one command, and whether each takes a value; the others apply to the whole process."""

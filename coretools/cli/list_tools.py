@@ -1,4 +1,4 @@
-"""What `coretools tools` prints, of a server inside this process."""
+"""`coretools tools`: list the tools, as a client gets them from a server inside this process."""
 
 import difflib
 import json
@@ -21,16 +21,14 @@ from coretools.protocol.listing import LONG_RUNNING_KEY
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 
-# What the command line prints: a result for a person or as JSON, the tools as a table.
-
 
 def result_text(result: types.CallToolResult) -> str:
-    """The text of a result, one block a line."""
+    """Return the text of a result, one block per line."""
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
 def tools_table(tools: Sequence[types.Tool], width: int) -> str:
-    """The tools, a line each: name, what it does to the world, first sentence."""
+    """Return a table of the tools: name, effect, first sentence of the description."""
     longest = max((len(tool.name) for tool in tools), default=0)
     lines = []
     for tool in tools:
@@ -41,7 +39,7 @@ def tools_table(tools: Sequence[types.Tool], width: int) -> str:
 
 
 def effect_of(tool: types.Tool) -> str:
-    """What a tool does to the world, in one word."""
+    """Return the effect of a tool in one word."""
     hints = tool.annotations or types.ToolAnnotations()
     if hints.read_only_hint:
         return "reads"
@@ -49,7 +47,7 @@ def effect_of(tool: types.Tool) -> str:
 
 
 def tool_page(tool: types.Tool) -> str:
-    """One tool with its arguments."""
+    """Return the page of one tool with its arguments."""
     required = set(tool.input_schema.get("required", ()))
     notes = " Long-running." if (tool.meta or {}).get(LONG_RUNNING_KEY) else ""
     lines = [f"{tool.name} ({effect_of(tool)}){notes}", "", *textwrap.wrap(tool.description or "", 100), ""]
@@ -60,18 +58,15 @@ def tool_page(tool: types.Tool) -> str:
     return "\n".join(lines)
 
 
-# A real server inside this process, and a real client of it: what `coretools tools` lists comes from it.
-
-
 @asynccontextmanager
 async def in_process(settings: Settings) -> AsyncIterator[Client]:
-    """A client connected to a server with these settings. At the end every child of the server is gone.
+    """Return a client of a server in this process, with these settings. At the end no child process remains.
 
     Raises:
         BadSetting: a root or another setting can't be used.
     """
     async with open_assembly(settings, dict(os.environ)) as assembly:
-        # Who types a call at a shell may say yes in it.
+        # The person who types a call may give a confirmation in it.
         asking = replace(settings.asking, trusts_answers=True)
         options = ServerOptions(runs=assembly.resources, questions=QuestionFactory(asking))
         server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)

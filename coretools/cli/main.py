@@ -1,21 +1,21 @@
 """The `coretools` command.
 
     coretools WORDS [options]              run a command by its route: coretools git log --limit 5
-    coretools repl                         the same, line by line
-    coretools call TOOL [name=value ...]   the same by the name of a tool, with its arguments by name
+    coretools repl                         run commands line by line
+    coretools call TOOL [name=value ...]   run a command by its tool name, with named arguments
     coretools tools [TOOL]                 list the tools, or show one
-    coretools docs [--write DIRECTORY]     what there is to know of every command
-    coretools serve --with MODULE:NAME     serve commands of your own over stdio
+    coretools docs [--write DIRECTORY]     print or write the reference of all commands
+    coretools serve --with MODULE:NAME     serve your own commands over stdio
     coretools doctor                       check this machine, and a real server on it
-    coretools policy explain -- ARGV       which rule decides about a command, and why
-    coretools policy check [FILE]          whether the operator's file can be used
-    coretools token create|list|revoke     bearer tokens of an HTTP server
-    coretools completion bash|zsh|fish     a script that completes commands in a shell
+    coretools policy explain -- ARGV       show which rule decides about a command, and why
+    coretools policy check [FILE]          check the operator's policy file
+    coretools token create|list|revoke     manage the bearer tokens of an HTTP server
+    coretools completion bash|zsh|fish     print a shell's completion script
 
-Exit codes: 0 done; 1 the thing that was run failed (a test, a command); 64 wrong arguments or no such tool; 65 the data
-is not what the tool works on; 66 not found; 69 something needed is missing; 70 a bug of ours; 73 exists already; 74
-input or output failed; 75 try again; 77 not permitted; 78 wrong configuration; 127 a program can't be started; 128 and
-the number of a signal that ended the call.
+Exit codes: 0 success; 1 what was run failed (a test, a command); 64 wrong arguments or unknown tool; 65 the data is not
+what the tool works on; 66 not found; 69 something required is missing; 70 internal error; 73 already exists; 74 input
+or output failed; 75 try again; 77 not permitted; 78 wrong configuration; 127 a program can't be started; 128 plus the
+number of the signal that ended the call.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from coretools.errors import CoreError
 from coretools.operations.loading import load
 
 COMPLETE = "__complete"
-"""What the scripts of `coretools completion` call; in no help."""
+"""Called by the scripts of `coretools completion`; not shown in help."""
 
 BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
 """First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
@@ -76,7 +76,7 @@ def _main(words: list[str]) -> int:
 
 
 def _names_tool(rest: list[str]) -> bool:
-    """Whether this is `coretools call TOOL`, and not the help of `call` or a line without a tool."""
+    """Whether this is `coretools call TOOL`, not the help of `call` or a line without a tool."""
     return rest[0] == "call" and bool(split_options(rest[1:], option_names(global_parser()), behind=())[1])
 
 
@@ -87,12 +87,12 @@ def overview_of_built_in() -> str:
 
 
 def exit_codes() -> str:
-    """What the exit codes mean."""
+    """Return the meaning of the exit codes."""
     return (__doc__ or "").rpartition("\n\n")[2].strip()
 
 
 def _built_in(words: list[str]) -> int:
-    # Cut by hand: which `--` argparse takes away differs between versions of Python.
+    # Split by hand: which `--` argparse removes differs between versions of Python.
     before, argv = _split_argv(words)
     options = _parser().parse_args(before)
     if options.command == "policy":
@@ -112,7 +112,7 @@ def _built_in(words: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
-    # Imported late: the SDK takes a second, which --help and a bad flag should not cost.
+    # Imported late: the SDK takes a second to load, too long for --help and for reporting a bad flag.
     import anyio
 
     if options.command == "repl":
@@ -142,7 +142,7 @@ def _complete(words: list[str]) -> int:
 
 
 def _split_argv(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--` of `policy explain`, and what stands behind it."""
+    """Return the words before the first `--` of `policy explain`, and those after it."""
     at = words.index("--") if words[:1] == ["policy"] and "--" in words else len(words)
     return words[:at], words[at + 1 :]
 
@@ -164,21 +164,21 @@ def _parser() -> argparse.ArgumentParser:
     call.add_argument("tool", metavar="TOOL")
     call.add_argument("argument", nargs="*", metavar="name=value", help="also name:=JSON, name@=FILE, name@=- (stdin)")
     call.add_argument("--json", action="store_true", help="print the result as JSON")
-    call.add_argument("--answer", action="append", metavar="KEY=VALUE", help="answer a question beforehand")
+    call.add_argument("--answer", action="append", metavar="KEY=VALUE", help="answer a question in advance")
     tools = list_tools.add_parser("tools", help="list the tools, or show one")
     tools.add_argument("tool", nargs="?", metavar="TOOL")
     tools.add_argument("--json", action="store_true", help="print the tools as clients get them")
     doctor = list_tools.add_parser("doctor", help="check this machine, and a real server on it")
-    repl = list_tools.add_parser("repl", help="commands line by line, with history and completion")
+    repl = list_tools.add_parser("repl", help="run commands line by line, with history and completion")
     add_serve(list_tools)
-    docs = list_tools.add_parser("docs", help="what there is to know of every command")
-    docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages there")
-    docs.add_argument("--page", metavar="FILE", help="put the table of tools in its place in this page")
-    docs.add_argument("--json", action="store_true", help="print all of it as JSON")
+    docs = list_tools.add_parser("docs", help="print or write the reference of all commands")
+    docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages to this directory")
+    docs.add_argument("--page", metavar="FILE", help="update the table of tools in this page")
+    docs.add_argument("--json", action="store_true", help="print the reference as JSON")
     completion = list_tools.add_parser("completion", help="print a script that completes commands in a shell")
     completion.add_argument("shell", choices=SHELLS)
-    _add_policy(list_tools.add_parser("policy", help="what the operator's file says of a command"))
-    _add_token(list_tools.add_parser("token", help="bearer tokens of an HTTP server: create, list, revoke"))
+    _add_policy(list_tools.add_parser("policy", help="explain and check the operator's policy file"))
+    _add_token(list_tools.add_parser("token", help="manage the bearer tokens of an HTTP server"))
     for command in (repl, docs):
         add_registry_option(command)
     for command in (call, tools, doctor, repl, docs):
@@ -188,31 +188,31 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_policy(policy: argparse.ArgumentParser) -> None:
     actions = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
-    explain = actions.add_parser("explain", help="which rule decides about a command, and why; 0 allow, 77 ask or deny")
+    explain = actions.add_parser("explain", help="show the rule for a command; exits with 0 for allow, else 77")
     explain.add_argument("word", nargs="*", metavar="-- ARGV", help="the command, after --")
     explain.add_argument("--json", action="store_true", help="print the decision as JSON")
-    check = actions.add_parser("check", help="whether the file can be used, and what it does not do; 0 or 78")
+    check = actions.add_parser("check", help="check whether the file can be used; exits with 0 or 78")
     check.add_argument("policy", nargs="?", metavar="FILE")
     add_policy_options(explain)
     check.set_defaults(network=None, require_tier=None, allow_unconfined=None, own_container=None)
     for action in (explain, check):
-        action.add_argument("--root", action="append", metavar="DIRECTORY", help="a root that must not hold the file")
+        action.add_argument("--root", action="append", metavar="DIRECTORY", help="root that must not contain the file")
         action.set_defaults(redact_output=None)
 
 
 def _add_token(token: argparse.ArgumentParser) -> None:
     actions = token.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="make a token and print it, this once")
-    create.add_argument("--name", required=True, help="whose it is; several tokens may be of one")
-    create.add_argument("--role", default="default", help="what he may do: a [roles.NAME] of the server [default]")
+    create = actions.add_parser("create", help="create a token and print it once")
+    create.add_argument("--name", required=True, help="name of the owner, who may have several tokens")
+    create.add_argument("--role", default="default", help="role of the owner: a [roles.NAME] of the server [default]")
     create.add_argument(
-        "--author", metavar="'NAME <ADDRESS>'", help="as whom he commits [as his role or the server does]"
+        "--author", metavar="'NAME <ADDRESS>'", help="author of the owner's commits [that of the role or the server]"
     )
-    create.add_argument("--expires", metavar="DURATION", help="such as 12h, 90d or 8w [never]")
-    listing = actions.add_parser("list", help="show whose tokens there are; a token itself can't be shown again")
+    create.add_argument("--expires", metavar="DURATION", help="time until it expires, such as 12h, 90d or 8w [never]")
+    listing = actions.add_parser("list", help="list the tokens, without the secrets")
     listing.add_argument("--json", action="store_true", help="print them as JSON")
-    revoke = actions.add_parser("revoke", help="take tokens out: they are refused from the next request on")
-    revoke.add_argument("which", metavar="ID|NAME", help="one token, or all of a name")
+    revoke = actions.add_parser("revoke", help="revoke tokens; they are refused from the next request on")
+    revoke.add_argument("which", metavar="ID|NAME", help="one token, or all tokens of an owner")
     for action in (create, listing, revoke):
         action.add_argument("--file", metavar="FILE", help="the token file [CORETOOLS_HTTP_AUTH__TOKENS]")
 

@@ -1,4 +1,4 @@
-"""Help: what commands there are, and how one is typed. Made from the documentation model. Pure."""
+"""Render help pages from the documentation model: overviews, contexts, commands. Pure."""
 
 import json
 import textwrap
@@ -14,7 +14,7 @@ _EFFECTS = {"read": "only reads", "add": "adds", "change": "changes"}
 
 
 def overview(routes: Routes, words: Sequence[str], width: int) -> str:
-    """What stands below some words, a line each: contexts first, then commands."""
+    """Return the commands below a route, one line each: contexts first, then commands."""
     below = routes.below(words)
     nested: dict[str, list[str]] = {}
     direct: list[tuple[str, str]] = []
@@ -30,7 +30,7 @@ def overview(routes: Routes, words: Sequence[str], width: int) -> str:
 
 
 def context_page(routes: Routes, words: Sequence[str], width: int, *, program: str = "coretools") -> str:
-    """A context: what is said of it, and its commands by their summaries."""
+    """Return the page of a context: its description and its commands with their summaries."""
     context = routes.context(words)
     line = " ".join((program, *words)) if program else " ".join(words)
     texts = [context.summary or " ".join(words), context.details] if context else [" ".join(words)]
@@ -39,24 +39,24 @@ def context_page(routes: Routes, words: Sequence[str], width: int, *, program: s
 
 
 def command_page(page: CommandPage, *, program: str = "coretools") -> str:
-    """One command with its parameters."""
+    """Return the page of a command with its parameters."""
     line = " ".join(filter(None, (program, usage(page))))
     flags = {"may take long": page.hints["long_running"], "is for people only": not page.for_agents}
     notes = [_EFFECTS[page.effect], *(note for note, holds in flags.items() if holds)]
     parts = [f"usage: {line}", textwrap.fill(page.summary, WIDTH)]
     parts += [textwrap.fill(text, WIDTH) for text in page.details.split("\n\n") if text]
     parts.append(f"It {', '.join(notes)}.")
-    for title, is_required in (("must be given, in order:", True), ("options:", False)):
+    for title, is_required in (("required, in order:", True), ("options:", False)):
         rows = [(_label(one), _describe(one)) for one in page.parameters if one.is_required is is_required]
         parts += [f"{title}\n{table(rows, WIDTH)}"] if rows else []
     if page.asks:
-        parts.append("asks (--answer KEY=VALUE or KEY:=JSON answers beforehand): " + ", ".join(page.asks))
-    parts.append("also: --json prints the result as JSON, --help this page")
+        parts.append("asks (--answer KEY=VALUE or KEY:=JSON answers in advance): " + ", ".join(page.asks))
+    parts.append("also: --json prints the result as JSON, --help prints this page")
     return "\n\n".join(parts)
 
 
 def table(rows: Sequence[tuple[str, str]], width: int) -> str:
-    """Two columns; the second is cut at the width."""
+    """Return two columns; lines are truncated at the width."""
     if not rows:
         return ""
     longest = min(max(len(left) for left, _ in rows), 34)
@@ -68,12 +68,12 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> str:
 
 
 def truncate(line: str, width: int) -> str:
-    """A line that has room, or the words of it that have, and dots."""
+    """Truncate a line at a word boundary, with an ellipsis."""
     if len(line) <= width:
         return line
     room = line[: width - 4]
     words = room if line[width - 4] == " " else room.rpartition(" ")[0]
-    # A word that would take half of the line with it is cut.
+    # A word that fills half of the line is cut in the middle.
     return (words if len(words) > width // 2 else room).rstrip() + " ..."
 
 

@@ -1,6 +1,6 @@
-"""`coretools policy`: which rule decides about a command and why, and whether the operator's file can be used.
+"""`coretools policy`: explain which rule decides about a command, and check the operator's policy file.
 
-Starts no server and runs nothing.
+Starts no server and runs no command.
 """
 
 import json
@@ -11,21 +11,21 @@ from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, disp
 from coretools.config.operator_policy import CatalogPolicy, CommandPolicy, OperatorPolicy
 
 REFUSED = 77
-"""EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script that goes on would run without a yes."""
+"""EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script would otherwise go on without a confirmation."""
 
-ASKS = "run_command asks a person before it starts this, by a form of the client or at the terminal; others refuse it"
-NOT_TRUSTED = "a yes that an agent sends in `answers` does not count"
-TRUSTED = "a yes in `answers` counts, because [tools] trusts_answers is true"
+ASKS = "run_command asks a person first, by a form of the client or at the terminal; other tools refuse the command"
+NOT_TRUSTED = "a confirmation that an agent sends in `answers` does not count"
+TRUSTED = "a confirmation in `answers` counts, because [tools] trusts_answers is true"
 
 
 def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> int:
-    """Print the verdict on an argv, all that was seen in it, and what decided.
+    """Print the verdict on an argv, every step of the decision, and the decisive one.
 
     Returns:
         0 for `allow`, else 77.
 
     Raises:
-        InvalidArguments: there is no argv.
+        InvalidArguments: the argv is empty.
     """
     decision = ProgramPolicy(policy.commands, source=policy.source).decide(argv)
     if as_json:
@@ -36,7 +36,7 @@ def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> in
 
 
 def check(policy: OperatorPolicy) -> int:
-    """Print what a file that could be read says, and what it does not do although it looks so. Always 0."""
+    """Print a summary of a valid policy file, with notes on what it does not do. Always returns 0."""
     commands = policy.commands
     name = policy.source or "no policy file; these are the defaults"
     rules, network = len(commands.rule), policy.confinement.network
@@ -45,16 +45,16 @@ def check(policy: OperatorPolicy) -> int:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
     lines += _offered(policy.offer)
     if policy.tools.ask or policy.offer != CatalogPolicy():
-        lines.append("note: that there are commands of these names is checked when a server starts")
+        lines.append("note: whether commands with these names exist is checked when a server starts")
     lines += [f"note: {note}" for note in _notes(commands)]
     if policy.tools.trusts_answers:
-        lines.append("note: trusts_answers lets an agent say yes for the person who is to be asked")
+        lines.append("note: trusts_answers lets an agent confirm in place of the person")
     print("\n".join(lines))
     return 0
 
 
 def _offered(offer: CatalogPolicy) -> list[str]:
-    """What the file leaves of the commands, and which surfaces it adds."""
+    """Return which commands the file keeps, and which surfaces it adds."""
     switches = ("promote_read_only", "resources_as_tools", "prompts_as_tools")
     kept = [f"of the sets {', '.join(offer.sets)}"] if offer.sets else []
     kept += [f"only {', '.join(offer.only)}"] if offer.only != CatalogPolicy().only else []
@@ -68,7 +68,7 @@ def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
     lines = [f"{decision.verdict}: {display_argv(decision.argv)}", f"because {decisive.reason}"]
     if decisive.chain:
         lines.append(f"reached through {' -> '.join(decisive.chain)}")
-    lines += ["", "looked at, outermost first:"]
+    lines += ["", "evaluated, outermost first:"]
     for step in decision.steps:
         mark = ">" if step is decisive else " "
         lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{display_argv(step.argv)}: {step.reason}")

@@ -1,7 +1,7 @@
-"""`coretools repl`: the commands of the catalog line by line, on one assembly that lives as long as the REPL.
+"""`coretools repl`: run commands line by line, with one assembly for the whole session.
 
-A line goes the very way of `coretools WORDS`. An error is shown and the loop goes on; Ctrl-C ends the command that runs
-and all that it started. From a pipe there is no prompt, and the exit code is that of the last failure.
+A line is run as by `coretools WORDS`. After an error the loop continues; Ctrl-C ends the running command and everything
+that it started. Input from a pipe has no prompt, and the exit code is that of the last failure.
 """
 
 import os
@@ -32,36 +32,34 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer
 
-# Lines of a REPL: when one goes on, its words, and the word that is being typed. Pure.
-#
-# By the parser of the process runner (`coretools.shell_words`), with nothing of a shell but its quotes.
+# Splitting lines, by the parser of the process runner (`coretools.shell_words`): of a shell it has only the quotes.
 
 
 CURSOR_MARK = "\ue000"
-"""Stands for the cursor; of the private use area, so nobody types it."""
+"""Placeholder for the cursor, from the private use area, which nobody types."""
 
 
 def needs_more(text: str) -> bool:
-    """Whether a line needs another: a quote is open, or it ends in a backslash that escapes nothing."""
+    """Whether a line continues on the next: a quote is open, or it ends with a backslash."""
     if _is_complete(text):
         return False
     return any(_is_complete(text + end) for end in ("'", '"', "x", 'x"'))
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a line; none for a blank one.
+    """Return the words of a line; none for a blank line.
 
     Raises:
-        CommandSyntax: what `split` raises.
+        CommandSyntax: as raised by `split`.
     """
     return split(text) if text.strip() else []
 
 
 def split_at_cursor(text: str) -> tuple[list[str], str, int]:
-    """The words before the one that ends here, that one, and where in the text it begins.
+    """Return the words before the word at the cursor, that word, and where it begins in the text.
 
     Raises:
-        CommandSyntax: nothing can be told, for an operator of a shell stands in the line.
+        CommandSyntax: the line contains a shell operator.
     """
     words = _open_words(text)
     start = len(text)
@@ -73,12 +71,12 @@ def split_at_cursor(text: str) -> tuple[list[str], str, int]:
 
 
 def quoted(word: str) -> str:
-    """A word with the quotes that it needs, not being the first."""
+    """Return a word with the quotes that it needs after the first word."""
     return join(("x", word)).removeprefix("x ")
 
 
 def _open_words(text: str) -> list[str]:
-    """The words of half a line, the last as far as it is there."""
+    """Return the words of an unfinished line, including the unfinished last one."""
     for end in ("", "'", '"'):
         try:
             words = split(f"{text}{CURSOR_MARK}{end}")
@@ -97,26 +95,26 @@ def _is_complete(text: str) -> bool:
     return True
 
 
-# Where the lines of a REPL come from: a person at a terminal, by prompt_toolkit, or a pipe.
+# Sources of lines: a person at a terminal, through prompt_toolkit, or a pipe.
 
 
 PROMPT = "coretools> "
 BUILT_IN_WORDS = ("help", "exit")
-"""What the REPL knows beside the commands."""
+"""Words of the REPL itself, in addition to the commands."""
 
 _READ_BYTES = 64 * 1024
 
 
 class LineSource(Protocol):
-    """Gives one line after the other, with all that goes on of it."""
+    """Yields lines, each with its continuation lines."""
 
     async def next(self) -> str | None:
-        """The next line; None at the end."""
+        """Return the next line; None at the end."""
         ...
 
 
 class PipedLines:
-    """Lines of standard input that is no terminal. Nothing is printed for them."""
+    """Lines of standard input that is not a terminal. No prompt is printed."""
 
     def __init__(self) -> None:
         self._stream = sys.stdin.fileno()
@@ -124,7 +122,7 @@ class PipedLines:
         self._is_at_end = False
 
     async def next(self) -> str | None:
-        """The next line; None at the end."""
+        """Return the next line; None at the end."""
         text = await self._one()
         while text is not None and needs_more(text):
             more = await self._one()
@@ -145,21 +143,21 @@ class PipedLines:
         return line.decode("utf-8", "surrogateescape").removesuffix("\r")
 
     async def _readable(self) -> None:
-        # epoll(7) takes no regular file, and none is waited for.
+        # epoll(7) does not accept regular files; those need no waiting.
         with suppress(PermissionError):
             await anyio.wait_readable(self._stream)
 
 
 class PromptedLines:
-    """Lines typed by a person: with history, completion and several lines in one."""
+    """Lines typed at a terminal, with history, completion and continuation lines."""
 
     def __init__(self, runner: CommandRunner, environment: Mapping[str, str]) -> None:
         self._session = _session(runner, _history_file(environment))
 
     async def next(self) -> str | None:
-        """The next line; None at the end. What Ctrl-C gave up is an empty one."""
+        """Return the next line; None at the end. After Ctrl-C, an empty line."""
         try:
-            # SIGINT is the loop's: it ends the command that runs, and nothing while none does.
+            # The loop handles SIGINT: it ends the running command, and does nothing between commands.
             return await self._session.prompt_async(PROMPT, handle_sigint=False)
         except KeyboardInterrupt:
             return ""
@@ -175,7 +173,7 @@ def _session(runner: CommandRunner, history_file: Path | None) -> "PromptSession
     from prompt_toolkit.output import create_output
 
     class Remembered(FileHistory):
-        """A line that begins with a blank is not kept."""
+        """A history file without the lines that begin with a blank."""
 
         def store_string(self, string: str) -> None:
             if not string.startswith(" "):
@@ -198,14 +196,14 @@ def _completer(runner: CommandRunner) -> "Completer":
     from prompt_toolkit.document import Document
 
     class Graph(Completer):
-        """Completes by the commands there are."""
+        """Completes commands."""
 
         def get_completions(
             self,
             document: Document,  # noqa: ARG002  # prompt_toolkit's signature
             complete_event: CompleteEvent,  # noqa: ARG002  # as above
         ) -> list[Completion]:
-            """None: only the asynchronous way is used."""
+            """Return nothing: only the asynchronous method is used."""
             return []
 
         async def get_completions_async(
@@ -236,7 +234,7 @@ def _completer(runner: CommandRunner) -> "Completer":
 
 
 def _history_file(environment: Mapping[str, str]) -> Path | None:
-    """A file that only its owner reads, in the state directory (XDG Base Directory); None where none can be had."""
+    """Return a history file in the XDG state directory, readable only by its owner; None if it can't be created."""
     home = environment.get("HOME")
     state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
     if not os.path.isabs(state):
@@ -251,7 +249,7 @@ def _history_file(environment: Mapping[str, str]) -> Path | None:
         finally:
             os.close(handle)
     except OSError as error:
-        print_error(f"the history is not kept: {path}: {error.strerror}")
+        print_error(f"the history is not saved: {path}: {error.strerror}")
         return None
     return path
 
@@ -260,7 +258,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 async def repl(settings: Settings, registries: Sequence[Registry]) -> int:
-    """Run lines until the input ends; `others` are other people's commands beside ours.
+    """Run lines until the input ends; `registries` are served in addition to the built-in commands.
 
     Raises:
         BadSetting: a root or another setting can't be used.
@@ -278,7 +276,7 @@ async def repl(settings: Settings, registries: Sequence[Registry]) -> int:
 
 
 class _ReadLoop:
-    """The lines of one input."""
+    """Reads and runs the lines of one source."""
 
     def __init__(self, runner: CommandRunner, lines: LineSource) -> None:
         self._runner = runner
@@ -286,14 +284,14 @@ class _ReadLoop:
         self._running: anyio.CancelScope | None = None
 
     async def run_interrupted(self) -> None:
-        """Run every line; SIGINT ends the one that runs."""
+        """Run every line; SIGINT ends the running one."""
         async with anyio.create_task_group() as tasks:
             await tasks.start(self._watch)
             await self.run()
             tasks.cancel_scope.cancel()
 
     async def run(self) -> int:
-        """Run every line; the exit code of the last that failed."""
+        """Run every line; return the exit code of the last failure, or 0."""
         failed = 0
         while (text := await self._lines.next()) is not None:
             try:
@@ -325,7 +323,7 @@ class _ReadLoop:
 
     def _help(self) -> str:
         commands = overview(self._runner.routes, (), WIDTH)
-        return f"{commands}\n\n`help COMMAND` says how one is typed; `exit` or Ctrl-D ends; Ctrl-C ends what runs."
+        return f"{commands}\n\n`help COMMAND` shows its usage; `exit` or Ctrl-D leaves; Ctrl-C ends a command."
 
     async def _watch(self, *, task_status: TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as signals:
@@ -336,7 +334,7 @@ class _ReadLoop:
 
 
 def parse_line(runner: CommandRunner, words: Sequence[str]) -> CommandLine:
-    """A line with the options that say how it is run.
+    """Parse a line with the options for one command.
 
     Raises:
         InvalidArguments: `--answer` without a value.

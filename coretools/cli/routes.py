@@ -1,6 +1,6 @@
-"""Which command a person means by the words of a line, and which stand below a word.
+"""Find commands by the words of their routes, and list the commands below a prefix.
 
-A word of a route may be typed with `-` in place of `_`. Hidden commands are found, and shown nowhere.
+Words of a route may be typed with `-` for `_`. Hidden commands are found, but never listed.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from coretools.operations.route import VARIABLE, Context
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """A command, the values that stand in its route, and how many words those took."""
+    """A command, the values in its route, and the number of words that it matched."""
 
     command: Command
     route_values: dict[str, str]
@@ -24,7 +24,7 @@ class RouteMatch:
 
 
 class Routes:
-    """The commands of one moment by their routes."""
+    """The commands of one catalog, by their routes."""
 
     def __init__(self, registry: Registry, selection: Selection) -> None:
         self._commands = _unique_by_route(commands_for_people(registry, selection))
@@ -34,15 +34,15 @@ class Routes:
         self._contexts: dict[tuple[str, ...], Context] = {context.words: context for context in registry.contexts}
 
     def __iter__(self) -> Iterator[Command]:
-        """Every command that is shown."""
+        """Every command that is not hidden."""
         return (command for command in self._commands if not command.declaration.is_hidden)
 
     def context(self, words: Sequence[str]) -> Context | None:
-        """What is said of a context, if anything."""
+        """Return the context at these words, if it is declared."""
         return self._contexts.get(tuple(map(normalize, words)))
 
     def at(self, words: Sequence[str]) -> RouteMatch | None:
-        """The command whose route the words begin with: the longest, and of those the one with most words as typed."""
+        """Return the command with the longest route that the words begin with; fixed words win over variables."""
         best: RouteMatch | None = None
         best_rank = (0, 0)
         for command in self._commands:
@@ -54,7 +54,7 @@ class Routes:
         return best
 
     def below(self, words: Sequence[str], *, within: Sequence[str] = ()) -> list[Command]:
-        """The commands that are shown whose routes begin with the words, and are longer; and as they stand `within`."""
+        """Return visible commands whose routes begin with the words, and literally with `within`, and are longer."""
         return [
             command
             for command in self._commands
@@ -65,10 +65,10 @@ class Routes:
         ]
 
     def get(self, words: Sequence[str]) -> RouteMatch:
-        """The command that is meant.
+        """Return the command at the start of the words.
 
         Raises:
-            UnknownTool: none; says why, what comes close, or what stands below.
+            UnknownTool: there is none; the message says why, suggests a similar one, or lists those below.
         """
         found = self.at(words)
         if found is not None:
@@ -76,11 +76,11 @@ class Routes:
         typed = " ".join(words)
         for route, reason in self._withheld.items():
             if len(words) >= len(route) and _values(route, words) is not None:
-                raise UnknownTool(f"{' '.join(route)} is not offered here: {reason}")
+                raise UnknownTool(f"{' '.join(route)} is not available here: {reason}")
         below = self.below(words)
         if below:
             following = dict.fromkeys(route_word(command.route[len(words)]) for command in below)
-            raise UnknownTool(f"{typed}: go on with {', '.join(following)}; `{typed} --help` says more")
+            raise UnknownTool(f"{typed}: continue with {', '.join(following)}; see `{typed} --help`")
         raise UnknownTool(f"no command {typed[:80]!r} here; {self._close(typed)}`--help` lists them")
 
     def _close(self, typed: str) -> str:
@@ -92,31 +92,31 @@ class Routes:
 
 
 def options_at(routes: Routes, words: Sequence[str]) -> frozenset[str]:
-    """The options of the command that the words begin with; none when they begin with none."""
+    """Return the options of the command at the start of the words; none if there is no command."""
     found = routes.at(leading_words(words))
     names = found.command.arguments.schema().get("properties", {}) if found else ()
     return frozenset(f"--{name.replace('_', '-')}" for name in names)
 
 
 def normalize(word: str) -> str:
-    """A word as routes and parameters have it."""
+    """Return a word in the spelling of routes and parameters."""
     return word.replace("-", "_")
 
 
 def route_word(word: str) -> str:
-    """A word of a route for a reader: `{id}` is `ID`."""
+    """Return a word of a route for display: `{id}` becomes `ID`."""
     found = VARIABLE.fullmatch(word)
     return found[1].upper() if found else word
 
 
 def leading_words(words: Sequence[str]) -> list[str]:
-    """The words before the first option."""
+    """Return the words before the first option."""
     count = next((at for at, word in enumerate(words) if word.startswith("-") and word != "-"), len(words))
     return list(words[:count])
 
 
 def _values(route: Sequence[str], words: Sequence[str]) -> dict[str, str] | None:
-    """The values of the parameters in a route as far as both go; None when a word is another."""
+    """Return the values of a route's variables, as far as both sequences go; None if a word differs."""
     values = {}
     for expected, word in zip(route, words, strict=False):
         variable = VARIABLE.fullmatch(expected)
@@ -128,7 +128,7 @@ def _values(route: Sequence[str], words: Sequence[str]) -> dict[str, str] | None
 
 
 def _unique_by_route(commands: Iterable[Command]) -> list[Command]:
-    """One for each route: a prompt that overrides another has the route of what it overrides."""
+    """Return one command per route: a prompt has the same route as the one that it overrides."""
     found: dict[tuple[str, ...], Command] = {}
     for command in commands:
         if not command.overrides or command.route not in found:

@@ -1,7 +1,7 @@
-"""`coretools serve`: other people's commands over stdio, alone or beside our own tools.
+"""`coretools serve`: serve your own registries over stdio, with or without the built-in tools.
 
-What `--with` names is code: it runs in the server, with the rights of whoever started it, and nothing confines it. What
-it runs through our own tools, with `--own`, is confined like theirs.
+The code that `--with` loads runs inside the server with the user's rights and is not confined. What it runs through the
+built-in tools, with `--own`, is confined as usual.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _OWN_TOOLS_ONLY = (
     "own_container",
     "author",
 )
-"""Options that say what our own tools may do."""
+"""Options that apply only to the built-in tools."""
 
 
 def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
@@ -44,8 +44,8 @@ def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
     serve = commands.add_parser(
         "serve",
         help="serve commands of your own over stdio",
-        description="Serve registries over stdio. Their code runs in the server and is not confined: name your own. "
-        "The default profile is all, with --own dev.",
+        description="Serve registries over stdio. Their code runs in the server and is not confined: load only code "
+        "that you trust. The default profile is all, with --own dev.",
     )
     serve.add_argument(
         "--with",
@@ -56,13 +56,13 @@ def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
         help="a coretools Registry in a module that Python finds, or FILE.py:NAME (repeatable)",
     )
     serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
-    serve.add_argument("--name", default=NAME, help=f"how a server without --own introduces itself [{NAME}]")
+    serve.add_argument("--name", default=NAME, help=f"name that a server without --own reports to clients [{NAME}]")
     add_global_options(serve)
     serve.set_defaults(default_log_level="info")
 
 
 def serve(options: argparse.Namespace, environment: Mapping[str, str], directory: str) -> int:
-    """Serve until the client or a signal ends it; the exit code.
+    """Serve until the client closes its end or a signal arrives; return the exit code.
 
     Raises:
         BadSetting: nothing to serve, no such registry, or two commands of one name.
@@ -75,7 +75,7 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
         _require_no_own_options(options)
     settings = settings_from(options, options.root or (), environment, directory if options.own else None)
     configure_logging(settings.log_level, environment)
-    # Also what a thread that a module started prints before the wire is moved away.
+    # Covers also what a thread of a loaded module prints before the protocol's streams are moved.
     with contextlib.redirect_stdout(sys.stderr):
         found = [load(text) for text in options.registries]
         if options.own:
@@ -84,7 +84,7 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
 
 
 def _serve_with_own_tools(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
-    # Imported late: the SDK takes half a second, which a bad flag should not cost.
+    # Imported late: the SDK takes half a second to load, too long for reporting a bad flag.
     import anyio
 
     from coretools.app.stdio_service import serve_stdio
@@ -108,12 +108,12 @@ def _serve_alone(settings: Settings, found: "list[Registry]", name: str) -> int:
         threads=settings.limits.threads,
         line_bytes=settings.limits.line_bytes,
     )
-    # Where they agree, names are as they would be without us.
+    # If they agree on a separator, names are the same as when each is served alone.
     separators = {registry.separator for registry in found}
     separator = separators.pop() if len(separators) == 1 else Registry().separator
-    # The operator's file may name tools of ours too, which are not here.
+    # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
     merged = merge_registries(Registry(separator=separator, policy=settings.policy.tools), found)
-    # Left from here, while a thread of a module still prints to standard error: the wire is on fd 1 again.
+    # Exit here, while prints of a module's threads still go to standard error: fd 1 is the protocol's stream again.
     exit_process(serve_stdio(merged, options=options))
 
 

@@ -1,6 +1,6 @@
-"""The terminal that a person sits at: what of it is there, a line typed at it, a bar drawn on it.
+"""Terminal input and output: capabilities, typed lines, results, errors and colours.
 
-Control characters of what is shown are escaped: a file name or a commit message must not drive the terminal.
+Control characters are escaped: a file name or a commit message must not control the terminal.
 """
 
 import os
@@ -17,22 +17,22 @@ from coretools.errors import InputOutput
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 LINE_BYTES = 64 * 1024
-"""Taken of one read: more than a terminal hands over at once (4096, termios(3))."""
+"""Size of one read: more than a terminal returns at once (4096, termios(3))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalCapabilities:
-    """Which of the standard streams are a terminal, and what may be done with that."""
+    """Which standard streams are terminals, and what they allow."""
 
     is_stdout_terminal: bool
-    """Standard output is a terminal: what would drive it is escaped."""
+    """Standard output is a terminal: control characters are escaped."""
     has_colours: bool
     can_ask: bool
     can_show_progress: bool
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "TerminalCapabilities":
-        """What the standard streams are. NO_COLOR (no-color.org) and TERM=dumb take colours away."""
+        """Inspect the standard streams. NO_COLOR (no-color.org) and TERM=dumb disable colours."""
         is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         results, errors = sys.stdout.isatty(), sys.stderr.isatty()
         return cls(
@@ -44,19 +44,19 @@ class TerminalCapabilities:
 
 
 def escape_controls(text: str) -> str:
-    """Text without what drives a terminal; line breaks and tabs stay."""
+    """Escape control characters, except line breaks and tabs."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 async def read_line(prompt: str, *, echo: bool = True) -> str | None:
-    """A line typed at the terminal; None when its input ended.
+    """Read a line typed at the terminal; None at the end of its input.
 
-    Not read in a thread: one that waits for a line can't be ended, and would hold up the end of the process.
+    Not in a thread: a thread that waits for a line can't be ended, and would delay the exit of the process.
     """
     stream = sys.stdin.fileno()
     data = b""
     with _echo(stream, on=echo):
-        # Shown when the terminal is ready for the answer: what is typed at once must not be seen either.
+        # Shown only after echo is off: an answer that is typed at once must not appear either.
         sys.stderr.write(escape_controls(prompt))
         sys.stderr.flush()
         while not data.endswith(b"\n"):
@@ -70,11 +70,11 @@ async def read_line(prompt: str, *, echo: bool = True) -> str | None:
 
 @contextmanager
 def _echo(stream: int, *, on: bool) -> Iterator[None]:
-    """Keep the terminal from showing what is typed, but for the end of the line."""
+    """Turn off the echo of typed characters, except for the end of the line."""
     if on:
         yield
         return
-    import termios  # a POSIX platform's own
+    import termios  # POSIX only
 
     before = termios.tcgetattr(stream)
     without_echo = [*before]
@@ -86,22 +86,22 @@ def _echo(stream: int, *, on: bool) -> Iterator[None]:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
 
 
-# Standard output and standard error of the command line: results on the one, everything else on the other.
+# Results go to standard output, everything else to standard error.
 
 
 def print_error(text: str) -> None:
-    """Say something on standard error. It may quote a file name: what would drive a terminal is escaped."""
+    """Print a message to standard error. Control characters are escaped: it may quote a file name."""
     sys.stderr.write(f"coretools: {escape_controls(text)}\n")
     sys.stderr.flush()
 
 
 def print_text(text: str) -> int:
-    """Print; 0, or an exit code when standard output does not take it. Who stopped reading (`head`) has seen enough."""
+    """Print a result; return 0, or an exit code if that failed. A closed pipe (`head`) is no failure."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer would fail again at the interpreter's end.
+        # The rest of the buffer would fail again when the interpreter exits.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
@@ -112,9 +112,8 @@ def print_text(text: str) -> int:
     return 0
 
 
-# Colour for a terminal, by lines: without its escapes a coloured text is the plain one, byte for byte.
-#
-# Not by rich, which breaks lines, expands tabs and reads brackets as styles: a diff must stay the diff that it is.
+# Colour line by line: without the escape sequences, a coloured text is byte for byte the plain one.
+# Not with rich, which wraps lines, expands tabs and interprets brackets: a diff must remain unchanged.
 
 
 _RESET = "\x1b[0m"
@@ -137,7 +136,7 @@ _EFFECT_STYLES = {"reads": "green", "adds": "yellow", "changes": "red"}
 
 
 def colour_result(name: str, text: str) -> str:
-    """The text of a command's result; plain where nothing is known of its shape."""
+    """Colour the result of a command; return it unchanged if its format is unknown."""
     if name in _DIFFS:
         return _by_line(text, _diff_line)
     if name == "git_status":
@@ -150,12 +149,12 @@ def colour_result(name: str, text: str) -> str:
 
 
 def colour_tools_table(text: str) -> str:
-    """The table of tools."""
+    """Colour the table of tools."""
     return _by_line(text, _tool_line)
 
 
 def styled(text: str, *styles: str) -> str:
-    """Text between escapes; nothing around nothing."""
+    """Return text between escape sequences; an empty text stays empty."""
     return "".join(_STYLES[style] for style in styles) + text + _RESET if text else text
 
 

@@ -1,4 +1,4 @@
-"""`coretools token`: make, list and revoke the bearer tokens of an HTTP server. Works on the file; asks no server."""
+"""`coretools token`: create, list and revoke the bearer tokens in the file of an HTTP server, without the server."""
 
 import argparse
 import json
@@ -12,22 +12,22 @@ from coretools.errors import BadSetting, InputOutput, InvalidArguments
 from coretools.web.auth.hashed_tokens import TokenRecord, create_token, read_tokens, revoke_tokens
 
 FILE_VARIABLE = "CORETOOLS_HTTP_AUTH__TOKENS"
-"""The same as for the server."""
+"""The server's own variable."""
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 
 
 def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Do what the words say; the exit code.
+    """Run the action; return the exit code.
 
     Raises:
-        BadSetting: the file is not named, or can't be used; an author is none. InvalidArguments: a name, a role or
-            a duration is none, or the name has another role. NotFound: there is no such token.
+        BadSetting: the file is not named or can't be used; the author is invalid. InvalidArguments: a name, a role or
+            a duration is invalid, or the name has another role. NotFound: there is no such token.
     """
     path = options.file or environment.get(FILE_VARIABLE)
     if not path:
-        raise BadSetting(f"no token file is named: --file FILE, or {FILE_VARIABLE}")
+        raise BadSetting(f"no token file given; use --file FILE or {FILE_VARIABLE}")
     if options.action == "create":
         return _create(path, options)
     if options.action == "revoke":
@@ -43,20 +43,20 @@ def _create(path: str, options: argparse.Namespace) -> int:
     author = read_author(options.author, "--author") if options.author else None
     entry, text = create_token(path, name=options.name, role=options.role, expires=expires, author=author)
     until = f"until {entry.expires:%Y-%m-%d %H:%M} UTC" if entry.expires else "until it is revoked"
-    print_error(f"token {entry.id} of {entry.name}, role {entry.role}, {until}; it can't be shown again")
+    print_error(f"token {entry.id} of {entry.name}, role {entry.role}, {until}; it is shown only once")
     code = print_text(text)
     if code:
         revoke_tokens(path, entry.id)
-        print_error(f"token {entry.id} is revoked: nobody has seen it")
+        print_error(f"token {entry.id} is revoked, because it could not be printed")
         return InputOutput.exit_code
     return 0
 
 
 def expiry(duration: str, now: datetime) -> datetime:
-    """When a duration such as `90d` is over.
+    """Return when a duration such as `90d` ends.
 
     Raises:
-        InvalidArguments: it is none.
+        InvalidArguments: it is not a duration.
     """
     found = _DURATION.fullmatch(duration)
     if found is None:
@@ -64,7 +64,7 @@ def expiry(duration: str, now: datetime) -> datetime:
     try:
         return now.replace(microsecond=0) + timedelta(**{_UNITS[found[2]]: int(found[1])})
     except OverflowError:
-        raise InvalidArguments(f"--expires {duration}: no calendar goes so far; leave it out for ever") from None
+        raise InvalidArguments(f"--expires {duration}: beyond the last date; omit it to never expire") from None
 
 
 def _table(entries: Sequence[TokenRecord]) -> str:
@@ -83,7 +83,7 @@ def _json(entries: Sequence[TokenRecord]) -> str:
 def _expires(entry: TokenRecord) -> str:
     if entry.expires is None:
         return "never"
-    return _day(entry.expires) + (" (over)" if entry.expires <= datetime.now(UTC) else "")
+    return _day(entry.expires) + (" (expired)" if entry.expires <= datetime.now(UTC) else "")
 
 
 def _day(moment: datetime) -> str:

@@ -27,7 +27,7 @@ SEEN = TerminalCapabilities(is_stdout_terminal=True, has_colours=False, can_ask=
         (AskChoice(key="k", message="One", choices=("a", "b")), "One\n  1) a\n  2) b\nnumber or name: "),
         (
             AskChoices(key="k", message="Some", choices=("a", "b"), default=("a", "b")),
-            "Some\n  1) a\n  2) b\nnumbers or names, with commas between [a, b]: ",
+            "Some\n  1) a\n  2) b\nnumbers or names, separated by commas [a, b]: ",
         ),
     ],
 )

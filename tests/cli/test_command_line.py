@@ -48,15 +48,15 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
     [
         ("contact fail foreseen", 66, "coretools: nothing \\x1b[31mhere\n"),
         ("contact count 13", 1, ""),
-        ("contact", 64, "go on with ID, add, count"),
-        ("contact 42", 64, "go on with show"),
+        ("contact", 64, "continue with ID, add, count"),
+        ("contact 42", 64, "continue with show"),
         ("contact 42 shw", 64, "no command 'contact 42 shw' here"),
         ("contct add", 64, "no command 'contct add' here; did you mean contact add?"),
         ("contact_add", 64, "did you mean contact add?"),
         ("contact many show", 64, "contact {id} show: id: must be a whole number, got 'many'"),
         ("contact count", 64, "contact count: NUMBER must be given; usage: contact count NUMBER"),
         ("contact count 1 2", 64, "'2' is one word too many"),
-        ("contact count 1 --answer a=b", 64, "it asks nothing"),
+        ("contact count 1 --answer a=b", 64, "it asks no question"),
         ("contact ask sure", 75, "Are you sure: nobody can be asked here; give --answer sure=yes"),
         ("contact ask pick", 75, "give --answer pick=VALUE (one of red, green, blue)"),
         ("contact ask pick --answer pick=x", 64, "choose one of red, green, blue"),
@@ -88,7 +88,7 @@ async def test_a_bug_is_told_by_its_call_id_only(capsys: Captured, caplog: pytes
 async def test_commands_that_the_selection_leaves_out_say_why(capsys: Captured) -> None:
     """cli-12, catalog-7: read-only holds for people too; profiles keep nothing from them that agents don't have."""
     assert await run("contact add x y friend", read_only=True) == 64
-    assert "contact add is not offered here: the server is read-only" in capsys.readouterr().err
+    assert "contact add is not available here: the server is read-only" in capsys.readouterr().err
     assert await run("contact for-people", profile="read") == 0
 
 
@@ -166,7 +166,7 @@ async def test_help_lists_what_stands_below_some_words(capsys: Captured) -> None
 
 
 async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
-    """cli-12: what must be given in order, options with type, choices and default."""
+    """cli-12: required arguments in order, options with type, choices and default."""
     assert await run("contact add --help") == 0
     page = capsys.readouterr().out
     assert page.startswith("usage: coretools contact add NAME TAGS ... ROLE [options]\n\nAdd a contact.\n\nIt adds.\n")
@@ -179,7 +179,7 @@ async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
     ]:
         assert re.search(rf"^  {label} +.*{about}", page, re.MULTILINE), label
     assert await run("contact ask -h") == 0
-    assert "asks (--answer KEY=VALUE or KEY:=JSON answers beforehand): word, pick" in capsys.readouterr().out
+    assert "asks (--answer KEY=VALUE or KEY:=JSON answers in advance): word, pick" in capsys.readouterr().out
     assert await run("contact 42 show --help") == 0
     assert "usage: coretools contact ID show [options]" in capsys.readouterr().out
     assert await run("contact nothing here --help") == 64

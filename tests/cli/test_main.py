@@ -66,7 +66,7 @@ def test_own_options_stand_before_a_command_or_behind_it(project: Path, capsys: 
     assert typed("--limit", "read_bytes=4", "read_file", "README.md", "--limit", "1") == 0
     assert "[" in capsys.readouterr().out
     assert typed("--read-only", "write_file", "x", "y") == 64
-    assert "write_file is not offered here: the server is read-only" in capsys.readouterr().err
+    assert "write_file is not available here: the server is read-only" in capsys.readouterr().err
     assert typed("git", "status", "--root", "/does/not/exist") == 78
 
 
@@ -107,13 +107,13 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "coretools: a command is missing; `coretools --help` says more\n"),
+        ((), "coretools: a command is missing; see `coretools --help`\n"),
         (
             ("--profile", "none", "git", "log"),
             "coretools: argument --profile: unknown profile 'none'; choose read, dev, ci or all",
         ),
         (("call",), "coretools: call: the following arguments are required: TOOL"),
-        (("tools", "--bogus"), "coretools: unrecognized arguments: --bogus; `coretools --help` says more\n"),
+        (("tools", "--bogus"), "coretools: unrecognized arguments: --bogus; see `coretools --help`\n"),
         (("policy",), "coretools: policy: the following arguments are required: ACTION"),
         (("completion", "tcsh"), "coretools: completion: argument shell: invalid choice: 'tcsh'"),
         (("--with",), "coretools: argument --with: expected one argument"),
@@ -154,7 +154,7 @@ def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
 def test_a_run_that_is_left_is_stopped_and_that_is_said(project: Path, capsys: Captured) -> None:
     """cli-11, runs-22: as `coretools call` does it."""
     assert typed("run_command", "sleep 60", "--wait-seconds", "0") == 0
-    assert "still ran and is stopped" in capsys.readouterr().err
+    assert "was still running and is stopped" in capsys.readouterr().err
 
 
 def test_a_typed_command_does_without_the_sdk(tmp_path: Path) -> None:

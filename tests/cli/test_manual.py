@@ -71,7 +71,7 @@ def test_a_command_page_has_texts_effect_and_options() -> None:
     assert re.search(r"^  --no-keep +\[true\]$", page, re.MULTILINE)
     assert re.search(r"^  --jobs INTEGER$", page, re.MULTILINE)
     assert re.search(r"^  --tries INTEGER +at most 9 \[2\]$", page, re.MULTILINE)
-    assert "must be given" not in page
+    assert "required, in order" not in page
     assert max(map(len, page.splitlines())) <= WIDTH
 
 

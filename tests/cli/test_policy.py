@@ -58,14 +58,14 @@ def test_explain_says_what_ask_means(rules: Path) -> None:
     """policy-17: who asks, who refuses, and whether a yes may be sent; `check` names the tools that ask."""
     words = ("policy", "explain", "--policy", str(rules), "--", "git", "push")
     said = coretools(*words, cwd=rules.parent).stdout
-    assert "run_command asks a person before it starts this" in said
+    assert "run_command asks a person first" in said
     assert "does not count" in said
     rules.write_text(f'[tools]\nask = ["delete_file", "git_*"]\ntrusts_answers = true\n{RULES}')
     said = coretools(*words, cwd=rules.parent).stdout
     assert "counts, because [tools] trusts_answers is true" in said
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
     assert "a person is asked before delete_file, git_*" in checked
-    assert "note: trusts_answers lets an agent say yes" in checked
+    assert "note: trusts_answers lets an agent confirm" in checked
 
 
 def test_check_says_what_is_offered(rules: Path) -> None:
@@ -74,7 +74,7 @@ def test_check_says_what_is_offered(rules: Path) -> None:
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
     assert "offered: of the sets git; without git_add\n" in checked
     assert "turned on: promote_read_only\n" in checked
-    assert "note: that there are commands of these names is checked when a server starts" in checked
+    assert "note: whether commands with these names exist is checked when a server starts" in checked
 
 
 def test_explain_answers_programs_in_json(rules: Path) -> None:

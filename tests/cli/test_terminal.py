@@ -30,7 +30,7 @@ def test_questions_are_asked_at_the_terminal(tmp_path: Path) -> None:
         at.wait_for("pick: 'green'")
         answered(at, "number or name: ", "b")
         at.wait_for("pick: 'blue'")
-        answered(at, "with commas between: ", "", "3, red")
+        answered(at, "separated by commas: ", "", "3, red")
         at.wait_for("picks: ('red', 'blue')")
         answered(at, "Are you sure [yes/no]: ", "perhaps", "", "yes")
         at.wait_for("sure: True")

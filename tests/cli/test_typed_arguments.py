@@ -156,7 +156,7 @@ def test_files_hold_json_and_text(tmp_path: Path) -> None:
 
 def test_standard_input_that_holds_the_commands_is_not_read() -> None:
     """cli-16: in the REPL."""
-    with pytest.raises(InvalidArguments, match="standard input holds the commands"):
+    with pytest.raises(InvalidArguments, match="standard input contains the commands"):
         parse_arguments(PAGES["contact_add"], {}, ["a", "b", "friend", "--network@=-"], stdin=None)
 
 
