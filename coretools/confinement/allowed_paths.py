@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
+from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root_set import Root
 
@@ -73,10 +74,6 @@ _OF_SYSTEM_USERS = frozenset(
 RESOLVER = f"{ETC}/resolv.conf"
 """Often a link to a file outside /etc, which is granted too."""
 
-SETTLED_NS = 2 * 10**9
-"""A directory that changed less than this before it was listed may change again without a new timestamp: the coarsest
-file system clock has steps of 2 s."""
-
 LIBRARIES = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg")
 """Siblings of the `bin` directory of a tool chain."""
 
@@ -129,33 +126,33 @@ class EtcMonitor:
     """Detects when entries of /etc were replaced. A grant applies to an inode, so new files need new grants."""
 
     def __init__(self) -> None:
-        self._stamp: tuple[tuple[int, ...], ...] = ()
+        self._stamp: tuple[object, ...] = ()
         self._state: Identities = ()
 
     def state(self) -> Identities:
         """Return the identity of each entry that commands may read. Costs five stats while no directory has changed."""
         now = time.time_ns()
-        directories = tuple(_identity_and_ctime(os.path.join(ETC, name)) for name in ("", *WITH_PRIVATE))
+        directories = tuple(_version(os.path.join(ETC, name)) for name in ("", *WITH_PRIVATE))
         stamp = (*directories, *identities((RESOLVER,)))
         if stamp != self._stamp:
             self._state = identities(grant.path for grant in etc_grants())
-            is_settled = all(now - changed > SETTLED_NS for *_, changed in directories)
+            is_settled = all(one is None or one.is_settled(now) for one in directories)
             self._stamp = stamp if is_settled else ()
         return self._state
 
 
 def identities(paths: Iterable[str]) -> Identities:
     """Return device and inode at each path, with links followed."""
-    return tuple(_identity_and_ctime(path)[:2] for path in paths)
+    versions = map(_version, paths)
+    return tuple((0, 0) if one is None else one.identity for one in versions)
 
 
-def _identity_and_ctime(path: str) -> tuple[int, int, int]:
-    """Return device, inode and change time; zeros when there is nothing."""
+def _version(path: str) -> Version | None:
+    """The version of the file at a path, with links followed; None if there is none."""
     try:
-        found = os.stat(path)
+        return version_of(os.stat(path))
     except OSError:
-        return (0, 0, 0)
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+        return None
 
 
 def is_granted(path: str) -> bool:

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from coretools.confinement.scan import DirectoryNode, ScannedDirectory
+from coretools.roots.file_version import version_of
 from coretools.roots.hidden_inodes import inode_of
+from coretools.roots.root_set import identity_of
 
 _LISTED_DIRECTORIES = ("hooks", "remotes", "branches")
 """Directories in which every entry matters: programs, and remotes in git's oldest format."""
@@ -136,5 +138,5 @@ def record_state(path: str, found: dict[str, tuple[int, ...]]) -> None:
 def file_state(status: os.stat_result) -> tuple[int, ...]:
     """Return values that differ after any change of the file."""
     if stat.S_ISDIR(status.st_mode):
-        return status.st_dev, status.st_ino
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        return identity_of(status)
+    return version_of(status)

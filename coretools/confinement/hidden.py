@@ -1,17 +1,17 @@
 """Decide which files commands must not read, by name and content. A renamed file stays hidden.
 
 The scan (`masks`) calls `suspicion` for each entry of a directory that it lists. `HiddenFiles.find` then stats every
-suspect at each scan, and classifies one again only if its identity changed, or that of a file on which its
+suspect at each scan, and classifies one again only if its version changed, or that of a file on which its
 classification depends. Hidden files are remembered by inode, so a scan finds them under any name in any directory.
 """
 
 import os
 import stat
-import sys
 import time
 from collections.abc import Generator, Iterable
 from typing import NamedTuple, Protocol
 
+from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_inodes import HiddenInodes, Inode, inode_of
 from coretools.roots.root_set import GLOB_KIND, Root, Roots, glob_reason
 
@@ -84,30 +84,12 @@ class HiddenPath(NamedTuple):
 
 REPLACED_WHILE_READ = "it was moved or replaced while it was searched for secrets"
 
-_REALTIME_COARSE = 5
-"""CLOCK_REALTIME_COARSE, the clock of file timestamps (linux/time.h), which the `time` module does not define."""
-
-TICK_NS = int(time.clock_getres(_REALTIME_COARSE) * 1e9) if sys.platform == "linux" else 10_000_000
-"""Resolution of file timestamps on file systems without finer ones: all but a few before Linux 6.13."""
-
-
-def is_settled(changed_ns: int, before_ns: int) -> bool:
-    """Whether a file that last changed at `changed_ns` and was read after `before_ns` cannot have changed unnoticed.
-
-    Two changes within one tick leave the same timestamp, so a very recent timestamp proves nothing.
-    """
-    return changed_ns < before_ns - 2 * TICK_NS
-
-
-Identity = tuple[int, ...]
-"""Device, inode, size, modification and change time: differs after every change of a file."""
-
 
 class _Classified(NamedTuple):
-    identity: Identity
+    version: Version
     is_settled: bool
-    """Whether any later change will show in the identity."""
-    depends_on: tuple[Identity | None, ...]
+    """Whether any later change will show in the version."""
+    depends_on: tuple[Version | None, ...]
     suspect: Suspect
     classification: Classification
     inode: Inode | None
@@ -124,7 +106,7 @@ class HiddenFiles:
     @property
     def suspect_inodes(self) -> set[tuple[int, ...]]:
         """Device and inode of all suspects of the last scan."""
-        return {one.identity[:2] for one in self._classified.values()}
+        return {one.version.identity for one in self._classified.values()}
 
     def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
         """Return why an entry is suspect: by its name, or because it is a renamed hidden file."""
@@ -143,53 +125,53 @@ class HiddenFiles:
         judged: dict[tuple[str, str], _Classified] = {}
         for root, suspect in suspects:
             yield
-            identity = _identity(suspect.path, root.fd)
-            if identity is None:  # it is gone
+            version = _version(suspect.path, root.fd)
+            if version is None:  # it is gone
                 continue
             key = (root.path, suspect.path)
             known = self._classified.get(key)
-            if known is None or not _is_unchanged(known, suspect, identity):
-                known = self._classify(root, suspect, identity)
+            if known is None or not _is_unchanged(known, suspect, version):
+                known = self._classify(root, suspect, version)
             judged[key] = known
             if known.classification.reason is not None:
-                covered = (*(known.inode or identity[:2]), *identity[2:4])
+                covered = (*(known.inode or version.identity), version.size, version.modified_ns)
                 found.append(HiddenPath(f"{root.path}/{suspect.path}", known.classification.reason, covered))
         self._classified = judged
         return found
 
-    def _classify(self, root: Root, suspect: Suspect, identity: Identity) -> _Classified:
+    def _classify(self, root: Root, suspect: Suspect, version: Version) -> _Classified:
         began = time.time_ns()
         classification = self._classifier.classify(root, suspect)
-        if classification.inode not in (None, identity[:2]):  # a parent directory was exchanged and put back
+        if classification.inode not in (None, version.identity):  # a parent directory was exchanged and put back
             return _Classified(
-                identity, False, (), suspect, Classification(classification.reason or REPLACED_WHILE_READ), None
+                version, False, (), suspect, Classification(classification.reason or REPLACED_WHILE_READ), None
             )
-        depends_on = tuple(_identity(path) for path in classification.depends_on)
-        seen = (identity, *(one for one in depends_on if one is not None))
-        may_stay = all(is_settled(max(one[3:], default=0), began) for one in seen)
+        depends_on = tuple(_version(path) for path in classification.depends_on)
+        seen = (version, *(one for one in depends_on if one is not None))
+        may_stay = all(one.is_settled(began) for one in seen)
         inode = inode_of(suspect.path, root.fd)
-        if inode is None or inode[:2] != identity[:2]:
+        if inode is None or inode[:2] != version.identity:
             may_stay, inode = False, None
         elif classification.reason is not None:
             self._inodes.remember(inode, suspect.kind)
         else:
             self._inodes.forget(inode)
-        return _Classified(identity, may_stay, depends_on, suspect, classification, inode)
+        return _Classified(version, may_stay, depends_on, suspect, classification, inode)
 
 
-def _is_unchanged(known: _Classified, suspect: Suspect, identity: Identity) -> bool:
-    if not known.is_settled or known.identity != identity or known.suspect != suspect:
+def _is_unchanged(known: _Classified, suspect: Suspect, version: Version) -> bool:
+    if not known.is_settled or known.version != version or known.suspect != suspect:
         return False
     return all(
-        _identity(path) == seen for path, seen in zip(known.classification.depends_on, known.depends_on, strict=True)
+        _version(path) == seen for path, seen in zip(known.classification.depends_on, known.depends_on, strict=True)
     )
 
 
-def _identity(path: str, top: int | None = None) -> Identity | None:
+def _version(path: str, top: int | None = None) -> Version | None:
     try:
         found = os.stat(path, dir_fd=top, follow_symlinks=False)
     except OSError:
         return None
     if stat.S_ISDIR(found.st_mode):  # hidden as a whole, so changes in it do not matter
-        return found.st_dev, found.st_ino, 0, 0, found.st_ctime_ns
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return Version(found.st_dev, found.st_ino, 0, 0, found.st_ctime_ns)
+    return version_of(found)

@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coretools.confinement.hidden import Suspect, is_settled
+from coretools.confinement.hidden import Suspect
 from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
+from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_inodes import Inode
-from coretools.roots.root_set import Root, Roots
+from coretools.roots.root_set import Root, Roots, identity_of
 
 MAX_DIRECTORIES = 50_000
 """Most directories that are scanned. Commands cannot enter those beyond, and are told their names."""
@@ -88,7 +89,7 @@ class DirectoryNode:
     closed_reason: str = ""
     """Why it cannot be scanned; empty if it can."""
     identity: tuple[int, int] = (0, 0)
-    stamp: tuple[int, int, int] = (0, 0, 0)
+    version: Version | None = None
     is_settled: bool = False
     watch: int | None = None
     is_gone: bool = False
@@ -218,7 +219,7 @@ class DirectoryTree:
         self._watch(node, handle)  # before it is read, so that no change is missed
         began = time.time_ns()
         status = os.fstat(handle)
-        if node.parent is not None and _identity(os.stat("..", dir_fd=handle)) != node.parent.identity:
+        if node.parent is not None and identity_of(os.stat("..", dir_fd=handle)) != node.parent.identity:
             self.is_stable = False  # another directory at the same path: a parent was exchanged
             self._close(node, MOVED)
             return
@@ -226,9 +227,9 @@ class DirectoryTree:
             listing = self._read(node, entries)
         self.is_stable = False
         self.directories += node.listing is None
-        node.identity = _identity(status)
-        node.stamp = _stamp(status)
-        node.is_settled = is_settled(max(status.st_mtime_ns, status.st_ctime_ns), began)
+        node.identity = identity_of(status)
+        node.version = version_of(status)
+        node.is_settled = node.version.is_settled(began)
         node.listing, node.closed_reason = listing, ""
         self._update_children(node, listing)
         self._set_relevant(node, is_plain=listing.is_plain)
@@ -310,20 +311,12 @@ class DirectoryTree:
             one.is_gone = True
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
-
-
 def _is_unchanged(node: DirectoryNode) -> bool:
     """Whether the listing of a polled directory is still valid."""
     if node.listing is None or not node.is_settled:
         return False
     try:
-        return node.stamp == _stamp(os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False))
+        return node.version == version_of(os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False))
     except OSError:
         return False
 
@@ -339,4 +332,4 @@ def _is_same(node: DirectoryNode, child: SubdirectoryEntry) -> bool:
         found = os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False)
     except OSError:
         return False
-    return node.identity == _identity(found)
+    return node.identity == identity_of(found)

@@ -2,8 +2,7 @@
 
 import os
 import stat
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["file", "directory", "link", "fifo", "socket", "device"]
 
@@ -27,8 +26,7 @@ def kind_of(mode: int) -> Kind:
     return _KINDS.get(stat.S_IFMT(mode), "device")
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """The identity of one state of a file: equal versions have equal content.
 
     Two changes within one tick of the kernel's clock that keep the size are not distinguished.
@@ -41,10 +39,16 @@ class Version:
     changed_ns: int
     """Unlike the modification time, it cannot be set by the file's owner. chmod and chown change it too."""
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode."""
+        return self.device, self.inode
+
     def is_settled(self, at_ns: int) -> bool:
         """Whether every change after `at_ns` will show in a version taken then."""
-        apart = SETTLED_NS if self.changed_ns % 1_000_000_000 else SETTLED_SECONDS_NS
-        return at_ns - self.changed_ns > apart
+        # FAT has no change time: there only the modification time shows a change.
+        latest = max(self.changed_ns, self.modified_ns)
+        return at_ns - latest > (SETTLED_NS if latest % 1_000_000_000 else SETTLED_SECONDS_NS)
 
 
 def version_of(found: os.stat_result) -> Version:

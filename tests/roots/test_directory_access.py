@@ -94,5 +94,7 @@ def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
     ],
 )
 def test_a_version_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
-    """git-18: later where times are whole seconds."""
+    """git-18, confinement-26: later where times are whole seconds, and by the later of both times (FAT has but one)."""
     assert Version(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled
+    assert Version(1, 2, 3, changed_ns, 1).is_settled(at_ns) is is_settled
+    assert Version(1, 2, 3, 1, changed_ns).is_settled(at_ns) is is_settled
