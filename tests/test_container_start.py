@@ -77,7 +77,7 @@ async def test_the_workstation_serves_one_client_over_its_standard_streams(mount
             )
             assert re.search(rf"^{USER}$", answer, re.MULTILINE)
             assert "Read-only file system" in answer
-            assert "held in tier: landlock" in await text_of_call(client, "get_diagnostics")
+            assert "confined in tier: landlock" in await text_of_call(client, "get_diagnostics")
     assert (mounted / "work" / "b.txt").stat().st_uid == USER
     assert list((mounted / "root").iterdir()) == []
 

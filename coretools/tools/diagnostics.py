@@ -1,6 +1,6 @@
-"""What a caller or an operator asks first when something does not work: versions, roots, protections, limits.
+"""Report versions, roots, protections and limits, for a caller or operator when something does not work.
 
-Says nothing of the environment's values and holds no secret. Programs are asked for their version through the runner.
+The report contains no values of environment variables and no secrets. Program versions are read through the runner.
 """
 
 import importlib.metadata
@@ -24,13 +24,13 @@ from coretools.tools.explanations import MAX_LISTED, NetworkPolicy, hidden_file_
 from coretools.tools.tier_restrictions import TierRestrictions
 
 PACKAGES = ("mcp", "pydantic", "anyio")
-"""Installed packages whose version decides how the server behaves."""
+"""Installed packages whose version affects the server."""
 
 PROGRAMS = ("git", "rg")
 """Programs that tools start."""
 
 VERSION_SECONDS = 5.0
-"""Deadline of one `--version`; more means that the program hangs."""
+"""Deadline of one `--version`; a program that takes longer hangs."""
 
 MISSING = {
     "openat2": "paths are resolved by a walk over handles, which holds the same but is slower",
@@ -42,13 +42,13 @@ MISSING = {
     "deny-globs-in-view": "too many directories to look for denied files in: some are closed to commands whole",
     "git-confinement": "whoever writes in a root while git runs can make it read through a link that leads out",
 }
-"""What it means for a caller that a protection is not in force."""
+"""Consequence for a caller of each protection that is not in force."""
 
 WITHOUT_VIEW = "needs tier full: a command can read denied files beneath the roots"
 
 
 OTHERS = "no other of the server's (NODE_ENV, EDITOR, ...) unless the operator names it with --pass-env"
-"""What is said of the variables that are not passed."""
+"""Remark on the variables that are not passed."""
 
 
 class DiagnosticsReport(Result):
@@ -59,36 +59,36 @@ class DiagnosticsReport(Result):
     roots: list[str]
     resolver: str
     tier: str
-    """How commands are held: `full`, `landlock` or `none`."""
+    """Tier in which commands are confined: `full`, `landlock` or `none`."""
     network: str
     """Whether commands may use the network, and who decides."""
     environment: list[str]
-    """Names of the server's variables that commands have."""
+    """Names of the server's variables that commands get."""
     closed: str
-    """What programs expect of any machine and commands lack in this tier; empty for nothing."""
+    """What this tier denies to commands although programs expect it; empty for nothing."""
     missing_tiers: dict[str, str]
-    """Stronger tiers, and why they can't be had here."""
+    """Stronger tiers, and why they are not available here."""
     hidden: list[str]
     """Files and directories beneath the roots that are hidden from commands, with the reasons; the first few."""
     hidden_count: int
     protections: dict[str, bool]
     polled: list[str]
-    """Why directories are polled for changes before each command, which takes the longer the more there are."""
+    """Why directories are polled for changes before each command; the time grows with their number."""
     limits: dict[str, int | float]
 
     def text(self) -> str:
-        """One line per subject; what is missing is named."""
+        """One line per subject; missing protections are listed."""
         in_force = [name for name, holds in self.protections.items() if holds]
         lines = [
             "versions: " + ", ".join(f"{name} {version}" for name, version in self.versions.items()),
             f"platform: {self.platform}",
             *(f"root: {root}" for root in self.roots),
             f"paths resolved by: {self.resolver}",
-            f"commands are held in tier: {self.tier}",
+            f"commands are confined in tier: {self.tier}",
             f"network: {self.network}",
             f"variables that commands have: {', '.join(self.environment)}; {OTHERS}",
             *([f"closed to commands in this tier: {self.closed}"] if self.closed else []),
-            *(f"tier {tier} can't be had: {why}" for tier, why in self.missing_tiers.items()),
+            *(f"tier {tier} is not available: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
         lines += [f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}"] if self.hidden else []

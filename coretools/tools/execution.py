@@ -25,43 +25,43 @@ ESCAPES = re.compile(
     r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x1b\\|\x07|\x9c)"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ\\`-~]"  # charset choices, and what stands alone after ESC
 )
-"""Complete escape sequences, ECMA-48 parts 5.3 to 5.6. No part can match across another ESC, so the work is linear.
+"""Complete escape sequences (ECMA-48, 5.3 to 5.6). No part can match across another ESC, so matching is linear.
 
-An OSC without its end is no sequence: its ESC is made visible instead, or it would hide the rest of the output.
+An OSC without its terminator does not match: it would hide the rest of the output. Its ESC is made visible instead.
 """
 
 _VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _VISIBLE |= {0x7F: "\u2421"} | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
-"""C0 as its control picture (U+2400 to U+241F), DEL as U+2421, C1 as `\\x9b`."""
+"""C0 as control pictures (U+2400 to U+241F), DEL as U+2421, C1 as `\\x9b`."""
 
 
 def plain(text: str) -> str:
-    """The text without escape sequences; line ends become LF and control characters become visible."""
+    """Remove escape sequences; convert line ends to LF and make control characters visible."""
     return visible(without_escapes(text))
 
 
 def printed(excerpt: Excerpt, redactor: Redactor | None) -> str:
-    """What was kept of an output, as `plain` text; with a redactor without credentials, also those that were cut."""
+    """Return the kept output as `plain` text. A redactor removes credentials, also truncated ones."""
     if redactor is None:
         return plain(excerpt.text())
-    # After the escape sequences are gone: a colour in the middle of a token would hide it from the redactor only.
+    # Redact after escape sequences are removed: a colour within a token would hide it from the redactor.
     return redactor.text(plain(drop_partial_lines(excerpt).text()))
 
 
 def visible(text: str) -> str:
-    """The text with its escape sequences to be read, not to be obeyed; line ends become LF."""
+    """Make escape sequences readable instead of effective; convert line ends to LF."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
 def without_escapes(text: str) -> str:
-    """The text without its complete escape sequences."""
+    """Remove complete escape sequences."""
     if "\x1b" not in text and not any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f"):
         return text
     return ESCAPES.sub("", text)
 
 
 def shortened(text: str, most: int) -> str:
-    """The start (a quarter) and the end of a text that is longer than `most` characters, cut at lines where it can."""
+    """Shorten a text over `most` characters to its start (a quarter) and its end, at line boundaries if possible."""
     if len(text) <= most:
         return text
     head, tail = text[: most // 4], text[-(most - most // 4) :]
@@ -71,7 +71,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def streams(stdout: str, stderr: str) -> str:
-    """Both streams of a child as one text; what came on stderr is marked when both have something."""
+    """Join both streams of a child; standard error is marked."""
     out, err = stdout.rstrip("\n"), stderr.rstrip("\n")
     if not err:
         return out
@@ -82,23 +82,23 @@ _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def escaped_name(name: str) -> str:
-    """The name, with escapes for line breaks and terminal sequences: it could pass for several entries, or for none."""
+    """Escape line breaks and terminal sequences in a name, which could pass for several entries or for none."""
     if name.isprintable():
         return name
     return _BREAKING.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
 SIGNAL_REASONS = {"SIGXFSZ": ": a file grew over the limit (file_bytes in the policy file)"}
-"""What a signal means that our own limits send."""
+"""Explanation of signals that our own limits cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSummary:
-    """How one command, or several in a row, ended. A failure is a result, never an error."""
+    """How one command, or a sequence of commands, ended. A failure is a result, not an error."""
 
     command: str
     exit_code: int | None
-    """None when a signal ended it."""
+    """None if a signal ended it."""
     signal: str | None
     timed_out: bool
     duration_seconds: float
@@ -107,19 +107,19 @@ class ExecutionSummary:
     tier: str | None
     """Tier of confinement."""
     stopped_for: str
-    """Why it was ended before its deadline; empty when it was not."""
+    """Why it was stopped before its deadline; empty if it was not."""
     made: tuple[str, ...]
-    """Settings of editors and agents that came to be meanwhile."""
+    """Settings of editors and agents that it created or changed."""
     output: str
     """Both streams, without terminal escapes."""
     dropped_bytes: int
-    """Of what the runs printed, not kept."""
+    """Bytes of output that were not kept."""
     notes: tuple[str, ...] = ()
-    """What explains a failure that its own message does not name."""
+    """Explanations of a failure whose own message does not name the cause."""
 
     @classmethod
     def of(cls, runs: Sequence[Completed], output: str, explanations: Explanations = NONE) -> Self:
-        """Several runs in a row as one; the last one decides."""
+        """Summarise a sequence of runs; the last one decides."""
         last = runs[-1]
         notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=output)
         return cls(
@@ -140,11 +140,11 @@ class ExecutionSummary:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended otherwise than by itself with exit code 0."""
+        """Whether it ended in any way but on its own with exit code 0."""
         return self.exit_code != 0 or self.timed_out or bool(self.stopped_for)
 
     def verdict(self) -> str:
-        """How it ended, in words."""
+        """Describe how it ended."""
         if self.timed_out:
             remark = f"; {self.stopped_for}" if self.stopped_for else ""
             return f"timed out after {self.duration_seconds:.1f} s and was stopped{remark}"
@@ -156,7 +156,7 @@ class ExecutionSummary:
 
 
 class ExecutionResult(Result):
-    """What every answer about a command that ran has in common."""
+    """Base of all results about a finished command."""
 
     summary: Annotated[ExecutionSummary, Field(exclude=True)]
 
@@ -166,7 +166,7 @@ class ExecutionResult(Result):
         return self.summary.failed
 
     def facts(self) -> dict[str, object]:
-        """What a program may want beside the text."""
+        """Machine-readable facts besides the text."""
         facts: dict[str, object] = {
             "exit_code": self.summary.exit_code,
             "signal": self.summary.signal,
@@ -180,23 +180,23 @@ class ExecutionResult(Result):
         return facts | ({"notes": list(self.summary.notes)} if self.summary.notes else {})
 
     def remarks(self) -> list[str]:
-        """Lines that stand between the first line and the output."""
+        """Lines between the first line and the output."""
         return lines_of([*self.summary.notes, *([made_text(self.summary.made)] if self.summary.made else [])])
 
 
-# Where a program may be started, and for how long: the same for commands, builds and tests.
+# Where a program starts, and its timeout: the same for commands, builds and tests.
 
 
 def open_to_start(roots: Roots, path: str) -> Directory:
-    """The directory to start a program in. Blocking: for a worker thread."""
+    """Open the directory in which to start a program. Blocking: call it in a worker thread."""
     return open_directory(roots, path)
 
 
 def timeout(given: float | None, default: float, limits: Limits, *, name: str = "timeout_seconds") -> float:
-    """The seconds that a call asked for under this name, or the default where it did not.
+    """Return the seconds that a call requested, or the default.
 
     Raises:
-        InvalidArguments: more than a call may ask for.
+        InvalidArguments: more than the limit.
     """
     most = limits.run_seconds_most
     if given is not None and given > most:

@@ -1,8 +1,8 @@
-"""Sentences that explain why a command failed, where its own message does not name the cause.
+"""Explain why a command failed if its own message does not name the cause.
 
-The sandbox makes ordinary programs fail in ways that look like faults of the machine. Each explanation looks at how a
-command ended and may add one sentence to its result. To add a cause, write an `Explanation` and name it where the
-server is assembled.
+Confinement makes ordinary programs fail in ways that look like faults of the machine. Each explanation examines how a
+command ended and may add one sentence to its result. To add a cause, write an `Explanation` and pass it to
+`Explanations` in `app/assembly.py`.
 """
 
 import logging
@@ -20,44 +20,44 @@ from coretools.roots.root_set import Roots
 logger = logging.getLogger(__name__)
 
 EXAMINED_CHARACTERS = 64 * 1024
-"""Characters at each end of an output that explanations look at."""
+"""Characters at each end of an output that explanations examine."""
 
 MAX_LISTED = 5
-"""Paths that are named; the rest is counted."""
+"""Most paths listed; the rest is counted."""
 
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutcome:
-    """How a command ended, or how it stands, and what it printed."""
+    """How a command ended, or its present state, and what it printed."""
 
     argv: tuple[str, ...]
     tier: str | None
-    """Tier of confinement; None where nothing confines commands."""
+    """Tier of confinement; None if commands are not confined."""
     failed: bool
-    """It ended otherwise than with exit code 0, or it still runs."""
+    """Whether it did not end with exit code 0, or still runs."""
     output: str
     """Both streams, without terminal escapes; at most `EXAMINED_CHARACTERS` characters of each end."""
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether something in it may have failed. A shell's exit code is that of its last command: `curl x | tail`."""
+        """Whether a part of it may have failed. A shell exits with the code of its last command: `curl x | tail`."""
         return self.failed or (bool(self.argv) and self.argv[0].rpartition("/")[2] in _SHELLS)
 
 
 Explanation = Callable[[CommandOutcome], str | None]
-"""One sentence without a final stop, or None when it has nothing to say."""
+"""Returns one sentence without a final stop, or None if it does not apply."""
 
 
 class Explanations:
-    """All explanations of a server, in the order in which they are shown."""
+    """All explanations of a server, in the order of display."""
 
     def __init__(self, *explanations: Explanation) -> None:
         self._explanations = explanations
 
     def of(self, *, argv: Sequence[str], tier: str | None, failed: bool, output: str) -> tuple[str, ...]:
-        """What is to be said beside the result of one command."""
+        """Return the explanations that apply to one command."""
         shown = (
             output
             if len(output) <= 2 * EXAMINED_CHARACTERS
@@ -72,29 +72,27 @@ class Explanations:
 
 
 NONE = Explanations()
-"""For tools that run where nothing is denied."""
+"""For tools that run without confinement."""
 
 
 def lines_of(notes: Sequence[str]) -> list[str]:
-    """The explanations as lines of a result."""
+    """Format the explanations as lines of a result."""
     return [f"[{escape_unprintable(note)}]" for note in notes]
 
 
 def made_text(made: Sequence[str]) -> str:
-    """What a command made or changed that git, an editor or an agent acts on: nothing can keep it from that."""
+    """List what a command made or changed that git, an editor or an agent acts on. Nothing can prevent that."""
     more = f" and {len(made) - MAX_LISTED} more" if len(made) > MAX_LISTED else ""
     shown = ", ".join(escape_unprintable(printable(path)) for path in made[:MAX_LISTED])
     return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"
 
 
-# Hidden files, in words: for the diagnostics, and for the result of a command that met one.
+# Hidden files: for the diagnostics, and for the result of a command that met one.
 #
-# A hidden file looks to programs like one without permissions; some, as npm, pass over it in silence. Neither the
-# kernel
-# nor the view tells which file a command tried to read, so this goes by what it printed and by which program it was.
+# A hidden file looks to programs like a file without permissions; some, such as npm, ignore it silently. Neither the
+# kernel nor the namespace reports which file a command tried to read, so the explanation relies on the output and the
+# name of the program.
 
-
-"""Hidden files that are named; the rest is counted."""
 
 _LONGEST_SHOWN = 400
 
@@ -103,7 +101,7 @@ _DENIAL = re.compile(
     r"|invalid cross-device link|\bEXDEV\b|access is denied|can(?:'t|not) open|unable to (?:index|read)",
     re.IGNORECASE,
 )
-"""What programs say of a file that they can't read, replace or move."""
+"""Messages of programs about a file that they can't read, replace or move."""
 
 _SILENT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -115,19 +113,19 @@ _SILENT: Mapping[str, frozenset[str]] = MappingProxyType(
         **dict.fromkeys(("bundle",), frozenset({"config"})),
     }
 )
-"""Files that programs read on their own, and of which they say nothing when they can't."""
+"""Files that programs read on their own account, and skip silently if they can't."""
 
 
 class HiddenFileExplanations:
-    """What is hidden from commands now."""
+    """Explains failures by the files that are hidden from commands."""
 
     def __init__(self, roots: Roots, hidden: Callable[[], Sequence[HiddenPath]]) -> None:
-        """`hidden` gives what the newest view of commands covers; nothing where there is none."""
+        """`hidden` returns the hidden files of the newest namespace, none without one."""
         self._roots = roots
         self._hidden = hidden
 
     def explanation(self, ending: CommandOutcome) -> str | None:
-        """The hidden files that a command met, as far as its output or its program tells."""
+        """Name the hidden files that a command met, judging by its output and its program."""
         hidden = self._hidden() if ending.tier == "full" else ()
         silent = _SILENT.get(ending.argv[0].rpartition("/")[2], frozenset())
         refusals = "\n".join(line for line in ending.output.splitlines() if _DENIAL.search(line)) if hidden else ""
@@ -141,8 +139,8 @@ class HiddenFileExplanations:
 
 
 def hidden_file_text(roots: Roots, one: HiddenPath) -> str:
-    """A hidden file by its path as tools take it, and why it is hidden."""
-    # Not checked: a command can make paths that no tool takes, too long or in no encoding.
+    """Return the path of a hidden file as tools accept it, and why it is hidden."""
+    # Not validated: a command can create paths that no tool accepts, too long or in no encoding.
     place = roots.split(one.path)
     shown = printable(one.path) if place is None else roots.shown(place)
     if len(shown) > _LONGEST_SHOWN:
@@ -155,7 +153,7 @@ def _name(one: HiddenPath) -> str:
 
 
 def _is_in(name: str, output: str) -> bool:
-    """Whether the name stands in the output by itself: `.env` is not in `.env.example`."""
+    """Whether the output contains the name as a whole: `.env.example` does not contain `.env`."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])(?!\.\w)", output) is not None
 
 
@@ -166,7 +164,7 @@ def _what_works(hidden: Sequence[HiddenPath]) -> str:
     )
 
 
-# Whether commands may use the network, in words: for the instructions, the diagnostics, the log and results.
+# The network of commands: for the instructions, the diagnostics, the log and results.
 #
 # A denied network looks to programs like a broken resolver or an unreachable host. `NetworkPolicy.explanation`
 # recognises their messages and names the cause and the operator's option.
@@ -176,7 +174,7 @@ OPTION = (
     'the operator allows it with --network allow (CORETOOLS_NETWORK=allow; network = "allow" in [confinement] of the'
     " policy file or in a role of the HTTP server)"
 )
-"""How the network is allowed, for people and models."""
+"""How to allow the network."""
 
 _PHRASES = (
     # getaddrinfo(3), in the words of glibc, musl and macOS; curl, git, wget, apt, ssh, psql.
@@ -194,19 +192,19 @@ _PHRASES = (
     *("because the network was disabled", "network connectivity is disabled", "in offline mode and the artifact"),
     *("available for offline mode", "no plugin found for prefix"),
 )
-"""In lower case. Looked for one by one: an alternation takes 160 ms for 128 KiB, this takes 1 (CPython 3.11)."""
+"""In lower case. Searched one by one: an alternation takes 160 ms for 128 KiB, this takes 1 ms (CPython 3.11)."""
 
 _CODES = ("EAI_AGAIN", "EAI_NONAME", "ENOTFOUND", "ENETUNREACH", "EHOSTUNREACH", "ENOTCACHED")
 _CODE = re.compile(rf"\b(?:{'|'.join(_CODES)})\b")
-"""Node and npm. A word of its own: ModuleNotFoundError is another matter."""
+"""Node and npm. Matched as whole words: ModuleNotFoundError is unrelated."""
 
 _CONNECT = "failed to connect to "
 _ELSEWHERE = re.compile(rf"{_CONNECT}(?!localhost|127\.|\[?::1)\S+ port \d")
-"""curl, of any server; one on loopback may just not be there."""
+"""curl, for any server that is not on loopback: one there may just not be running."""
 
 
 def is_network_failure(output: str) -> bool:
-    """Whether a program says in this output that it could not resolve a name or reach an address."""
+    """Whether the output reports that a name could not be resolved or an address not reached."""
     lowered = output.lower()
     return (
         any(phrase in lowered for phrase in _PHRASES)
@@ -217,16 +215,16 @@ def is_network_failure(output: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """The operator's decision about the network of commands."""
+    """The operator's setting for the network of commands."""
 
     access: Access
 
     def is_denied(self, tier: str | None) -> bool:
-        """Whether a command in this tier has no network. Nothing can deny it where nothing confines commands."""
+        """Whether a command in this tier has no network. It can't be denied to unconfined commands."""
         return self.access == "deny" and tier not in (None, "none")
 
     def state(self, tier: str) -> str:
-        """The state in one line, with the operator's option."""
+        """Describe the state in one line, with the operator's option."""
         if self.access == "allow":
             return "allowed to commands, by the operator"
         if tier == "none":
@@ -234,7 +232,7 @@ class NetworkPolicy:
         return f"denied to commands; {OPTION}"
 
     def instruction(self, tier: str | None) -> str:
-        """What a model is told when it connects; the tier may not be known by then."""
+        """Return the instruction for models that connect; the tier may still be unknown then."""
         if self.access == "allow" or tier == "none":
             return "Commands, builds and tests may use the network."
         return (
@@ -243,7 +241,7 @@ class NetworkPolicy:
         )
 
     def explanation(self, ending: CommandOutcome) -> str | None:
-        """The cause, for a command that failed to resolve a name or to connect."""
+        """Explain a failure to resolve a name or to connect."""
         if not self.is_denied(ending.tier) or not ending.may_have_failed or not is_network_failure(ending.output):
             return None
         return f"the network is {self.state(ending.tier or '')}"

@@ -1,7 +1,7 @@
-"""What a tier closes that programs expect of any machine, in words: for instructions, diagnostics and results.
+"""Describe what a tier denies that programs expect of any machine: for instructions, diagnostics and results.
 
-Without a view there is no private `/dev/shm`, `/tmp` or set of terminals for commands, only the machine's. Programs
-report that as a permission that is missing; the explanations here name the cause, what works, and the option.
+Without a mount namespace commands have no private `/dev/shm`, `/tmp` or terminals; those of the machine are denied to
+them. Programs report a missing permission; the explanations here name the cause, what works, and the operator's option.
 """
 
 import re
@@ -18,17 +18,17 @@ OPTION = (
     "where the server has a container to itself the operator opens it with --own-container (CORETOOLS_OWN_CONTAINER=1;"
     " own_container = true in [confinement] of the policy file)"
 )
-"""How these places are opened, for people and models."""
+"""How to allow these places."""
 
 MAX_LISTED = 5
-"""Directories that are named; the rest is counted."""
+"""Most directories listed; the rest is counted."""
 
 _DENIED = r"(?:Permission denied|EACCES|Errno 13)"
 _ON_THE_LINE = r"[^\n]{0,160}"
 
 
 def _denial_near(what: str) -> re.Pattern[str]:
-    """A refusal and what it is about, in either order on one line."""
+    """Match a refusal and its subject, in either order on one line."""
     return re.compile(f"(?:{what}){_ON_THE_LINE}{_DENIED}|{_DENIED}{_ON_THE_LINE}(?:{what})", re.IGNORECASE)
 
 
@@ -57,19 +57,19 @@ _SUBMODULES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TierRestrictions:
-    """What is closed in a tier, by the operator's policy."""
+    """What a tier denies under the operator's policy."""
 
     policy: ConfinementPolicy
     read_only_parents: tuple[str, ...] = ()
-    """Directories in which commands can create nothing, since a read-only root lies beneath them."""
+    """Directories in which commands can create nothing, since a read-only root is beneath them."""
 
     @classmethod
     def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
-        """For commands in these roots."""
+        """Build the restrictions of commands in these roots."""
         return cls(policy, directories_above_read_only_roots(roots, policy))
 
     def state(self, tier: str | None) -> str:
-        """What is closed, in one line; empty where nothing is."""
+        """List what is denied in one line; empty if nothing is."""
         if tier != "landlock":
             return ""
         parts = [] if self.policy.network == "allow" else ["UDP and IPv6"]
@@ -84,22 +84,22 @@ class TierRestrictions:
         return ", ".join([*parts, "semaphores and shared memory (/dev/shm), /tmp, terminals that programs make"])
 
     def instruction(self, tier: str | None) -> str:
-        """What a model is told when it connects; empty where nothing is closed, or the tier is not known yet."""
+        """Return the instruction for models that connect; empty if nothing is denied or the tier is still unknown."""
         closed = self.state(tier)
         if not closed:
             return ""
-        return f"Commands are held without a view of their own (tier landlock), in which these are closed: {closed}."
+        return f"Commands are confined without a mount namespace (tier landlock), which denies them: {closed}."
 
     def explanations(self) -> tuple[Explanation, ...]:
-        """The causes, each for a command that met it."""
+        """Return one explanation for each cause."""
         udp = "" if self.policy.network == "allow" else " over IPv4 on loopback"
-        open_places = "; there was none to be had here: is another directory than /tmp writable for the server?"
+        open_places = "; there was no private one here: make a directory other than /tmp writable for the server"
         option = open_places if self.policy.own_container else f"; {OPTION}"
         return (
             _explained(
                 _SOCKETS,
                 f"in tier landlock commands have TCP{udp} and Unix stream sockets, and no other kind of socket; "
-                "--network allow, which is the operator's, opens UDP and IPv6",
+                "the operator's option --network allow adds UDP and IPv6",
             ),
             _explained(
                 _UNIX_SOCKET, "in tier landlock commands reach Unix sockets only beneath the roots and in $TMPDIR"
@@ -124,7 +124,7 @@ class TierRestrictions:
         )
 
     def _parents_explanation(self, ending: CommandOutcome) -> str | None:
-        """For a command that may have tried to change the entries of a directory above a read-only root."""
+        """Explain a failed attempt to change the entries of a directory above a read-only root."""
         if not self.read_only_parents or ending.tier != "landlock" or not ending.may_have_failed:
             return None
         if not any(self._may_be_in_parent(line) for line in ending.output.splitlines() if _REFUSED.search(line)):
@@ -136,13 +136,13 @@ class TierRestrictions:
         )
 
     def _may_be_in_parent(self, line: str) -> bool:
-        """Whether a refusal is about an entry of such a directory, or names no absolute path."""
+        """Whether a refusal concerns an entry of such a directory, or names no absolute path."""
         paths = _ABSOLUTE.findall(line)
         return not paths or any(path.rpartition("/")[0] in self.read_only_parents for path in paths)
 
 
 def _repository_explanations() -> tuple[Explanation, ...]:
-    """The causes in tier `full`; git ends some of these with exit code 0 (branch -u beneath a read-only root)."""
+    """Return the explanations in tier `full`. git exits with 0 after some (branch -u beneath a read-only root)."""
     causes = {
         _CONTROL_FILES: "commands can't replace .git/config and can't change .git/hooks of a repository, which decide"
         " what git runs: the change was not made; git config works, and delete_directory deletes a whole repository",

@@ -202,7 +202,7 @@ def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -
 def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
     """confinement-1, ci-19: the tier and the network, of a server with the same switches; why one does not start."""
     told = coretools("doctor", cwd=project)
-    assert "commands are held in tier: " in told.stdout
+    assert "commands are confined in tier: " in told.stdout
     assert "\nnetwork: " in told.stdout
     assert told.returncode == 0
     switches = (

@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root.mkdir()
     with peer(root, before=under_profile()) as client:
         client.start_session()
-        if "held in tier: landlock" not in client.call("get_diagnostics")["content"][0]["text"]:
+        if "confined in tier: landlock" not in client.call("get_diagnostics")["content"][0]["text"]:
             pytest.skip("tier landlock can't be had here")
         yield Server(root, client)
 

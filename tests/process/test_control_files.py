@@ -41,7 +41,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with peer(root, before=before) as client:
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
-        if f"commands are held in tier: {request.param}" not in diagnostics:
+        if f"commands are confined in tier: {request.param}" not in diagnostics:
             pytest.skip(f"tier {request.param} can't be had here")
         yield World(root, client, request.param)
 

@@ -50,7 +50,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     with peer(tmp_path / "root", f"{tmp_path / 'fixed'}:ro", before=before) as client:
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
-        if f"commands are held in tier: {request.param}" not in diagnostics:
+        if f"commands are confined in tier: {request.param}" not in diagnostics:
             pytest.skip(f"tier {request.param} can't be had here")
         yield World(tmp_path, client, request.param)
 

@@ -67,7 +67,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Peer
     plant(root)
     with peer(root) as client:
         client.start_session()
-        if "commands are held in tier: full" not in str(client.call("get_diagnostics")["content"]):
+        if "commands are confined in tier: full" not in str(client.call("get_diagnostics")["content"]):
             pytest.skip("needs the view")
         yield root, client
 

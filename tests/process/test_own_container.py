@@ -22,7 +22,7 @@ def serve(folder: Path, *flags: str, temporary: str) -> Iterator[Server]:
     root.mkdir()
     with peer(root, *flags, before=under_profile(), environment={"TMPDIR": temporary}) as client:
         client.start_session()
-        if "held in tier: landlock" not in client.call("get_diagnostics")["content"][0]["text"]:
+        if "confined in tier: landlock" not in client.call("get_diagnostics")["content"][0]["text"]:
             pytest.skip("tier landlock can't be had here")
         yield Server(root, client)
 

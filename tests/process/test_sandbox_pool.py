@@ -103,8 +103,8 @@ def test_a_missing_tier_is_told(tmp_path: Path) -> None:
         assert client.end() == 0
         assert client.process.stderr is not None
         log = client.process.stderr.read().decode()
-    assert "commands are held in tier: landlock" in told
-    assert "tier full can't be had: unshare: Operation not permitted" in told
+    assert "commands are confined in tier: landlock" in told
+    assert "tier full is not available: unshare: Operation not permitted" in told
     assert "command-view: missing (" in told
     has_signals = landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
     assert ("command-end-at-once: missing (" in told) == (not has_signals and "command-group: missing (" in told)
@@ -128,7 +128,7 @@ def test_no_tier_at_all(tmp_path: Path, *, is_allowed: bool) -> None:
         client.start_session()
         told = client.call("get_diagnostics")["content"][0]["text"]
         result = client.call("run_command", command="sh -c 'setsid sleep 1000 & echo made > marker'")
-    assert "commands are held in tier: none" in told
+    assert "commands are confined in tier: none" in told
     assert "command-confinement: missing (" in told
     assert (tmp_path / "marker").exists() == is_allowed
     if is_allowed:

@@ -125,7 +125,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
     with peer(tmp_path, "--limit", "grace_seconds=0.3", before=before) as client:
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
-        if f"commands are held in tier: {request.param}" not in diagnostics:
+        if f"commands are confined in tier: {request.param}" not in diagnostics:
             pytest.skip(f"tier {request.param} can't be had here")
         yield client
 

@@ -33,7 +33,7 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     with peer(tmp_path) as client:
         client.start_session()
-        if "commands are held in tier: full" not in str(client.call("get_diagnostics")["content"]):
+        if "commands are confined in tier: full" not in str(client.call("get_diagnostics")["content"]):
             pytest.skip("needs the view")
         yield World(tmp_path, client)
 

@@ -27,7 +27,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     tier = request.param
     with peer(tmp_path_factory.mktemp("root"), before=under_profile() if tier == "landlock" else ()) as one:
         one.start_session()
-        if f"commands are held in tier: {tier}\nnetwork: denied" not in text_of(one.call("get_diagnostics")):
+        if f"commands are confined in tier: {tier}\nnetwork: denied" not in text_of(one.call("get_diagnostics")):
             pytest.skip(f"tier {tier} can't be had here")
         yield one
 

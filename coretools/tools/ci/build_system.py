@@ -1,4 +1,4 @@
-"""What detection sees of a project, what it answers, and what a restore needs beside its commands. Pure."""
+"""Input and result of build system detection, and what a restore needs besides its commands. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,59 +11,59 @@ Action = Literal["restore", "build", "test"]
 
 Argv = tuple[str, ...]
 Steps = tuple[Argv, ...]
-"""Commands that run one after the other, until one fails."""
+"""Commands that run in sequence until one fails."""
 
 
 class Project(Protocol):
-    """A directory as detection sees it: names, and the text of a few small files."""
+    """A project directory for detection: names, and the text of small files. Tests fill one from a table."""
 
     @property
     def names(self) -> frozenset[str]:
-        """What lies in the directory itself."""
+        """Names in the directory itself."""
         ...
 
     def read(self, path: str) -> str:
-        """The text of a file, or empty text when it is not there, is too large, or may not be read."""
+        """Return the text of a file, or empty text if it is missing, too large or unreadable."""
         ...
 
     def names_in(self, path: str) -> frozenset[str]:
-        """Names in a directory below, none when it is not there."""
+        """Return the names in a subdirectory, none if it is missing."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSystem:
-    """One build system that a project has. An action that it does not offer has no alternatives."""
+    """One build system of a project. An action that it does not offer has no alternatives."""
 
     name: str
     marker: str
-    """The file that gave it away."""
+    """The file by which it was detected."""
     restore: tuple[Steps, ...] = ()
-    """Alternatives, best first: the next one is taken when the program of the first can't be started."""
+    """Alternatives, best first: the next one is used if the program of the first can't be started."""
     build: tuple[Steps, ...] = ()
     test: tuple[Steps, ...] = ()
     refused: str = ""
-    """Why a restore is not tried."""
+    """Why a restore is refused."""
     probe: Argv = ()
-    """What fails at once where a new environment would need a network that is denied; changes nothing."""
+    """Command without side effects that fails at once if a new environment would need the network and it is denied."""
 
     def alternatives(self, action: Action) -> tuple[Steps, ...]:
-        """What it would run for this action, best first."""
+        """Return the alternatives for this action, best first."""
         return {"restore": self.restore, "build": self.build, "test": self.test}[action]
 
 
 def matching_names(names: Iterable[str], *patterns: str) -> list[str]:
-    """The names that fit one of the glob patterns, sorted."""
+    """Return the names that match one of the glob patterns, sorted."""
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def first_of(names: frozenset[str], *wanted: str) -> str | None:
-    """The first of the wanted names that is there."""
+    """Return the first of the wanted names that exists."""
     return next((name for name in wanted if name in names), None)
 
 
 RESTORE_ENVIRONMENT = {"NODE_ENV": "development", "npm_config_include": "dev"}
-"""Dependencies for development too, whatever the server's own environment or a configuration says: tests need them."""
+"""Installs development dependencies too, whatever other variables or configuration say: tests need them."""
 
 OFFLINE_ENVIRONMENT = {
     "PIP_RETRIES": "0",
@@ -75,9 +75,9 @@ OFFLINE_ENVIRONMENT = {
     "GOPROXY": "off",
     "MAVEN_ARGS": "--offline",
 }
-"""Where the network is denied: each tool does with what is here (vendored, cached, nothing needed) or fails at once.
+"""Set if the network is denied: each tool uses what is available locally (vendored, cached) or fails at once.
 
-Only the tool knows whether it needs the network; without these it would retry for 10 to 60 s before it says so.
+Only the tool knows whether it needs the network. Without these variables it would retry for 10 to 60 s before it fails.
 """
 
 _FOLDERS = (".venv", "node_modules")
@@ -93,14 +93,14 @@ _FILES = (
     ),
     *("uv.lock", "poetry.lock", "pdm.lock", "Cargo.lock", "go.mod", "go.sum", "packages.lock.json"),
 )
-"""Manifests and lock files that an installation may write."""
+"""Manifests and lock files that an installation may modify."""
 
 ALL_ENTRIES = SavedEntries(moved=_FOLDERS, copied=_FILES)
-"""Everything that a restore may have kept, whatever it was."""
+"""All entries that a restore may have saved."""
 
 
 def is_new_environment(argv: Argv) -> bool:
-    """Whether this makes the virtual environment of a project."""
+    """Whether this command creates the virtual environment of a project."""
     return argv[1:] == ("-m", "venv", ".venv")
 
 

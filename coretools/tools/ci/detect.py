@@ -1,8 +1,9 @@
-"""Which build system a project has, and what each would run. Pure over a listing and the text of a few files.
+"""Detect the build systems of a project and the commands of each. Pure over a listing and the text of a few files.
 
-Order of precedence, for each action the first that offers it: Python, Node, Rust, Go, .NET, Maven, Gradle, Make, CMake,
-then what may be Python. A language stands before the build tool that wraps it, because its output can be read; an
-outer language (Python, Node) before the inner one of its extension; a hand-written Makefile before the CMake it calls.
+For each action the first system that offers it is used, in this order: Python, Node, Rust, Go, .NET, Maven, Gradle,
+Make, CMake, then projects that are possibly Python. A language comes before a build tool that wraps it, since its
+output can be parsed; an outer language (Python, Node) before the language of its extension modules; a Makefile before
+the CMake that it calls.
 """
 
 import json
@@ -29,14 +30,14 @@ _FILES = {
     "make": _MAKEFILES,
     "cmake": ("CMakeLists.txt",),
 }
-"""Files that a caller may name in place of their directory."""
+"""Project files that a caller may give instead of their directory."""
 
 LOOKED_FOR = ", ".join((*STRONG, WEAK, *_OTHERS))
-"""Every file that gives a build system away, for the sentence that says none was found."""
+"""All files by which a build system is detected, for the error when none was found."""
 
 
 def detect(project: Project, named: str = "") -> list[BuildSystem]:
-    """The build systems of a project, in the order of precedence; only that of one file, where one is named."""
+    """Return the build systems of a project in order of precedence, or only that of the file `named`."""
     if matching_names([named], *_DOTNET):
         return [_dotnet(named, (named,))]
     systems = [system for detector in _DETECTORS if (system := detector(project)) is not None]
@@ -44,17 +45,17 @@ def detect(project: Project, named: str = "") -> list[BuildSystem]:
 
 
 def system_of(name: str) -> str | None:
-    """The build system that a file of this name belongs to."""
+    """Return the build system to which a file of this name belongs."""
     return next((system for system, patterns in _FILES.items() if matching_names([name], *patterns)), None)
 
 
 def choose(systems: list[BuildSystem], action: Action) -> BuildSystem | None:
-    """The first system that offers the action."""
+    """Return the first system that offers the action."""
     return next((system for system in systems if system.alternatives(action)), None)
 
 
 def _one(*argv: str) -> tuple[Steps, ...]:
-    """One command and no alternative."""
+    """Return one command without alternatives."""
     return ((argv,),)
 
 
@@ -72,16 +73,16 @@ _FROZEN: dict[str, Argv] = {
     "pnpm": ("install", "--frozen-lockfile"),
     "bun": ("install", "--frozen-lockfile"),
 }
-"""What installs exactly what the lock file says. yarn does so by itself when CI is set."""
+"""Installs exactly the versions of the lock file. yarn does so without a flag when CI is set."""
 
 _NO_TEST = "no test specified"
-"""Stands in the script that `npm init` writes."""
+"""Part of the script that `npm init` writes."""
 
 _NODE_TESTS = ("*.test.js", "*.test.mjs", "*.test.cjs", "*-test.js", "*_test.js", "test.js", "test.mjs")
 
 
 def detect_node(project: Project) -> BuildSystem | None:
-    """package.json, its scripts, and the package manager whose lock file is there."""
+    """Detect package.json, its scripts, and the package manager of the lock file."""
     if "package.json" not in project.names:
         return None
     package = _json(project.read("package.json"))
@@ -118,7 +119,7 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def detect_rust(project: Project) -> BuildSystem | None:
-    """Cargo.toml."""
+    """Detect Cargo.toml."""
     if "Cargo.toml" not in project.names:
         return None
     return BuildSystem(
@@ -126,20 +127,20 @@ def detect_rust(project: Project) -> BuildSystem | None:
         marker="Cargo.toml",
         restore=_one("cargo", "fetch"),
         build=_one("cargo", "build"),
-        # All test binaries run, or the report would end at the first that fails.
+        # Runs all test binaries; without the flag the run ends at the first failing one.
         test=_one("cargo", "test", "--no-fail-fast"),
     )
 
 
 def detect_go(project: Project) -> BuildSystem | None:
-    """go.mod or go.work."""
+    """Detect go.mod or go.work."""
     marker = first_of(project.names, "go.mod", "go.work")
     if marker is None:
         return None
     return BuildSystem(
         name="go",
         marker=marker,
-        # What is vendored needs no download; and `go mod download` would fetch it all the same.
+        # Vendored modules need no download, and `go mod download` would download them nevertheless.
         restore=_one("go", "list", "-mod=vendor", "./...")
         if "vendor" in project.names
         else _one("go", "mod", "download"),
@@ -149,7 +150,7 @@ def detect_go(project: Project) -> BuildSystem | None:
 
 
 def detect_dotnet(project: Project) -> BuildSystem | None:
-    """A solution or, without one, a project file; named on the command line when there are several."""
+    """Detect a solution or, without one, a project file; it is an argument of the command if there are several."""
     found = next((names for pattern in _DOTNET if (names := matching_names(project.names, pattern))), None)
     if found is None:
         return None
@@ -167,12 +168,12 @@ def _dotnet(marker: str, chosen: Argv) -> BuildSystem:
 
 
 def _wrapped(project: Project, wrapper: str, program: str) -> list[Argv]:
-    """The project's own wrapper script, started by sh where it is not executable, else the program of PATH."""
+    """Return the project's wrapper script (with sh as alternative if not executable), else the program of PATH."""
     return [(f"./{wrapper}",), ("sh", wrapper)] if wrapper in project.names else [(program,)]
 
 
 def detect_maven(project: Project) -> BuildSystem | None:
-    """pom.xml."""
+    """Detect pom.xml."""
     if "pom.xml" not in project.names:
         return None
     runs = [(*run, "-B", "-ntp") for run in _wrapped(project, "mvnw", "mvn")]
@@ -186,7 +187,7 @@ def detect_maven(project: Project) -> BuildSystem | None:
 
 
 def detect_gradle(project: Project) -> BuildSystem | None:
-    """build.gradle or settings.gradle, in either language. Without the daemon: nothing may outlive the call."""
+    """Detect build.gradle or settings.gradle, in either language. Uses no daemon: nothing may outlive the call."""
     marker = first_of(project.names, *_GRADLE)
     if marker is None:
         return None
@@ -204,7 +205,7 @@ _TARGETS = re.compile(r"^([A-Za-z0-9][^:=#\t\n]*):(?!=)", re.MULTILINE)
 
 
 def detect_make(project: Project) -> BuildSystem | None:
-    """A Makefile with targets that are named for one of the actions."""
+    """Detect a Makefile with a target named after one of the actions."""
     makefile = first_of(project.names, *_MAKEFILES)
     if makefile is None:
         return None
@@ -225,7 +226,7 @@ def detect_make(project: Project) -> BuildSystem | None:
 
 
 def detect_cmake(project: Project) -> BuildSystem | None:
-    """CMakeLists.txt: configure and build into build/, then ctest."""
+    """Detect CMakeLists.txt: configure and build into build/, then run ctest."""
     if "CMakeLists.txt" not in project.names:
         return None
     build: Steps = (("cmake", "-S", ".", "-B", "build"), ("cmake", "--build", "build"))

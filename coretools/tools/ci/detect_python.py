@@ -13,34 +13,34 @@ from typing import Any
 from coretools.errors import Unsupported
 from coretools.tools.ci.build_system import Argv, BuildSystem, Project, Steps, matching_names
 
-# What a Python project names as needed by its tests: extras, dependency groups, lists of packages. Pure.
+# Test dependencies of a Python project: extras, dependency groups, requirements files. Pure.
 #
-# Where none of these is there, the dependencies of a test environment of tox or hatch are taken: neither tool is run.
+# Without any of these, the dependencies of a test environment of tox or hatch are used; neither tool is run.
 
 
 WEAK = "requirements*.txt"
-"""Lists of packages: projects of other languages have one too, for their documentation."""
+"""Requirements files. Projects in other languages may have one too, for their documentation."""
 
 _NAMES = ("test", "tests", "testing", "dev")
-"""Extras and groups that hold what tests need; those that are declared are installed."""
+"""Extras and groups of test dependencies; the declared ones are installed."""
 
 _FOLDER = "requirements"
 _HATCH = ("default", "hatch-test", *_NAMES)
 _FACTOR = re.compile(r"[\w!,{}.-]+: ")
-"""Before a line of tox that counts for some environments only."""
+"""Prefix of a tox line that applies to some environments only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What to install beside the project itself."""
+    """What to install besides the project itself."""
 
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    """Names of PEP 735 groups, as they are written."""
+    """Names of PEP 735 groups, as written."""
     lists: tuple[str, ...] = ()
-    """Files of requirements."""
+    """Requirements files."""
     packages: tuple[str, ...] = ()
-    """Requirements: those of the groups, which pip knows by name only since 25.1."""
+    """Requirements of the groups, expanded: pip accepts group names only since 25.1."""
     refused: str = ""
     """Why the groups can't be read."""
 
@@ -100,7 +100,7 @@ def _expanded(groups: dict[str, Any], name: str, above: tuple[str, ...]) -> Iter
 
 
 def is_requirement(text: str) -> bool:
-    """Not an option, and short enough to be a requirement that a person wrote."""
+    """Whether the text is no option and short enough to be a requirement."""
     return bool(text) and not text.startswith("-") and len(text) < 1_000
 
 
@@ -113,7 +113,7 @@ def _extras(project: Project, settings: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _lists(project: Project) -> list[str]:
-    """The main list and those for tests and development; all of them when none is called so."""
+    """Return the main requirements file and those for tests and development, or all if none has such a name."""
     found = matching_names(project.names, WEAK)
     chosen = [name for name in found if name == "requirements.txt" or "dev" in name or "test" in name]
     return chosen or found
@@ -135,7 +135,7 @@ def _of_hatch(settings: dict[str, Any]) -> list[str]:
 
 
 def _of_tox(project: Project) -> list[str]:
-    """The plain lines of `deps`; what refers to a file or to another section is left out."""
+    """Return the plain lines of `deps`, without references to files and other sections."""
     settings = _ini(project.read("tox.ini"))
     listed = settings.get("testenv", "deps", fallback="")
     lines = [_FACTOR.sub("", line.strip(), count=1).strip() for line in listed.split("\n")]
@@ -158,10 +158,10 @@ _SIGNS = {
     "pyproject.toml": ("[project]", "[build-system]", "[tool.poetry", "[tool.uv", "[tool.pdm", "[tool.hatch", "pytest"),
     "setup.cfg": ("[metadata]", "[options", "pytest"),
 }
-"""Projects of other languages keep the settings of a Python linter in these files too."""
+"""Projects in other languages keep the settings of Python linters in these files too."""
 
 _PYTEST_ARGUMENTS: Argv = ("-m", "pytest", "--verbosity=0", "--tb=short", "--color=no", "-rfE")
-"""Stand after the project's own `addopts`, so that a `-qq` or `--tb=no` there does not take the report away."""
+"""Added after the project's own `addopts`, so that a `-qq` or `--tb=no` there does not suppress the report."""
 
 _PLAIN_TEST = re.compile(r"^(?:import pytest|from pytest|(?:async )?def test_)", re.MULTILINE)
 
@@ -171,17 +171,17 @@ _MOST_DOTS = 100
 _STRING = re.compile(r"\"[^\"]*\"|'[^']*'")
 
 _MOST_TEST_FILES = 20
-"""Test files that are looked at to tell pytest from unittest."""
+"""Test files that are read to tell pytest from unittest."""
 
 
 def detect_python(project: Project) -> BuildSystem | None:
-    """A project by one of its strong files."""
+    """Detect a project by a file that only Python projects have."""
     marker = _strong(project)
     return _system(project, marker) if marker else None
 
 
 def detect_weak(project: Project) -> BuildSystem | None:
-    """A project that has only lists of packages, or settings that may be a linter's. Asked last."""
+    """Detect a project that has only requirements files, or settings that may be a linter's. Called last."""
     found = matching_names(project.names, *_SIGNS, WEAK)
     return _system(project, found[0]) if found and not _strong(project) else None
 
@@ -227,7 +227,7 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _environment(project: Project) -> str | None:
-    """The interpreter of the project's virtual environment. It is a link out of the project: only its name counts."""
+    """Return the interpreter of the project's virtual environment, found by name: it is a link out of the project."""
     folders = (folder for folder in (".venv", "venv") if folder in project.names)
     return next((f"{folder}/bin/python" for folder in folders if "python" in project.names_in(f"{folder}/bin")), None)
 
@@ -242,7 +242,7 @@ def _interpreters(project: Project) -> list[Argv]:
 
 
 def _by_lock(project: Project, *, uv: Argv, poetry: Argv, pdm: Argv) -> list[Steps]:
-    """The commands of the tools whose lock file is there."""
+    """Return the commands of the tools whose lock file exists."""
     locks = (("uv.lock", uv), ("poetry.lock", poetry), ("pdm.lock", pdm))
     return [(argv,) for lock, argv in locks if lock in project.names]
 
@@ -322,7 +322,7 @@ def _test_folders(project: Project) -> list[str]:
 
 
 def _is_unittest(project: Project) -> bool:
-    """Whether the tests are written for unittest and would miss nothing under it."""
+    """Whether the tests are written for unittest and need nothing else."""
     folders = _test_folders(project)
     files = [f"{folder}/{name}" for folder in folders for name in matching_names(project.names_in(folder), "test*.py")]
     texts = [project.read(path) for path in (matching_names(project.names, "test*.py") + files)[:_MOST_TEST_FILES]]
@@ -333,7 +333,7 @@ def _unittest_arguments(project: Project) -> Argv:
     for folder in _test_folders(project):
         names_in = project.names_in(folder)
         if matching_names(names_in, "test*.py"):
-            # unittest takes a start directory that is no package only as its own top level.
+            # unittest accepts a start directory that is no package only as its own top level.
             top = ("-t", ".") if "__init__.py" in names_in else ()
             return ("-m", "unittest", "discover", "-s", folder, *top)
     return ("-m", "unittest", "discover")

@@ -1,7 +1,7 @@
-"""From what a test run printed to one report, whatever runners took part.
+"""Parse the output of a test run, of whatever runners, into one report.
 
-Pure. The output is taken as it comes: a report file would need flags that only some runners have and that no command
-of the caller's own carries (ADR 0014).
+Pure. The ordinary output is parsed: report files need flags that only some runners have, and that a caller's own
+command does not contain (ADR 0014).
 """
 
 import re
@@ -40,11 +40,11 @@ _READERS: tuple[tuple[Reader, ...], ...] = (
     (read_maven,),
     (read_gradle,),
 )
-"""Of each group the first that finds its counts speaks; the groups add up (`make test` may run several)."""
+"""In each group the first reader that finds counts is used. The groups add up: `make test` may run several runners."""
 
 
 def parse(output: str) -> ParsedReport | None:
-    """What the runners in this output counted, or None when none of them is known."""
+    """Return the counts and failures in this output, or None if no known runner printed it."""
     pytest_report, lines = read_pytest(split_lines(without_escapes(output).replace("\r\n", "\n")))
     reports = [] if pytest_report is None else [pytest_report]
     for group in _READERS:
@@ -54,26 +54,26 @@ def parse(output: str) -> ParsedReport | None:
     return sum(reports[1:], start=reports[0]) if reports else None
 
 
-# Counts of a Gradle run that passed. Gradle prints none then, but leaves its result files in the build directory.
+# Counts of a passed Gradle run. Gradle prints none then, but leaves result files in the build directory.
 #
-# The files of a test task are those of its last run: Gradle removes them before it runs the task again, and a task that
-# is up to date would give the same. Only the head of each file is looked at; no XML is parsed.
+# The files of a test task are those of its last run: Gradle removes them before it runs the task again, and an
+# up-to-date task would yield the same. Only the head of each file is read; no XML is parsed.
 
 
 MOST_FILES = 2_000
-"""Result files that are read, one for each test class."""
+"""Most result files read; there is one for each test class."""
 
 MOST_PROJECTS = 200
-"""Directories that may be sub-projects."""
+"""Most directories checked as subprojects."""
 
 _SUITE = re.compile(r"<testsuite\b([^>]*)>")
 _COUNT = re.compile(r'\b(tests|skipped|failures|errors)="(\d{1,9})"')
 _HEAD = 4_096
-"""Characters in which the first element stands."""
+"""Characters that contain the first element."""
 
 
 def gradle_results(project: Project) -> ParsedReport | None:
-    """What the result files of a project and its sub-projects add up to, or None when there are none."""
+    """Add up the result files of a project and its subprojects; None if there are none."""
     reports = [_suite(project.read(path)[:_HEAD]) for path in _files(project)]
     return sum(reports[1:], start=reports[0]) if reports else None
 

@@ -192,7 +192,7 @@ def _until(lines: Sequence[str], end: re.Pattern[str]) -> Sequence[str]:
 
 
 def _own_place(lines: Iterable[str]) -> tuple[str, int] | None:
-    """The first place in a stack that lies in the project, not in the runner or its packages."""
+    """Return the first location of a stack in the project, not in the runner or its packages."""
     for line in lines:
         text = line.strip()
         if text.startswith("at ") and not any(part in text for part in _NOT_OURS):
@@ -203,7 +203,7 @@ def _own_place(lines: Iterable[str]) -> tuple[str, int] | None:
 
 
 def _before_stack(lines: Iterable[str]) -> Iterator[str]:
-    """What was said before the stack, without the excerpt of the source."""
+    """Return the message before the stack, without the source excerpt."""
     for line in lines:
         text = line.strip()
         if text.startswith("at ") and (text.endswith(")") or place(text)[1]):
@@ -288,7 +288,7 @@ def _details(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _own(text: str) -> tuple[str, int]:
-    """The place in a line of a stack, unless it lies in AVA itself."""
+    """Return the location in a stack line, unless it is in AVA itself."""
     return ("", 0) if "node_modules" in text or "node:" in text else place(text)
 
 
@@ -305,7 +305,7 @@ _BLOCK_SCALAR = re.compile(r"[|>][+-]?$")
 
 
 def read_tap(lines: Sequence[str]) -> ParsedReport | None:
-    """Every TAP stream in the output, summed. A line that looks like a test point without a plan proves nothing."""
+    """Read all TAP streams, summed. Test points without a plan are ignored: other output can look like them."""
     plans = [int(found[1]) for line in lines if (found := _PLAN.match(line))]
     if not plans and not any(line.startswith("TAP version") for line in lines):
         return None
@@ -317,7 +317,7 @@ def read_tap(lines: Sequence[str]) -> ParsedReport | None:
 
 
 def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedReport | None:
-    """Counts as node and tape say them: tests without the suites around them."""
+    """Read the counts that node and tape print: tests without their suites."""
     said: dict[str, int] = {}
     for line in lines:
         if found := _TRAILER.match(line):
@@ -337,7 +337,7 @@ def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedRe
 def _by_points(
     points: Sequence[tuple[int, re.Match[str]]], planned: int, *, failures: tuple[Failure, ...]
 ) -> ParsedReport:
-    """Counts of the outermost test points; what was planned and never came is an error."""
+    """Count the outermost test points; a planned test without a point is an error."""
     outer = [found for _, found in points if not found[1]]
     directives = [bool(_DIRECTIVE.search(found[4] or "")) for found in outer]
     skipped = sum(directives)

@@ -206,14 +206,14 @@ def _event(line: str) -> tuple[str, str]:
 
 
 def shown(text: str) -> str:
-    """Verbose output without the lines that say only that a test began, went on or passed."""
+    """Return verbose output without the lines of started, continued and passed tests."""
     noise = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- PASS")
     return "\n".join(line for line in text.split("\n") if not line.lstrip(" ").startswith(noise))
 
 
 @dataclass(slots=True)
 class _Tests:
-    """What is known of one package until its own line comes."""
+    """Results of one package until its summary line."""
 
     results: dict[str, str] = field(default_factory=dict)
     places: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -252,7 +252,7 @@ def read_go(lines: Sequence[str]) -> ParsedReport | None:
 
 
 def _note(tests: _Tests, line: str, *, current: str) -> None:
-    """What a test says of itself: its first log line is its place, all of them its message."""
+    """Read the log lines of a test: the first is its location, all of them are its message."""
     if found := _LOG.match(line):
         tests.places.setdefault(current, (found[1], int(found[2][:9])))
         tests.said.setdefault(current, []).append(found[3])

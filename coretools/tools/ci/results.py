@@ -1,4 +1,4 @@
-"""What the ci tools answer: how a command ended, what it printed, and for tests a report."""
+"""Results of the ci tools: how a command ended, what it printed, and the report of a test run."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,34 +10,34 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.tools.execution import ExecutionResult, ExecutionSummary, plain, shortened
 
-# What a test run came to: counts, and each failure with its place. What every reader of output produces.
+# The report that every output reader produces: counts, and each failure with its location.
 #
-# Plain data and the few rules all readers share (how long a message may be, how many failures are kept), no formats.
+# Plain data and the rules that all readers share (longest message, most failures), but no formats.
 
 
 MOST_FAILURES = 50
-"""Failures kept; the counts go on. More than a model can use in one turn, and they would be cut by clients anyway."""
+"""Failures kept; the counts include all. A model can't use more in one turn, and clients would truncate them."""
 
 MOST_EXAMINED = 1_000
-"""Failures that are looked at to find those; an output that repeats one without end costs no more than this."""
+"""Failures examined to find those; bounds the cost of an output that repeats one without end."""
 
 MESSAGE_LENGTH = 300
 """Characters kept of one message: the assertion and the start of a comparison."""
 
 LINE_LENGTH = 2_000
-"""Characters of a line that are looked at. Bounds every regular expression, whatever is printed."""
+"""Characters of a line that are read. Bounds every regular expression, whatever is printed."""
 
 MOST_LINES = 200_000
-"""Lines that are looked at: the first quarter and the end. Larger suites print their counts at the end."""
+"""Lines that are read: the first quarter and the end. Large suites print their counts at the end."""
 
 
 MOST_COUNTED = 10**9
-"""Tests of one kind; the sum of all still is a number that every JSON reader takes."""
+"""Largest count of one kind; the sum of all is still a number that every JSON reader accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One test that failed. `line` is 0 and `file` is empty when the output does not tell."""
+    """One failed test. `line` is 0 and `file` is empty if the output does not contain them."""
 
     name: str
     file: str = ""
@@ -47,27 +47,27 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReport:
-    """What one or several test runners said of themselves."""
+    """Counts and failures parsed from the output of one or several test runners."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
     errors: int = 0
-    """What could not run at all: a broken fixture, a file that can't be imported, a package that does not build."""
+    """Tests that could not run: a broken fixture, a file that can't be imported, a package that does not build."""
     failures: tuple[Failure, ...] = ()
 
     def __post_init__(self) -> None:
-        """Keep the counts within what programs can read: 2,000 digits are printed as easily as two."""
+        """Clamp the counts to what programs can read: a program may print a number of 2,000 digits."""
         for name in ("passed", "failed", "skipped", "errors"):
             object.__setattr__(self, name, min(max(0, getattr(self, name)), MOST_COUNTED))
 
     @property
     def total(self) -> int:
-        """Everything counted."""
+        """Sum of all counts."""
         return self.passed + self.failed + self.skipped + self.errors
 
     def __add__(self, other: "ParsedReport") -> "ParsedReport":
-        """Both runs as one."""
+        """Add up two reports."""
         return ParsedReport(
             passed=self.passed + other.passed,
             failed=self.failed + other.failed,
@@ -78,7 +78,7 @@ class ParsedReport:
 
 
 def first_unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:
-    """The first failures, each once: several runners list theirs again at the end."""
+    """Return the first failures without duplicates: several runners repeat theirs at the end."""
     unique: dict[tuple[str, str], Failure] = {}
     for failure in islice(failures, MOST_EXAMINED):
         unique.setdefault((failure.name, failure.file), failure)
@@ -88,13 +88,13 @@ def first_unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:
 
 
 def message(lines: Iterable[str]) -> str:
-    """A message of several lines as one bounded line."""
+    """Join the lines of a message into one bounded line."""
     text = " ".join(word for line in lines for word in line.split())
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 1]}…"
 
 
 def split_lines(text: str) -> Sequence[str]:
-    """The lines of an output that are looked at, each bounded."""
+    """Return the lines of an output that are read, each bounded."""
     lines = text.split("\n")
     if len(lines) > MOST_LINES:
         lines = lines[: MOST_LINES // 4] + lines[-(MOST_LINES - MOST_LINES // 4) :]
@@ -102,7 +102,7 @@ def split_lines(text: str) -> Sequence[str]:
 
 
 def block(lines: Sequence[str], start: int, *, most: int = 200) -> Sequence[str]:
-    """The lines of one failure from `start` on, bounded: no reader looks further for its message and place."""
+    """Return the lines of one failure from `start` on; readers search no further for its message and location."""
     return lines[start : start + most]
 
 
@@ -110,7 +110,7 @@ _PLACE = re.compile(r":(\d+)(?::\d+)?\)?'?$")
 
 
 def place(text: str) -> tuple[str, int]:
-    """File and line at the end of a stack line: `at f (dir/a.js:3:28)`, `file:///dir/a.mjs:3`, `'a.js:3:1'`."""
+    """Parse file and line at the end of a stack line: `at f (dir/a.js:3:28)`, `file:///dir/a.mjs:3`, `'a.js:3:1'`."""
     found = _PLACE.search(text)
     if not found:
         return "", 0
@@ -120,23 +120,23 @@ def place(text: str) -> tuple[str, int]:
 
 
 SHOWN_IF_OK = 2_000
-"""Characters of a build's output that are worth showing when it succeeded."""
+"""Characters shown of the output of a successful build."""
 
 SHOWN_IF_FAILED = 12_000
-"""Characters of output when nothing else tells why: about 3,000 tokens, head and tail."""
+"""Characters shown of the output of a failure without a report: about 3,000 tokens, head and tail."""
 
 SHOWN_WITH_REPORT = 4_000
-"""Characters of output beside a list of failures that was read from it."""
+"""Characters shown of the output besides a list of failures."""
 
 
 class StepsResult(ExecutionResult):
-    """What `ci_build` and `ci_restore` answer."""
+    """Result of `ci_build` and `ci_restore`."""
 
     chosen: str
     """Which build systems were found and which was taken."""
 
     def text(self) -> str:
-        """Verdict and command; what was detected; the output, most of it only when something failed."""
+        """Verdict and command, what was detected, and the output, which is shortened after success."""
         shown = shortened(self.summary.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
         head = f"{self.summary.verdict()} in {self.summary.duration_seconds:.1f} s ({self.summary.command})"
         dropped = f"[{self.summary.dropped_bytes} bytes of output not kept]" if self.summary.dropped_bytes else ""
@@ -144,7 +144,7 @@ class StepsResult(ExecutionResult):
 
 
 _SHORT_SCHEMA = ConfigDict(frozen=True, extra="ignore")
-"""Without `additionalProperties: false`: the schema goes to every client, and we alone fill these models."""
+"""Without `additionalProperties: false`: the schema is sent to every client, and only we fill these models."""
 
 
 class FailedTest(BaseModel):
@@ -159,13 +159,13 @@ class FailedTest(BaseModel):
 
     @classmethod
     def of(cls, failure: Failure) -> Self:
-        """A failure with its control characters made visible."""
+        """Convert a failure, making control characters visible."""
         said = (plain(text).replace("\n", " ") for text in (failure.name, failure.file, failure.message))
         name, file, message = said
         return cls(name=name, file=file, line=failure.line, message=message)
 
     def sentence(self) -> str:
-        """`file:line: name: message`, without what is not known."""
+        """Format as `file:line: name: message`, without unknown parts."""
         where = f"{self.file}:{self.line}" if self.line else self.file
         return ": ".join(part for part in (where, self.name, self.message) if part)
 
@@ -187,7 +187,7 @@ class SuiteReport(ExecutionResult):
 
     @classmethod
     def of(cls, summary: ExecutionSummary, report: ParsedReport | None, *, chosen: str) -> Self:
-        """The report beside how the command ended. Its counts prove nothing against the exit code."""
+        """Combine the report with how the command ended. The exit code decides, not the counts."""
         return cls(
             summary=summary,
             chosen=chosen,
@@ -200,7 +200,7 @@ class SuiteReport(ExecutionResult):
         )
 
     def text(self) -> str:
-        """Counts, failures one per line, and the end of the output when something failed or nothing was read."""
+        """Counts, one failure per line, and the output if something failed or no counts were found."""
         lines = [self._headline()]
         if self.failed:
             lines[0] += f": {self.summary.verdict()}"

@@ -1,7 +1,7 @@
-"""Build, test and restore: programs of the project, started as argv in a directory beneath a root.
+"""Build, test and restore a project with its own programs, started as argv in a directory beneath a root.
 
-How a project is built is detected from its files (`detect`), what its tests came to is read from their output
-(`parse`). Starting, stopping and bounding is the runner's.
+`detect` finds out from the project's files how it is built; `parse` reads test results from the output. The runner
+starts, bounds and stops the programs.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -43,24 +43,24 @@ from coretools.tools.ci.results import Failure, StepsResult, SuiteReport
 from coretools.tools.execution import ExecutionSummary, open_to_start, plain, printed, streams, timeout, without_escapes
 from coretools.tools.explanations import NONE, Explanations, NetworkPolicy
 
-# A project seen through the roots: what detection reads of it, and where a file that a report names really lies.
+# A project read through the roots, for detection and for resolving file names in reports.
 
 
 _FILE_BYTES = 1024 * 1024
-"""Largest file that detection reads; a package.json or Makefile beyond it is not written by people."""
+"""Largest file that detection reads; a larger package.json or Makefile is generated."""
 
 _MOST_NAMES = 100_000
-"""Names of a directory that detection looks at."""
+"""Names of a directory that detection reads."""
 
 _SOURCES = ("src/test/java/", "src/test/kotlin/", "src/test/groovy/", "src/main/java/", "")
-"""Where Maven and Gradle keep what a stack names by its package only."""
+"""Source folders of Maven and Gradle. A stack trace names a file by its package only."""
 
 _MOST_PARTS = 12
-"""Leading folders that are tried without: Go names a file by its module, which is no folder."""
+"""Leading components of a path that are removed in turn: Go puts the module before a path, which is no folder."""
 
 
 class ProjectView:
-    """A directory beneath a root, by its absolute path. What may not be read is as good as empty here."""
+    """A directory beneath a root, by its absolute path. What can't be read counts as empty."""
 
     def __init__(self, roots: Roots, path: str) -> None:
         self._roots = roots
@@ -68,7 +68,7 @@ class ProjectView:
         self.names = self.names_in(".")
 
     def read(self, path: str) -> str:
-        """The text of a file, or empty text."""
+        """Return the text of a file, or empty text."""
         try:
             content = read_bytes(self._roots, f"{self._path}/{path}", limit_bytes=_FILE_BYTES)
         except CoreError:
@@ -76,7 +76,7 @@ class ProjectView:
         return content.data.decode("utf-8-sig", "replace")
 
     def names_in(self, path: str) -> frozenset[str]:
-        """Names in a directory, none when it can't be listed."""
+        """Return the names in a directory, none if it can't be listed."""
         try:
             listing = list_directory(self._roots, f"{self._path}/{path}", limit=_MOST_NAMES)
         except CoreError:
@@ -84,7 +84,7 @@ class ProjectView:
         return frozenset(entry.name for entry in listing.entries)
 
     def resolved(self, failure: Failure) -> Failure:
-        """The failure with its file as the other tools take it, where the file is there; else as it was printed."""
+        """Return the failure with its file as the other tools accept it, or unchanged if there is no such file."""
         for candidate in self._candidates(failure.file) if failure.file else ():
             try:
                 if kind_at(self._roots, candidate) == "file":
@@ -104,10 +104,10 @@ class ProjectView:
 
 
 ENVIRONMENT = {"CI": "true"}
-"""For builds, tests and restores, as every CI service sets it: no watch mode, no prompts, lock files left alone."""
+"""Set for builds, tests and restores, as every CI service does: no watch mode, no prompts, unchanged lock files."""
 
 _THREADS = 4
-"""Detections and reports at once; both are short, but a report may be made from megabytes."""
+"""Threads for detection and reports; both are short, but a report may be read from megabytes."""
 
 Timeout = Annotated[int | None, Field(ge=1)]
 Value = TypeVar("Value")
@@ -117,7 +117,7 @@ class _ActionPlan(NamedTuple):
     """What to run."""
 
     chosen: str
-    """How it was chosen, in words."""
+    """How it was chosen, for the answer."""
     alternatives: Sequence[Steps]
     """Best first."""
     probe: Argv = ()
@@ -136,7 +136,7 @@ class CiTools:
         explanations: Explanations = NONE,
         network: NetworkPolicy | None = None,
     ) -> None:
-        """`network` says whether a restore is to do without one."""
+        """`network` decides whether a restore runs offline."""
         self._roots = roots
         self._network = network
         self._explanations = explanations
@@ -184,7 +184,7 @@ class CiTools:
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
     async def _offline(self, options: RunOptions) -> RunOptions:
-        """The same, told to do without the network where it is denied."""
+        """Return the options, with variables that make the tools work offline if the network is denied."""
         await self._runner.prepare()
         return (
             replace(options, environment={**options.environment, **OFFLINE_ENVIRONMENT})
@@ -198,10 +198,10 @@ class CiTools:
 
     @asynccontextmanager
     async def _project(self, path: str) -> AsyncIterator[tuple[Directory, str]]:
-        """The directory of a project, and the name of its file where that was named.
+        """Open the directory of a project; also return the name of the project file if the caller gave one.
 
         Raises:
-            Conflict: a restore of it is under way.
+            Conflict: a restore of the project is in progress.
         """
         directory, named = await self._in_thread(partial(self._opened, path))
         with directory:
@@ -218,10 +218,10 @@ class CiTools:
             return open_to_start(self._roots, above or slash or "."), name
 
     async def _plan(self, action: Action, directory: Directory, named: str, *, command: str) -> _ActionPlan:
-        """What to run.
+        """Decide what to run.
 
         Raises:
-            Unsupported: nothing was detected that can do this.
+            Unsupported: no detected build system offers this action.
         """
         if command:
             return _ActionPlan("", [(tuple(split(command)),)])
@@ -232,12 +232,12 @@ class CiTools:
         if not systems:
             raise Unsupported(
                 f"{directory.shown}: no build system found; looked for {LOOKED_FOR}."
-                " Name the directory that holds one as `project`, or give `command`"
+                " Give the directory that has one as `project`, or give `command`"
             )
         system = choose(systems, action)
         found = ", ".join(f"{one.name} ({one.marker})" for one in systems)
         if system is None:
-            raise Unsupported(f"{directory.shown}: found {found}, which names no way to {action}; give `command`")
+            raise Unsupported(f"{directory.shown}: found {found}, which has no step to {action}; give `command`")
         if action == "restore" and system.refused:
             raise Unsupported(f"{directory.shown}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
@@ -259,7 +259,7 @@ class CiTools:
         """Run the first alternative whose program can be started.
 
         Raises:
-            CannotStart: none of them can; says why of the last.
+            CannotStart: none can be started; the reason is that of the last.
         """
         for steps in alternatives:
             try:
@@ -271,18 +271,18 @@ class CiTools:
         raise failure
 
     async def _probe_failure(self, probe: Argv, directory: Directory, options: RunOptions) -> Sequence[Completed]:
-        """The run of a probe that failed for want of the network; nothing where it did not, or for another reason."""
+        """Run a probe, and return its run if it failed because the network is denied; else nothing."""
         run = await self._runner.run(probe, cwd=directory, options=options)
         output = f"{run.stdout.text()}\n{run.stderr.text()}"
         notes = self._explanations.of(argv=run.argv, tier=run.tier, failed=not run.ok, output=output)
         return [run] if notes and not run.ok else []
 
     async def _run_all(self, steps: Steps, directory: Directory, *, options: RunOptions) -> Sequence[Completed]:
-        """Run each step until one fails. The deadline is one for all of them."""
+        """Run the steps until one fails. They share one deadline."""
         runs: list[Completed] = []
         deadline = anyio.current_time() + (options.timeout_seconds or 0)
         for argv in steps:
-            # At least a moment: a step with nothing left ends as timed out, like one that ran into the deadline.
+            # Never zero: a step without time left then ends as timed out, like one that reaches the deadline.
             remaining = max(0.01, deadline - anyio.current_time())
             mine = replace(options, timeout_seconds=remaining)
             runs.append(await self._runner.run(argv, cwd=directory, options=mine))
@@ -291,7 +291,7 @@ class CiTools:
         return runs
 
     def _report(self, path: str, runs: Sequence[Completed], *, chosen: str) -> SuiteReport:
-        """What the last step came to. Runs in a worker thread."""
+        """Build the report of the last step. Runs in a worker thread."""
         stdout, stderr = (self._kept(excerpt) for excerpt in (runs[-1].stdout, runs[-1].stderr))
         events = go_text(stdout)
         said, stderr = self._redacted(events), self._redacted(stderr)
@@ -321,5 +321,5 @@ class CiTools:
 
 
 def _is_gradle(run: Completed) -> bool:
-    """Whether Gradle, or its wrapper, was run."""
+    """Whether Gradle or its wrapper was run."""
     return any(word.rpartition("/")[2] in ("gradle", "gradlew") for word in run.argv[:2])

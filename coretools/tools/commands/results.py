@@ -1,4 +1,4 @@
-"""What the run tools answer: how a run stands, and a part of what it printed."""
+"""Results of the run tools: the state of a run, and a part of its output."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from coretools.tools.execution import ExecutionResult, plain, printed, streams, 
 from coretools.tools.explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
 
 ARGV_CHARACTERS = 80
-"""Shown of a command line in a list."""
+"""Characters shown of a command line in a list."""
 
 
 def resource_of(run: Job) -> str:
-    """The address under which the whole output of a run can be read."""
+    """Return the URI of the resource with the complete output of a run."""
     return f"coretools://runs/{run.id}/output"
 
 
 def state_of(run: Job) -> str:
-    """How a run stands, in words: "running", "exit code 0", "stopped (asked): SIGTERM", ..."""
+    """Describe the state of a run: "running", "exit code 0", "stopped because ...: ended by SIGTERM", ..."""
     if run.is_alive:
         return "running"
     if run.completed is None:
@@ -35,7 +35,7 @@ def state_of(run: Job) -> str:
 
 
 def _headline(run: Job) -> list[str]:
-    """State, seconds, and who was left, for a headline."""
+    """Return the state, the duration and the stopped left-over processes, for a headline."""
     parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
     if run.completed is not None and run.completed.stragglers_stopped:
         parts.append(f"{run.completed.stragglers_stopped} left-over processes stopped")
@@ -45,7 +45,7 @@ def _headline(run: Job) -> list[str]:
 
 
 def facts_of(run: Job) -> dict[str, object]:
-    """What a program may want to know of a run."""
+    """Return the machine-readable facts of a run."""
     facts: dict[str, object] = {
         "run": run.id,
         "running": run.is_alive,
@@ -64,29 +64,29 @@ def facts_of(run: Job) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """A part of an output, ready to be read."""
+    """A part of an output, ready to be shown."""
 
     text: str
     note: str = ""
-    """What is missing, and how to get it."""
+    """What is missing and how to get it."""
     is_cut: bool = False
-    """Something was left out because of its length."""
+    """Whether something was omitted because of its length."""
     stop: int = 0
-    """Offset behind what is shown."""
+    """Offset after the shown part."""
 
 
 class RunReport(Result):
-    """The answer of a tool about one run."""
+    """Result of a tool about one run."""
 
     headline: str
-    """State, and what came first, in words."""
+    """State, and the event that ended a wait."""
     output: str = ""
     note: str = ""
     run: dict[str, object]
     """Facts."""
     is_failure: bool = False
     notes: tuple[str, ...] = ()
-    """What explains a failure."""
+    """Explanations of a failure."""
 
     @classmethod
     def of(
@@ -107,20 +107,20 @@ class RunReport(Result):
 
     @property
     def failed(self) -> bool:
-        """Whether the program that was waited for failed."""
+        """Whether the awaited program failed."""
         return self.is_failure
 
     def facts(self) -> dict[str, object]:
-        """Run, whether it runs, exit code, offsets; `kind` of what a wait ended with."""
+        """Run, whether it is running, exit code, offsets; `kind` of event that ended a wait."""
         return self.run
 
     def text(self) -> str:
-        """State, output, and what is missing of it."""
+        """State, output, and a note on what is missing."""
         return "\n".join(part for part in (f"[{self.headline}]", *lines_of(self.notes), self.output, self.note) if part)
 
 
 def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
-    """What explains the failure of a run that has ended, or what a run that goes on has met."""
+    """Return the explanations for a failed run, or for what a running one has met so far."""
     output = run.output
     head = output.read(output.first, EXAMINED_CHARACTERS)
     stop = output.first + len(head)
@@ -133,12 +133,12 @@ def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
 
 
 class RunList(Result):
-    """The answer of `list_runs`."""
+    """Result of `list_runs`."""
 
     lines: list[str]
 
     def text(self) -> str:
-        """One line for each run, oldest first."""
+        """One line per run, oldest first."""
         return "\n".join(self.lines) or "[no runs; run_command with wait_seconds starts one]"
 
     def facts(self) -> dict[str, object]:
@@ -147,7 +147,7 @@ class RunList(Result):
 
 
 def line_of(run: Job) -> str:
-    """A run in one line."""
+    """Format a run as one line."""
     command = plain(join(run.argv)).replace("\n", " ")
     shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
     terminal = f" {run.terminal.columns}x{run.terminal.rows}" if run.terminal else ""
@@ -155,7 +155,7 @@ def line_of(run: Job) -> str:
 
 
 def both_streams(run: Job, redactor: Redactor | None = None) -> OutputPart:
-    """What was kept of a run that ended within its call: standard output, and standard error by name."""
+    """Return the kept output of a run that ended within its call; standard error is marked."""
     done = run.completed
     if done is None:
         return OutputPart("")
@@ -186,7 +186,7 @@ def new_output(run: Job, most: int) -> OutputPart:
 
 
 def from_offset(run: Job, offset: int, most: int, *, lines: int | None = None) -> OutputPart:
-    """At most `most` bytes, or so many lines, from an offset on."""
+    """Return at most `most` bytes, or that many lines, from an offset on."""
     output = run.output
     start = max(offset, output.first)
     data = output.read(start, most)
@@ -202,7 +202,7 @@ def from_offset(run: Job, offset: int, most: int, *, lines: int | None = None) -
 
 
 def last_lines(run: Job, lines: int, most: int) -> OutputPart:
-    """The last lines, as far as `most` bytes reach."""
+    """Return the last lines, at most `most` bytes."""
     output = run.output
     data = output.read(output.end - most, most)
     data = b"".join(data.splitlines(keepends=True)[-lines:])
@@ -212,7 +212,7 @@ def last_lines(run: Job, lines: int, most: int) -> OutputPart:
 
 
 def _shown(run: Job, text: str) -> str:
-    """What a terminal got is of use with its escape sequences only, which are made visible; others lose them."""
+    """Make escape sequences of a terminal visible, since its output is useless without them; else remove them."""
     return visible(text) if run.terminal else plain(text)
 
 
@@ -226,19 +226,19 @@ def _bracketed(notes: list[str]) -> str:
 
 
 class CommandResult(ExecutionResult):
-    """How a command ended, and what it printed."""
+    """Result of `run_command` for a command that has ended: how, and what it printed."""
 
     run: str = ""
-    """The handle to the whole output, when it was cut."""
+    """Id of the run with the complete output if it was cut."""
     note: str = ""
-    """How to get at what was cut."""
+    """How to read what was cut."""
 
     def facts(self) -> dict[str, object]:
-        """How it ended, and the handle if there is one."""
+        """How it ended, and the id of the run if there is one."""
         return super().facts() | ({"run": self.run, "running": False} if self.run else {})
 
     def text(self) -> str:
-        """Output; before it, unless the exit code is 0, how the command ended; behind it, what was cut."""
+        """How the command ended (unless with exit code 0), its output, and a note on what was cut."""
         lines = [f"[{self.summary.verdict()}]"] if self.failed else []
         if not self.failed and not self.summary.output:
             lines.append("[exit code 0, no output]")

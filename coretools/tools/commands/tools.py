@@ -42,21 +42,21 @@ from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressRepo
 from coretools.tools.execution import ExecutionSummary, open_to_start, plain, timeout
 from coretools.tools.explanations import NONE, Explanations
 
-# A person's yes to a command of which the operator's policy says `ask`, before anything is started.
+# Confirmation by a person before a command starts for which the operator's policy has the verdict `ask`.
 
 
 MOST_CHARACTERS = 8_000
-"""Of the whole question. What a person can't read he can't say yes to."""
+"""Longest question. A person can't confirm what is too long to read."""
 
 
 async def approved(
     programs: ProgramPolicy | None, argv: Sequence[str], *, directory: str, stdin: str | None, call: Call
 ) -> bool:
-    """Whether a person said yes. False: the policy wants none, or refuses anyhow.
+    """Whether a person confirmed the command. False if the policy requires no confirmation, or denies the command.
 
     Raises:
-        Declined: he said no. DeniedCommand, CapabilityMissing: nobody can be asked. InvalidArguments: too much to be
-            read.
+        Declined: the person declined. DeniedCommand, CapabilityMissing: nobody can be asked. InvalidArguments: the
+            command is too long to read.
     """
     decision = programs.decide(argv) if programs is not None else None
     if programs is None or decision is None or decision.verdict != "ask":
@@ -71,10 +71,10 @@ async def approved(
 
 
 def confirmation_question(decision: Decision, directory: str, stdin: str | None) -> AskConfirmation:
-    """Shows everything that will be started, and why it is asked: no word is left out.
+    """Build the question: every argument of the command, unabridged, and why it is asked.
 
     Raises:
-        InvalidArguments: too much to be read.
+        InvalidArguments: too long to read.
     """
     lines = [f"Run {' '.join(map(_word, decision.argv))}?", f"in: {_word(directory)}"]
     if stdin:
@@ -87,20 +87,20 @@ def confirmation_question(decision: Decision, directory: str, stdin: str | None)
 
 
 def _word(word: str) -> str:
-    """A word as it is where it has only plain characters, else quoted and with every odd one escaped."""
+    """Return an argument unchanged if it has only plain characters, else quoted and escaped."""
     plain = word.isascii() and word.isprintable() and not set(word) & set(" '\"\\")
     return word if plain and word else ascii(word)
 
 
 _THREADS = 4
-"""Patterns and screens at once."""
+"""Threads for matching patterns and drawing screens."""
 
 _TERMINAL = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
 _END_OF_TRANSMISSION = b"\x04"
-"""What ends the input of a program on a terminal (termios(3), VEOF)."""
+"""Ends the input of a program on a terminal (termios(3), VEOF)."""
 
 TERMINAL_ENVIRONMENT = {"TERM": "linux"}
-"""The terminal that the emulator behind `read_run` draws."""
+"""The terminal type that the emulator of `read_run` implements."""
 
 Seconds = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 Lines = Annotated[int | None, Field(ge=1)]
@@ -110,7 +110,7 @@ _NO_CALL = SilentCall()
 
 
 class _PreparedCommand(NamedTuple):
-    """What a command is started with."""
+    """Everything needed to start a command."""
 
     argv: list[str]
     directory: Directory
@@ -118,7 +118,7 @@ class _PreparedCommand(NamedTuple):
 
 
 class CommandTools:
-    """Tools that run what the caller names."""
+    """Tools that run commands of the caller."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class CommandTools:
         programs: ProgramPolicy | None = None,
         explanations: Explanations = NONE,
     ) -> None:
-        """`programs` says which commands a person is asked about first."""
+        """`programs` decides which commands a person must confirm first."""
         self._explanations = explanations
         self._roots = roots
         self._programs = programs
@@ -270,7 +270,7 @@ class CommandTools:
         return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
 
     async def _start_job(self, started: _PreparedCommand, waited: float, call: Call) -> CommandResult | RunReport:
-        """Start a run and wait a while for its end."""
+        """Start a run and wait for its end for a while."""
         run = await self._runs.start(
             started.argv,
             cwd=started.directory,
@@ -281,12 +281,12 @@ class CommandTools:
         try:
             came = await wait(run, WaitConditions(seconds=waited), ProgressReporter(run, call, total=waited))
         except anyio.get_cancelled_exc_class():
-            run.stop("its call was cancelled")  # nobody knows its name
+            run.stop("its call was cancelled")  # nobody knows its id
             raise
         self._runs.touch(run)
         if came == "exit":
             return self._result(run, await self._news(run))
-        said = "it goes on: wait_run, read_run, stop_run"
+        said = "still running: wait_run, read_run, stop_run"
         return self._report(run, said=said, shown=await self._news(run), kind=came)
 
     async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
@@ -301,7 +301,7 @@ class CommandTools:
         )
 
     def _result(self, run: Job, shown: OutputPart) -> CommandResult:
-        """The answer for a command that has ended. Only what was cut of its output leaves a run to come back to.
+        """Build the result of a command that has ended. The run is kept only if its output was cut.
 
         Raises:
             CoreError: why there is no result.
@@ -317,14 +317,14 @@ class CommandTools:
         return CommandResult(summary=summary, run=run.id, note=shown.note)
 
     def _report(self, run: Job, *, shown: OutputPart, said: str = "", kind: str = "") -> RunReport:
-        """A run with what it printed, and what explains its failure."""
+        """Build the report on a run: its output, and explanations of its failure."""
         return RunReport.of(run, said=said, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
 
     async def _news(self, run: Job) -> OutputPart:
         return await self._screen(run) if run.screen is not None else new_output(run, self._limits.output_bytes)
 
     async def _screen(self, run: Job) -> OutputPart:
-        """What stands on the terminal of a run."""
+        """Draw the screen of a run's terminal."""
         if run.screen is None:
             return OutputPart("")
         end = run.output.end
@@ -334,10 +334,10 @@ class CommandTools:
 
 
 def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> InputBuffer | None:
-    """The input of a command: open for more, or ended behind `stdin`. None: /dev/null."""
+    """Return the input of a command: kept open, or closed after `stdin`. None means /dev/null."""
     data = (stdin or "").encode("utf-8", "surrogatepass")
     if not is_open and is_terminal:
-        data += _END_OF_TRANSMISSION  # nobody will ever type there
+        data += _END_OF_TRANSMISSION  # no further input can come
         is_open = True
     elif not data and (stdin is None or not is_open) and not is_terminal:
         return None
@@ -349,10 +349,10 @@ def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> InputBuffer
 
 
 def _terminal_size(text: str) -> TerminalSize | None:
-    """The size that was asked for, columns first, as people write it.
+    """Parse the requested size, columns first.
 
     Raises:
-        InvalidArguments: no size.
+        InvalidArguments: not a size.
     """
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Wait for a run: until it ends, says something, falls silent, or the time is up; and say meanwhile how it goes."""
+"""Wait until a run ends, prints a match, listens on a port, falls silent, or time is up; report progress meanwhile."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ from coretools.process.jobs.job_table import Job
 from coretools.tools.execution import plain
 from coretools.tools.search.pattern import parse_pattern
 
-# Look for a regular expression in output that is still coming.
+# Matching a regular expression in growing output.
 #
-# Line by line, with the language of `search_text`, in a worker thread and with a time limit, so that no pattern and no
-# output holds up the server. A line may come in many pieces: the last one is looked at again when more of it is there.
+# Lines are matched with the pattern language of `search_text`, in a worker thread and with a time limit, so that no
+# pattern and no output blocks the server. A line may arrive in pieces: an incomplete last line is searched again.
 
 
 PIECE_BYTES = 64 * 1024
-"""Looked at in one go."""
+"""Most bytes searched in one step."""
 
 LINE_BYTES = 8 * 1024
-"""Of a line that has no end yet, only so much of its end is looked at again."""
+"""Most bytes at the end of an incomplete line that are searched again."""
 
 MATCH_SECONDS = 1.0
-"""Given to one piece; an ordinary pattern takes a thousandth of it."""
+"""Time limit for one piece; an ordinary pattern takes a thousandth of it."""
 
 _RETURN = "\u240d"
 """A carriage return, made visible."""
 
 
 class OutputMatcher:
-    """One pattern, looked for in one run from its mark on. Remembers how far it looked."""
+    """Searches the output of one run for a pattern, from the run's mark on. Remembers its position."""
 
     def __init__(self, pattern: str, run: Job, limiter: CapacityLimiter) -> None:
         self._pattern = parse_pattern(pattern, literal=False, ignore_case=False).compiled
@@ -45,15 +45,15 @@ class OutputMatcher:
         self._at = run.mark
         self._seen = -1
         self.line = ""
-        """The line that matched."""
+        """The matching line."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is output that was not looked at."""
+        """Whether there is output that was not searched."""
         return self._seen < self._run.output.end
 
     async def has_matched(self) -> bool:
-        """Look at the next piece of what came since the last time. After a match the run's mark stands behind its line.
+        """Search the next piece of new output. After a match the run's mark is set to the end of the matching line.
 
         Raises:
             InvalidArguments: the pattern takes too long.
@@ -73,7 +73,7 @@ class OutputMatcher:
         return False
 
     def _search(self, data: bytes) -> int:
-        """How many bytes stand before the end of the first line that matches; -1 for none."""
+        """Return the offset of the end of the first matching line, or -1."""
         text = plain(data.decode("utf-8", "replace"))
         try:
             found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
@@ -95,7 +95,7 @@ class OutputMatcher:
 
 
 def _shown(line: str) -> str:
-    """A line as a terminal shows it: what stands behind a return to its start covers it, blanks at the end are none."""
+    """Return a line as a terminal shows it: text after a carriage return overwrites the start of the line."""
     covered = ""
     for part in line.split(_RETURN):
         covered = part + covered[len(part) :]
@@ -103,20 +103,20 @@ def _shown(line: str) -> str:
 
 
 WaitOutcome = Literal["exit", "pattern", "port", "quiet", "time"]
-"""What came first."""
+"""The event that ended the wait."""
 
 PROGRESS_SECONDS = 1.0
-"""Between two notes of progress."""
+"""Interval of progress notifications."""
 
 PORT_SECONDS = 0.1
-"""Between two looks at what a run listens on; a look reads the environment of every process of the machine."""
+"""Interval of checks for a listening port; each reads the environment of every process of the machine."""
 
 LINE_CHARACTERS = 200
-"""Shown of the last line."""
+"""Characters shown of the last line."""
 
 
 class PortWatch:
-    """Looks whether a run listens on a port, not more often than every `PORT_SECONDS`, in a worker thread."""
+    """Checks in a worker thread whether a run listens on a port, at most once per `PORT_SECONDS`."""
 
     def __init__(self, run: Job, port: int, limiter: CapacityLimiter) -> None:
         self._probe = partial(is_listening, run.marker, port)
@@ -124,7 +124,7 @@ class PortWatch:
         self._next = 0.0
 
     async def is_open(self) -> bool:
-        """Whether it does, as far as it is time to look again."""
+        """Whether it listens; False if the last check was too recent."""
         if anyio.current_time() < self._next:
             return False
         found = await anyio.to_thread.run_sync(self._probe, limiter=self._limiter)
@@ -134,17 +134,17 @@ class PortWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitConditions:
-    """What a wait ends with, beside the end of the run."""
+    """What ends a wait, besides the end of the run."""
 
     seconds: float
     quiet_seconds: float | None = None
-    """Silence, counted from the start of the wait at the earliest."""
+    """Time without output, counted from the start of the wait at the earliest."""
     matcher: OutputMatcher | None = None
     port: PortWatch | None = None
 
 
 class ProgressReporter:
-    """Tells a caller how a run goes: the seconds of the wait, bytes, last line. Once a second at most."""
+    """Reports the progress of a run to its caller (seconds, bytes, last line), at most once per second."""
 
     def __init__(
         self, run: Job, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
@@ -155,10 +155,10 @@ class ProgressReporter:
         self._clock = clock
         self._began = clock()
         self.next = self._began + PROGRESS_SECONDS
-        """When there is something to tell again."""
+        """When to report next."""
 
     async def report(self) -> None:
-        """Tell, unless it is too early for that."""
+        """Report unless it is too early."""
         now = self._clock()
         if now < self.next:
             return
@@ -168,23 +168,23 @@ class ProgressReporter:
         await self._call.progress(now - self._began, self._total, f"{said}: {line}" if line else said)
 
     async def report_forever(self) -> None:
-        """Tell until cancelled."""
+        """Report until cancelled."""
         while True:
             await anyio.sleep(max(0.0, self.next - self._clock()))
             await self.report()
 
 
 async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> WaitOutcome:
-    """Wait for the first of what `until` names.
+    """Wait for the first event of `until`.
 
     Raises:
-        InvalidArguments: a pattern takes too long.
+        InvalidArguments: matching the pattern takes too long.
     """
     began = anyio.current_time()
     run.calls += 1
     try:
         while True:
-            # Taken before anything is looked at: what comes meanwhile is not missed.
+            # Taken before the check, so that output arriving meanwhile is not missed.
             news = run.news
             came, moment = await _check(run, until, began)
             if came is not None:
@@ -197,7 +197,7 @@ async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> Wait
 
 
 async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
-    """What has come, or when to look again at the latest."""
+    """Return the event that occurred, or the latest time for the next check."""
     was_alive = run.is_alive
     met = await _condition_met(until, was_alive=was_alive)
     if met is not None:
@@ -218,7 +218,7 @@ async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOut
 
 
 async def _condition_met(until: WaitConditions, *, was_alive: bool) -> WaitOutcome | None:
-    """What of it the program has done by now."""
+    """Return the event that the program itself caused, if any."""
     if until.matcher is not None and await until.matcher.has_matched():
         return "pattern"
     if until.port is not None and was_alive and await until.port.is_open():
@@ -227,7 +227,7 @@ async def _condition_met(until: WaitConditions, *, was_alive: bool) -> WaitOutco
 
 
 def last_line(run: Job) -> str:
-    """The last line with something on it, shortened."""
+    """Return the last line that is not blank, shortened."""
     output = run.output
     text = plain(output.read(output.end - 4 * LINE_CHARACTERS, 4 * LINE_CHARACTERS).decode("utf-8", "replace"))
     lines = [line for line in text.split("\n") if line.strip()]

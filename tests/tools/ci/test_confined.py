@@ -34,7 +34,7 @@ def test_they_are_held(tmp_path: Path, tier: str) -> None:
     line = shlex.join(["sh", "-c", script])
     with peer(root, before=under_profile() if tier == "landlock" else ()) as client:
         client.start_session()
-        if f"commands are held in tier: {tier}" not in text_of(client.call("get_diagnostics")):
+        if f"commands are confined in tier: {tier}" not in text_of(client.call("get_diagnostics")):
             pytest.skip(f"tier {tier} can't be had here")
         results = [client.call(name, command=line) for name in TOOLS]
     for result in results:

@@ -206,7 +206,7 @@ async def test_detection_reads_nothing_outside_the_root(tmp_path: Path) -> None:
     (tmp_path / "root/package.json").symlink_to(tmp_path / "outside.json")
     (tmp_path / "root/.venv").symlink_to(tmp_path)
     async with ci_in(tmp_path / "root") as ci:
-        with pytest.raises(Unsupported, match=r"found node \(package.json\), which names no way to build"):
+        with pytest.raises(Unsupported, match=r"found node \(package.json\), which has no step to build"):
             await ci.ci_build()
 
 
@@ -263,7 +263,7 @@ async def test_a_build_system_without_the_action_is_named(tmp_path: Path) -> Non
     """ci-5: found, but nothing to run."""
     write(tmp_path / "CMakeLists.txt", "")
     async with ci_in(tmp_path) as ci:
-        with pytest.raises(Unsupported, match=r"found cmake \(CMakeLists\.txt\), which names no way to restore"):
+        with pytest.raises(Unsupported, match=r"found cmake \(CMakeLists\.txt\), which has no step to restore"):
             await ci.ci_restore()
 
 
