@@ -1,4 +1,4 @@
-"""Every spelling that must not get past a rule, from the side of who tries (docs/specs/policy.md)."""
+"""Spellings that must not get past a rule, from the attacker's side (docs/specs/policy.md)."""
 
 import os
 import random
@@ -369,15 +369,15 @@ def test_a_denied_program_is_denied_however_it_is_reached() -> None:
 
 
 def test_another_denied_program_is_no_exception() -> None:
-    """policy-7: what is denied is the operator's choice, not a list of ours."""
+    """policy-7: the operator decides what is denied, not a built-in list."""
     for line in lines(WRAPPED):
         words = [word.replace("rm", "curl") for word in shlex.split(line)]
         words = ["flock", "/tmp/lock", "curl"] if words[:1] == ["flock"] else words
         assert policy(("deny", "curl"), opaque="allow").decide(words).verdict == "deny", line
 
 
-def test_code_that_cannot_be_judged_gets_the_verdict_for_it() -> None:
-    """policy-9: interpreters, shells' text, project code, unknown files and git's own ways to start something."""
+def test_opaque_code_gets_the_verdict_for_it() -> None:
+    """policy-9: interpreters, shell text, project code, unknown files and git's own ways to start programs."""
     for line in lines(OPAQUE):
         words = shlex.split(line)
         assert policy(opaque="deny").decide(words).verdict == "deny", line
@@ -386,7 +386,7 @@ def test_code_that_cannot_be_judged_gets_the_verdict_for_it() -> None:
 
 
 def test_an_allow_list_never_allows_code_by_the_name_of_its_program() -> None:
-    """policy-9: every program by its name, and still no code."""
+    """policy-9: even with a rule for every program name."""
     for line in lines(OPAQUE):
         words = shlex.split(line)
         everything = policy(("allow", "*"), default="deny")
@@ -401,8 +401,8 @@ def test_what_starts_nothing_is_not_taken_for_code() -> None:
         assert decision.verdict == "allow", decision.decisive.because
 
 
-def test_a_program_that_no_list_names_is_code_until_a_rule_names_it() -> None:
-    """policy-20: by its exact name, or by a path; neither a wildcard nor a name that a list knows in another form."""
+def test_a_program_on_no_list_is_code_until_a_rule_names_it() -> None:
+    """policy-20: by its exact name, or by a path; not by a wildcard, nor by another form of a listed name."""
     words = ["unheard-of", "x"]
     for rules, expected in [
         ((), "deny"),
@@ -434,13 +434,13 @@ def test_a_program_that_no_list_names_is_code_until_a_rule_names_it() -> None:
         ),
     ],
 )
-def test_an_allow_list_allows_what_it_says(line: str) -> None:
-    """policy-6: the words one by one, the rest by `**`, and the wrappers that have a rule of their own."""
+def test_an_allow_list_allows_its_commands(line: str) -> None:
+    """policy-6: the words one by one, the rest by `**`, and the wrappers that have their own rules."""
     assert allow_list().decide(shlex.split(line)).verdict == "allow"
 
 
 def test_an_allow_list_allows_nothing_else() -> None:
-    """policy-5, policy-6, policy-9, policy-10: paths, case, look-alikes, options before, words that nobody sees."""
+    """policy-5, policy-6, policy-9, policy-10: paths, case, look-alikes, options before, unseen words."""
     for line in (
         *("git", "git log", "git push", "git stat", "git STATUS", "Git status", "git -C x status", "git --bare status"),
         *(
@@ -504,8 +504,8 @@ npx
 """
 
 
-def test_wrappers_behind_each_other_hide_nothing() -> None:
-    """policy-7: any of them, in any order, up to the depth that is looked at and beyond."""
+def test_nested_wrappers_hide_nothing() -> None:
+    """policy-7: any of them, in any order, up to the maximum depth and beyond."""
     for seed in range(60):
         pick = random.Random(seed)
         words = [word for line in pick.choices(lines(BEFORE), k=pick.randint(1, 20)) for word in shlex.split(line)]
@@ -553,8 +553,8 @@ fakeroot-sysv MARK
 
 
 @pytest.mark.parametrize("line", lines(REAL))
-def test_what_the_policy_sees_is_what_really_happens(line: str, tmp_path: Path) -> None:
-    """policy-7, policy-8, policy-9: the program itself starts the marker, and the policy says so beforehand."""
+def test_the_policy_predicts_what_really_starts(line: str, tmp_path: Path) -> None:
+    """policy-7, policy-8, policy-9: the real program starts the marker, and the policy has found it beforehand."""
     program = shlex.split(line)[0]
     if shutil.which(program) is None:
         pytest.skip(f"needs {program}")

@@ -1,4 +1,4 @@
-"""How rules match, which one decides, and what a refusal says (docs/specs/policy.md)."""
+"""How rules match, which one decides, and the text of a refusal (docs/specs/policy.md)."""
 
 import fnmatch
 import random
@@ -22,14 +22,14 @@ def policy(*rules: CommandRule, default: Verdict = "allow", opaque: Verdict | No
 
 
 def test_without_rules_everything_is_allowed() -> None:
-    """policy-1: what a command can reach is the kernel's matter, not the policy's."""
+    """policy-1: the kernel, not the policy, restricts what a command can reach."""
     assert ProgramPolicy(CommandPolicy()).decide(["sh", "-c", "x"]).verdict == "allow"
     assert policy(default="ask").decide(["ls"]).verdict == "ask"
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_strictest_rule_decides_in_whatever_order(seed: int) -> None:
-    """policy-2: no rule is hidden by one that stands before it."""
+    """policy-2: no rule hides a later one."""
     rules = [rule("allow", "git"), rule("ask", "git", "push"), rule("deny", "git", "push", "--force")]
     random.Random(seed).shuffle(rules)
     asked = policy(*rules, default="deny")
@@ -38,8 +38,8 @@ def test_the_strictest_rule_decides_in_whatever_order(seed: int) -> None:
     assert asked.decide(["git", "push", "--force"]).verdict == "deny"
 
 
-def test_a_rule_that_allows_exactly_an_argv_is_a_yes_given_before() -> None:
-    """policy-2: it wins over `ask`, never over `deny`; one with wildcards does not."""
+def test_a_rule_that_allows_exactly_one_argv_confirms_in_advance() -> None:
+    """policy-2: it overrides `ask`, never `deny`; one with wildcards does not."""
     asking = rule("ask", "git", "push")
     exact = rule("allow", "git", "push", "origin")
     assert policy(asking, exact).decide(["git", "push", "origin"]).verdict == "allow"
@@ -61,10 +61,10 @@ def test_a_rule_that_allows_exactly_an_argv_is_a_yes_given_before() -> None:
         ("/usr/bin/curl", ["curl", "/usr/bin/curl", "/bin/curl", "/usr//bin/../bin/curl", "./curl"], ["/opt/curl"]),
     ],
 )
-def test_a_rule_that_refuses_means_every_spelling_of_the_program(
+def test_a_rule_that_refuses_covers_every_spelling_of_the_program(
     program: str, refused: list[str], others: list[str]
 ) -> None:
-    """policy-3: by any path, in any case, with a version; an absolute path means that path and the bare name."""
+    """policy-3: by any path, in any case, with a version; an absolute path covers that path and the bare name."""
     denying = policy(rule("deny", program), opaque="allow")
     assert {word: denying.decide([word]).verdict for word in refused} == dict.fromkeys(refused, "deny")
     assert {word: denying.decide([word]).verdict for word in others} == dict.fromkeys(others, "allow")
@@ -133,8 +133,8 @@ def test_patterns_that_allow_are_met_word_by_word(patterns: list[str], words: li
     ]
 
 
-def test_an_allowing_rule_means_a_name_or_that_very_path() -> None:
-    """policy-5: `./git` is not git, and a path is not found by its name."""
+def test_an_allowing_rule_covers_exactly_a_name_or_a_path() -> None:
+    """policy-5: `./git` is not git, and a name does not cover a path."""
     by_name, by_path = policy(rule("allow", "git"), default="deny"), policy(rule("allow", "/opt/x/git"), default="deny")
     assert by_name.decide(["git"]).verdict == "allow"
     assert by_path.decide(["/opt/x/git"]).verdict == "allow"
@@ -160,8 +160,8 @@ def test_code_is_allowed_by_a_rule_that_names_the_word_which_brings_it() -> None
     assert policy(rule("allow", "python"), default="deny", opaque="ask").decide(argv).verdict == "ask"
 
 
-def test_words_that_nobody_sees_can_only_make_things_worse() -> None:
-    """policy-10: what xargs adds may be what a rule refuses, and is never what one allows."""
+def test_unseen_words_never_allow_more() -> None:
+    """policy-10: words that xargs adds may match a rule that refuses, but never one that allows."""
     refusing = policy(rule("deny", "git", "push"), opaque="allow")
     assert refusing.decide(["xargs", "git"]).verdict == "deny"
     assert refusing.decide(["git"]).verdict == "allow"
@@ -171,7 +171,7 @@ def test_words_that_nobody_sees_can_only_make_things_worse() -> None:
 
 
 def test_what_is_wider_or_deeper_than_any_command_is_denied() -> None:
-    """policy-11: the look is bounded, and its end is no way past."""
+    """policy-11: unwrapping is bounded, and exceeding the bound is no way past."""
     refusing = policy(rule("deny", "rm"), opaque="allow")
     for argv in (
         ["nice"] * 500 + ["rm"],
@@ -192,7 +192,7 @@ def test_a_command_without_a_program_is_no_command(argv: list[str]) -> None:
         policy().decide(argv)
 
 
-def test_a_refusal_says_which_rule_and_what_would_work() -> None:
+def test_a_refusal_names_the_rule_and_the_remedy() -> None:
     """policy-12: the operator's own reason for a rule; the lines to add for a default."""
     denying = policy(rule("deny", "rm", reason="deleted by hand here"))
     with pytest.raises(DeniedCommand, match=r"rm x: is denied: rule 1 .*deleted by hand here.*/etc/policy.toml") as no:
@@ -227,7 +227,7 @@ def test_the_lines_of_a_refusal_allow_exactly_what_was_refused() -> None:
 
 
 def test_a_wide_pattern_matches_as_globs_do() -> None:
-    """policy-4: the way that keeps long words cheap changes no answer."""
+    """policy-4: the optimisation for long words changes no answer."""
     for seed in range(40):
         pick = random.Random(seed)
         for _ in range(200):

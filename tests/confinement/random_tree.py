@@ -1,4 +1,4 @@
-"""A directory tree that is changed at random, and a finder that must see it as a full walk does. Run by test_masks.
+"""A directory tree with random changes, and a finder that must agree with a full walk. Run by test_masks.
 
 As a program: `python -m tests.confinement.random_tree DIRECTORY SEED LOOKS`, for where a test must run in namespaces.
 """
@@ -19,11 +19,11 @@ from coretools.roots.root_set import Roots, RootSpec
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
 STORES = ("objects", "refs", "logs", "lfs")
 DENY = DenyRules([*DEFAULT_DENY, ".env", "*.pem", ".docker/config.json"], by_content=False)
-"""By name alone: what the scan finds, not what a file holds."""
+"""Classifies by name alone: the test is about finding files, not about their content."""
 
 
 class RandomTree:
-    """The tree, and what was hidden in it so far, held by handle so that no inode number is given again."""
+    """The tree and the files hidden in it so far, kept open so that no inode number is reused."""
 
     def __init__(self, place: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -35,7 +35,7 @@ class RandomTree:
             self.has_birth_times = birth_time("top", roots.first.fd) is not None
 
     def change(self) -> None:
-        """Do one of the things that programs do with files."""
+        """Do one random file operation."""
         choices = (self.make, self.make_deep, self.write, self.write, self.move, self.move, self.swap, self.remove)
         with suppress(OSError, shutil.Error):
             self.random.choice((*choices, self.move_out, self.move_in, self.make_repository))()
@@ -119,7 +119,7 @@ class RandomTree:
             (git / name).write_text("x")
 
     def expected(self) -> tuple[list[str], list[str], list[str]]:
-        """What a walk through everything finds: pinned, fixed and hidden paths."""
+        """Return what a full walk finds: pinned, read-only and hidden paths."""
         pinned: list[str] = []
         fixed: list[str] = []
         masked: list[str] = []
@@ -155,13 +155,13 @@ class RandomTree:
 
 
 def _is_control(top: Path, path: str) -> bool:
-    """Whether it decides what git runs: in a `.git`, or where git directories of submodules and worktrees lie."""
+    """Whether it determines what git runs: in a `.git`, or in the git directory of a submodule or worktree."""
     above, _, name = path.rpartition("/")
     return name in GIT_CONTROL_ENTRIES and (above.split("/").index(".git") == above.count("/") or _is_inner(top, above))
 
 
 def _is_inner(top: Path, path: str) -> bool:
-    """Whether git directories lie there: in `modules` or `worktrees`, but not in what one of them stores."""
+    """Whether it may contain git directories: in `modules` or `worktrees`, but not in their storage."""
     inside = path.split("/")
     first = inside.index(".git") + 1
     if inside[first:][:1] not in (["modules"], ["worktrees"]):
@@ -174,7 +174,7 @@ def _is_inner(top: Path, path: str) -> bool:
 
 
 def _holders(path: str) -> list[str]:
-    """The directories around one, up to the `.git`."""
+    """Return the parents of a directory, up to the `.git`."""
     found: list[str] = []
     while path.rpartition("/")[2] != ".git":
         found.append(path)
@@ -183,7 +183,7 @@ def _holders(path: str) -> list[str]:
 
 
 def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...]]:
-    """How many looks differ from a walk, and why directories had to be polled."""
+    """Count the scans that differ from a walk; also return why directories were polled."""
     tree = RandomTree(place, seed)
     wrong = 0
     with Roots([RootSpec(str(tree.top))], deny=DENY) as roots:
@@ -201,7 +201,7 @@ def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...
 
 
 def main() -> None:
-    """Print the number of wrong looks, and whether anything was polled."""
+    """Print the number of wrong scans, and whether anything was polled."""
     place, seed, looks = sys.argv[1:]
     wrong, unwatched = wrong_looks(Path(place), int(seed), int(looks))
     print(wrong, *unwatched, sep="\n")

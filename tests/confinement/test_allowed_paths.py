@@ -1,4 +1,4 @@
-"""What of /etc every command may read, and what not (docs/specs/confinement.md)."""
+"""Which parts of /etc every command may read (docs/specs/confinement.md)."""
 
 import os
 
@@ -17,7 +17,7 @@ from coretools.confinement.landlock import READ_DIRECTORY
     ],
 )
 def test_what_holds_secrets_is_not_granted(path: str) -> None:
-    """confinement-3: whether it is there or not, and though a server of user 0 could read it."""
+    """confinement-3: whether it exists or not, although a server of user 0 could read it."""
     assert not is_granted(path)
 
 
@@ -30,7 +30,7 @@ def test_what_programs_need_is_granted(path: str) -> None:
 
 
 def test_the_directory_of_certificates_is_granted_entry_by_entry() -> None:
-    """confinement-3: what is granted above can't be taken back below, so nothing above a private directory is."""
+    """confinement-3: a grant applies to everything beneath, so no parent of a private directory is granted."""
     granted = {grant.path for grant in (*etc_grants(), *system_grants()) if grant.rights != READ_DIRECTORY}
     assert granted.isdisjoint({"/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/"})
     for above in ("/etc/ssl", "/etc/pki/tls"):

@@ -24,7 +24,7 @@ from tests.roots.world import descriptors
 
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 
-# What runs in a confined_thread here is Python, which may read everything, so that each test grants what it is about.
+# The confined program is Python, with the right to read everything; each test grants only what it is about.
 SYSTEM: tuple[Rule, ...] = (("/", READ),)
 LIBRARY: Rule = (sys.base_prefix, READ)
 
@@ -36,7 +36,7 @@ def python_rules() -> tuple[Rule, ...]:
 
 
 def ran(confined_thread: ConfinedThread, code: str, *words: str | Path) -> str:
-    """What a Python child in the confined_thread says."""
+    """Return what a confined Python child prints."""
     argv = [sys.executable, "-I", "-S", "-c", code, *map(str, words)]
     completed = confined_thread.run(partial(subprocess.run, argv, capture_output=True, text=True))
     assert isinstance(completed, subprocess.CompletedProcess)
@@ -49,7 +49,7 @@ def domain_of(*rules: Rule) -> Iterator[ConfinedThread]:
         yield confined_threads.get((*python_rules(), *rules))
 
 
-def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
+def test_results_and_exceptions_are_returned(tmp_path: Path) -> None:
     """confined-threads-1: as from a call in this thread."""
 
     def fail() -> None:
@@ -62,8 +62,8 @@ def test_what_was_made_and_what_was_raised_come_back(tmp_path: Path) -> None:
         assert confined_thread.run(lambda: 7) == 7
 
 
-def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
-    """confined-threads-1: the server goes on with all that it had."""
+def test_only_the_confined_thread_is_restricted(tmp_path: Path) -> None:
+    """confined-threads-1: the server keeps all its rights."""
     (tmp_path / "file").write_text("content")
     with domain_of() as confined_thread:
         with pytest.raises(PermissionError):
@@ -73,7 +73,7 @@ def test_only_the_thread_of_the_domain_is_restricted(tmp_path: Path) -> None:
 
 
 def test_a_child_has_all_processors_of_the_caller(tmp_path: Path) -> None:
-    """confined-threads-10: though the thread that starts it wakes on one; also when many start children at once."""
+    """confined-threads-10: although its thread wakes on one; also when many start children at once."""
     code = "import os; print(sorted(os.sched_getaffinity(0)))"
     mine = sorted(os.sched_getaffinity(0))
     with domain_of(LIBRARY) as confined_thread, ThreadPoolExecutor(8) as threads:
@@ -153,8 +153,8 @@ def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
     assert "NoNewPrivs:\\t1" in said
 
 
-def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
-    """confined-threads-5: by what the handles and paths mean now; a directory of the same name is another."""
+def test_equal_rules_share_a_confined_thread(tmp_path: Path) -> None:
+    """confined-threads-5: compared by inode; a new directory of the same name is another."""
     rules = ((str(tmp_path / "a"), READ),)
     (tmp_path / "a").mkdir()
     with closing(ConfinedThreadPool()) as confined_threads:
@@ -168,26 +168,26 @@ def test_the_same_rules_are_the_same_domain(tmp_path: Path) -> None:
         assert confined_threads.get(rules) is not first
 
 
-def test_domains_end_with_their_owner_and_when_too_many_are_kept(tmp_path: Path) -> None:
-    """confined-threads-5: no descriptor and no thread stays behind; one that is in use ends when it is let go."""
+def test_confined_threads_end_with_their_owner_and_when_the_pool_is_full(tmp_path: Path) -> None:
+    """confined-threads-5: no descriptor and no thread is left; a thread in use ends when it is no longer referenced."""
     before = descriptors()
     threads = _threads()
     with closing(ConfinedThreadPool()) as confined_threads:
         assert confined_threads.is_possible
-        held = confined_threads.get(())
+        referenced = confined_threads.get(())
         for number in range(POOL_SIZE + 1):
             (tmp_path / str(number)).mkdir()
             assert confined_threads.get(((str(tmp_path / str(number)), READ),)).run(lambda: True)
-        assert held.run(lambda: "still there") == "still there"
+        assert referenced.run(lambda: "still there") == "still there"
         assert len(descriptors()) <= len(before)
         last = confined_threads.get(((str(tmp_path / "1"), READ),))
-    held.close()
+    referenced.close()
     with pytest.raises(CannotStart):
         last.run(lambda: None)
     _until_threads_are(threads)
 
 
-def test_a_script_is_no_program_to_be_held(tmp_path: Path) -> None:
+def test_a_script_is_not_confined(tmp_path: Path) -> None:
     """confined-threads-6: its interpreter would run anything."""
     (tmp_path / "git").write_text("#!/bin/sh\n")
     (tmp_path / "git").chmod(0o755)
@@ -199,7 +199,7 @@ def test_a_script_is_no_program_to_be_held(tmp_path: Path) -> None:
         assert confined.startup_rules(str(tmp_path / "broken")) is None
 
 
-def test_a_program_starts_with_the_rules_made_for_it() -> None:
+def test_a_program_starts_with_the_rules_of_its_libraries() -> None:
     """confined-threads-6: itself, its loader, its libraries."""
     true = confined.find_executable("true", os.environ["PATH"])
     assert true is not None
@@ -212,8 +212,8 @@ def test_a_program_starts_with_the_rules_made_for_it() -> None:
         assert confined_threads.get(rules).run(lambda: subprocess.run([true]).returncode) == 0
 
 
-def test_without_landlock_nothing_is_pretended() -> None:
-    """confined-threads-7: on a kernel that answers as one without."""
+def test_without_landlock_confinement_is_not_possible() -> None:
+    """confined-threads-7: on a kernel that answers as one without Landlock."""
     code = (
         "from coretools.confinement.confined_thread import ConfinedThreadPool; print(ConfinedThreadPool().is_possible)"
     )
@@ -227,6 +227,6 @@ def _threads() -> int:
 
 
 def _until_threads_are(count: int) -> None:
-    """Threads end a moment after they are told to; bounded by the time limit of the test."""
+    """Wait until threads have ended; bounded by the time limit of the test."""
     while _threads() > count:
         os.sched_yield()

@@ -1,4 +1,4 @@
-"""How what is hidden is found: directories are watched, or polled where they can't be, and nothing is missed."""
+"""The scan for hidden files: it watches directories, polls those that cannot be watched, and misses nothing."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def in_namespaces(setting: str, *argv: str) -> list[str]:
-    """Lines that a program printed as user 0 of its own user and mount namespaces, after a shell did the setting."""
+    """Return the lines that a program prints as user 0 of new user and mount namespaces, after a shell setup."""
     ended = subprocess.run(
         ["unshare", "-Urm", "sh", "-c", f'{setting} && exec "$@"', "sh", sys.executable, *argv],
         check=True,
@@ -47,7 +47,7 @@ def in_namespaces(setting: str, *argv: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_scan_sees_what_a_walk_sees(place: Path, seed: int) -> None:
-    """confinement-26: whatever was made, moved, exchanged or removed since the scan before."""
+    """confinement-26: whatever was created, moved, exchanged or removed since the previous scan."""
     assert wrong_looks(place, seed, LOOKS) == (0, ())
 
 
@@ -62,13 +62,13 @@ def test_a_scan_sees_what_a_walk_sees(place: Path, seed: int) -> None:
     ids=["instances", "watches", "file-system"],
 )
 def test_what_can_not_be_watched_is_polled(tmp_path: Path, setting: str, why: str) -> None:
-    """confinement-26: on a file system with coarse times too; and the reason is told."""
+    """confinement-26: on a file system with coarse timestamps too; the reason is reported."""
     words = ("-m", "tests.confinement.random_tree", str(tmp_path), "5", str(LOOKS))
     assert in_namespaces(setting.format(tmp_path), *words) == ["0", why]
 
 
 def missed(place: Path, looks: int) -> int:
-    """How many of so many files, made or changed right after a look, the next look does not see."""
+    """Count the files, of `count` created or changed right after a scan, that the next scan misses."""
     wrong = 0
     (place / "a").mkdir()
     with Roots([RootSpec(str(place))], deny=DenyRules(DEFAULT_DENY)) as roots:
@@ -87,14 +87,14 @@ def missed(place: Path, looks: int) -> int:
     return wrong
 
 
-def test_what_changes_within_a_tick_of_a_look_is_found(place: Path) -> None:
-    """confinement-26: also where the times of files, their sizes and their directory's times are what they were."""
+def test_a_change_within_a_tick_of_a_scan_is_found(place: Path) -> None:
+    """confinement-26: also where the times and sizes of files and the times of their directory are unchanged."""
     assert missed(place, 100) == 0
 
 
 @needs_namespaces
 def test_what_changes_within_a_tick_is_found_where_times_are_coarse(tmp_path: Path) -> None:
-    """confinement-26: on ramfs nearly all of these changes leave the time of the look before."""
+    """confinement-26: on ramfs nearly all of these changes leave the old timestamp."""
     program = f"""
 from pathlib import Path
 from tests.confinement.test_masks import missed
@@ -131,7 +131,7 @@ with Roots([RootSpec(str(top))], deny=DENY) as roots:
 def test_events_that_were_lost(tmp_path: Path) -> None:
     """confinement-26: when more directories changed than the kernel keeps events for, all are listed again."""
     with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
-        # Each directory that changes is two events: its change, and the end of its watch.
+        # Each changed directory causes two events: its change, and the end of its watch.
         count = int(file.read()) // 2 + 100
     if count > 10_000:
         pytest.skip("this system keeps too many events")
@@ -142,14 +142,14 @@ def test_events_that_were_lost(tmp_path: Path) -> None:
         assert finder.scan().masked == ()
         for number in range(count):
             (tmp_path / str(number) / "file").touch()
-        # The event of this one, the last, is among those that are lost.
+        # The event of this last one is among those that are lost.
         (tmp_path / str(count - 1) / ".env").touch()
         assert finder.scan().masked == (f"{tmp_path}/{count - 1}/.env",)
         finder.close()
 
 
 def test_a_scan_in_pieces(tmp_path: Path) -> None:
-    """confinement-26: one that was given up half-way is gone on with by the next one."""
+    """confinement-26: the next scan continues one that was abandoned half-way."""
     for number in range(30):
         (tmp_path / f"{number}/deep").mkdir(parents=True)
         (tmp_path / f"{number}/deep/.env").touch()
@@ -163,7 +163,7 @@ def test_a_scan_in_pieces(tmp_path: Path) -> None:
 
 
 def test_suspects_are_read_in_pieces(tmp_path: Path) -> None:
-    """confinement-26: one for each piece, however little time there is: to read one can take a while."""
+    """confinement-26: one per piece, however little time there is: reading one can take a while."""
     for number in range(30):
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}/.env").write_text("A=1\n")
@@ -183,7 +183,7 @@ def test_suspects_are_read_in_pieces(tmp_path: Path) -> None:
 
 
 def test_handles_are_given_back(tmp_path: Path) -> None:
-    """confinement-26: a finder holds two, whatever it watches."""
+    """confinement-26: a finder has two descriptors, however much it watches."""
     before = len(os.listdir("/proc/self/fd"))
     with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:
         finder = MaskFinder(roots)

@@ -1,4 +1,4 @@
-"""Signals that stay inside: by effect, in a process that may be spoiled."""
+"""`landlock.confine_signals` by effect, in a process of its own."""
 
 import subprocess
 import sys
@@ -9,12 +9,10 @@ import pytest
 from coretools.confinement import landlock
 from tests.checkout import TREE
 
-pytestmark = pytest.mark.skipif(
-    landlock.abi() < landlock.SIGNAL_SCOPE_ABI, reason="needs signals that Landlock keeps inside (Linux 6.12)"
-)
+pytestmark = pytest.mark.skipif(landlock.abi() < landlock.SIGNAL_SCOPE_ABI, reason="needs Landlock ABI 6 (Linux 6.12)")
 
-HELD = """
-import os, signal, sys, time
+PROGRAM = """
+import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from coretools.confinement import landlock
 outsider, ended = os.getppid(), os.fork()
@@ -27,11 +25,11 @@ print(landlock.confine_signals(outsider))
 children = [os.fork() for _ in range(2)]
 if 0 in children:
     os.setsid()
-    time.sleep(1000)
+    signal.pause()
 try:
     os.kill(outsider, 0)
 except PermissionError:
-    # Nobody else may be reached by what comes now.
+    # The next signal must reach no other process.
     os.kill(-1, signal.SIGKILL)
     print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
 print(open(sys.argv[2]).read())
@@ -39,11 +37,11 @@ print(open(sys.argv[2]).read())
 
 
 def test_signals_stay_inside(tmp_path: Path) -> None:
-    """confinement-20: they reach what was started since, all at once, and nobody else; nothing else is given up."""
+    """confinement-20: signals reach all processes started since at once, and no others; nothing else is restricted."""
     (tmp_path / "file").write_text("content")
     bystander = subprocess.Popen(["sleep", "1000"])
     try:
-        argv = [sys.executable, "-I", "-c", HELD, str(TREE), str(tmp_path / "file")]
+        argv = [sys.executable, "-I", "-c", PROGRAM, str(TREE), str(tmp_path / "file")]
         said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
         assert said == ["False", "True", "[-9, -9]", "content"]
         assert bystander.poll() is None
