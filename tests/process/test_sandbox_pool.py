@@ -116,7 +116,7 @@ def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
     words = [*under_profile(), sys.executable, "-m", "servers.workstation", str(tmp_path), "--require-tier", "full"]
     ended = warm.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 69
-    assert "commands need the tier full here, by the operator's word (full: unshare:" in ended.stderr
+    assert "the operator requires tier 'full' for commands, which is unavailable here: full: unshare:" in ended.stderr
 
 
 @pytest.mark.parametrize("is_allowed", [False, True])
@@ -667,7 +667,7 @@ async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     """confinement-18: commands are refused with the reason; other children run."""
     for every_place in ((tempfile.gettempdir(), *FALLBACKS), ("/",)):
         async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
-            with pytest.raises(Unsupported, match="no place for the temporary files of commands"):
+            with pytest.raises(Unsupported, match="no directory for the temporary files of commands"):
                 await place.run("true")
             assert (await place.run("true", options=RunOptions())).ok
 

@@ -1,7 +1,7 @@
-"""The server's side of a spawner: start it with its orders, keep commands waiting in it, end it.
+"""Client of a fork server: starts it with its config, keeps preforked processes ready, and ends it.
 
-A cell is one spawner with one set of orders. What is masked in its view stands fixed, so that a change beneath the
-roots means another cell; the old one goes on until the last command in it has ended.
+The config of a fork server is fixed, and so are the files hidden in its view. A change in the roots needs a new fork
+server; the old one goes on until its last command has ended.
 """
 
 import contextlib
@@ -24,32 +24,32 @@ from coretools.process.fork_server.cgroup import ControlGroup
 from coretools.process.fork_server.server import ForkServerConfig
 
 MIN_WAITING = 2
-"""Commands that wait for their argv: one for the next call, one for the call after it."""
+"""Preforked processes that wait for their argv: one for the next call, one for the call after it."""
 
 MAX_WAITING = 6
-"""As many supervisors are kept when their commands have ended, each with the next one waiting; a pair takes 3 MB."""
+"""Most supervisors that are kept after their commands, each with a new preforked process; a pair takes 3 MB."""
 
 START_SECONDS = 10.0
-"""A spawner that is not ready by then has failed; it takes a fiftieth of a second."""
+"""Deadline for the start of a fork server, which usually takes 20 ms."""
 
 _PATH_BYTES = 8192
-"""More than a path may have that can be covered."""
+"""More than the length of a path that can be covered."""
 
 _SOURCE = str(Path(coretools.__file__).parents[1])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.fork_server.server import main; main()"
 
 
 class ForkServerFailed(Exception):
-    """A spawner could not be started, or not with these orders; the text says why."""
+    """A fork server could not be started, or could not apply its config; the text says why."""
 
     def __init__(self, why: str, number: int = 0) -> None:
         super().__init__(why)
         self.number = number
-        """The system's error number, 0 when it was none."""
+        """The error number of the system, or 0."""
 
 
 class PreforkedProcess:
-    """A command that waits for its argv: our ends of its two sockets. Closing both ends it, and its tree."""
+    """A preforked process that waits for its argv: our ends of its two sockets. Closing both kills it and its tree."""
 
     __slots__ = ("_client", "_reports_before", "control", "requests")
 
@@ -60,65 +60,69 @@ class PreforkedProcess:
         self._reports_before = 0
 
     def take(self) -> "PreforkedProcess":
-        """Have what is said of covers from now on be said of the next command."""
+        """Attribute reports about covers to this command from now on."""
         self._reports_before = self._client.cover_reports
         return self
 
     def replaced(self) -> dict[str, bool]:
-        """Covered files that somebody outside has replaced since then, and whether they are covered again."""
+        """Covered files that were replaced from outside since `take`, and whether they are covered again."""
         return self._client.replaced(self._reports_before)
 
     def give_back(self) -> None:
-        """Have the next command wait here: only when nothing is left of the one before, and nothing was said of it."""
+        """Return it to the client: only when nothing is left of its command, and its supervisor got no message."""
         self._client.take_back(self)
 
     def kill_all(self) -> bool:
-        """End the whole cell, every command in it: for a tree that its supervisor can't end.
+        """Kill the whole fork server with every command in it: for a tree that its supervisor can't kill.
 
-        False where that is no way: without a view the tree does not end with its spawner.
+        False if that is impossible: without a view the tree does not end with its fork server.
         """
         return self._client.kill_all()
 
     async def wait_until_empty(self) -> bool:
-        """After the end of the supervisor by somebody: wait until nothing is left of its command; whether it is so."""
+        """Wait until nothing is left of a command whose supervisor was killed; return whether that is certain."""
         return await self._client.wait_until_empty()
 
     def close(self) -> None:
-        """End the command if it runs."""
+        """Kill the command if it runs."""
         self.control.close()
         self.requests.close()
 
 
 class ForkServerClient:
-    """One spawner. `close` must be called, from any thread; it does not block. All else is the event loop's."""
+    """Client of one fork server, used on the event loop.
+
+    `close` must be called; it does not block, and may be called from any thread.
+    """
 
     def __init__(self, config: ForkServerConfig, *, group: ControlGroup | None = None) -> None:
-        """Start the spawner, in the control group if there is one; `ready` tells whether that worked.
+        """Start the fork server, in the control group if there is one; await `ready` afterwards.
 
         Raises:
-            CellFailed: no process or descriptor to be had.
+            ForkServerFailed: no processes or descriptors left.
         """
         self._waiting: deque[PreforkedProcess] = deque()
         self._is_ready = False
         self._is_retired = False
         self._exit_handle: int | None = None
-        """Handle of the process with whose end everything in its view has ended."""
+        """Pidfd of process 1 of its namespace: when it has exited, everything in the view has."""
         self._has_view = config.view is not None
         self._group = group
         self._cover_reports = 0
         self._replaced: dict[str, tuple[int, bool]] = {}
-        """Covered files that somebody outside replaced: when the spawner last told of each, in its count of words."""
+        """Covered files that were replaced from outside: the number of the last report about each, and whether it is
+        covered."""
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
-            raise ForkServerFailed(f"no spawner: {error.strerror}") from error
+            raise ForkServerFailed(f"no fork server: {error.strerror}") from error
         ours.setblocking(False)
         self._control = ours
         try:
-            with theirs, open(os.memfd_create("orders"), "w+b") as file:
+            with theirs, open(os.memfd_create("config"), "w+b") as file:
                 file.write(_marshalled(config))
                 file.flush()
-                # Nothing of the environment: what a command inherits is in its order.
+                # Without environment: the variables of a command are in its spawn request.
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(file.fileno())],
                     stdin=theirs.fileno(),
@@ -130,17 +134,17 @@ class ForkServerClient:
                     start_new_session=True,
                 )
             if group is not None:
-                with contextlib.suppress(OSError):  # it does without, which shows in the protections
+                with contextlib.suppress(OSError):  # runs without a group, which the protections show
                     group.add(self._process.pid)
         except OSError as error:
             ours.close()
-            raise ForkServerFailed(f"no spawner: {error.strerror}") from error
+            raise ForkServerFailed(f"no fork server: {error.strerror}") from error
 
     async def ready(self) -> None:
-        """Wait until the spawner has carried out its orders.
+        """Wait until the fork server has applied its config.
 
         Raises:
-            CellFailed: it could not; says why.
+            ForkServerFailed: it could not, and why.
         """
         if self._is_ready:
             return
@@ -162,19 +166,19 @@ class ForkServerClient:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the spawner runs and listens: one that can't end, since something in its view can't, does neither."""
+        """Whether the fork server runs and listens; one that is stuck in its exit does neither."""
         return self._process.poll() is None and not _is_ready(self._control.fileno(), 0)
 
     def fill(self) -> None:
-        """Have as many commands waiting as should."""
+        """Prefork processes up to `MIN_WAITING`."""
         while not self._is_retired and len(self._waiting) < MIN_WAITING:
             self._add_waiting(self._request_process())
 
     def take(self) -> PreforkedProcess:
-        """A command that waits, or will in a moment.
+        """A preforked process, or one that is about to be.
 
         Raises:
-            OSError: no descriptor left, or the spawner is gone.
+            OSError: no descriptors left, or the fork server is gone.
         """
         try:
             return self._waiting.popleft().take()
@@ -183,7 +187,7 @@ class ForkServerClient:
 
     @property
     def cover_reports(self) -> int:
-        """How many words the spawner has said of covers until now."""
+        """Number of reports about covers so far."""
         with contextlib.suppress(OSError):  # no more for now
             while word := self._control.recv(_PATH_BYTES, socket.MSG_DONTWAIT):
                 self._cover_reports += 1
@@ -191,27 +195,27 @@ class ForkServerClient:
         return self._cover_reports
 
     def replaced(self, since: int) -> dict[str, bool]:
-        """Files that were replaced after so many words, and whether they are covered again."""
+        """Files that were replaced after that many reports, and whether they are covered again."""
         if self.cover_reports == since:
             return {}
         return {path: is_covered for path, (number, is_covered) in self._replaced.items() if number > since}
 
     def take_back(self, process: PreforkedProcess) -> None:
-        """Keep a slot whose supervisor has the next command waiting, or end it when enough are waiting."""
+        """Keep a process whose supervisor has preforked the next one, or close it if enough are waiting."""
         if self._is_retired or len(self._waiting) >= MAX_WAITING:
             process.close()
         else:
             self._add_waiting(process)
 
     def retire(self) -> None:
-        """Take no more commands; the spawner ends when the last one has."""
+        """Take no more commands; the fork server exits after the last one."""
         self._is_retired = True
         self._close_waiting()
         with contextlib.suppress(OSError):
             self._control.send(server.RETIRE)
 
     def kill_all(self) -> bool:
-        """End the spawner by KILL, and all of its control group or namespaces with it; False where it has neither."""
+        """Kill the fork server with its control group or namespaces; False if it has neither."""
         if self._group is not None and self._group.kill():
             return True
         if self._has_view:
@@ -219,9 +223,9 @@ class ForkServerClient:
         return self._has_view
 
     async def wait_until_empty(self) -> bool:
-        """Wait until nothing is left of commands whose supervisors were ended, or of any when the spawner was.
+        """Wait until nothing is left of commands whose supervisors were killed, or of any if the fork server was.
 
-        Whether that is certain; not so when it takes too long, or no descriptor is left to ask with.
+        Returns whether that is certain: False after a timeout, or without a descriptor for the request.
         """
         is_certain = False
         with contextlib.suppress(OSError), contextlib.ExitStack() as ours:
@@ -238,13 +242,13 @@ class ForkServerClient:
                 is_certain = bool(reading.recv(1))
                 if end is not None and not is_certain:
                     await anyio.wait_readable(end)
-                    # Without a view its end proves something only if it was its own.
+                    # Without a view its exit proves something only if it was orderly.
                     is_certain = self._has_view or self._process.poll() == 0
         return is_certain
 
     @property
     def is_gone(self) -> bool:
-        """Whether the spawner has ended and nothing is left of its namespaces and of its control group."""
+        """Whether the fork server, its namespaces and its control group are gone."""
         if self._process.poll() is None or (
             self._exit_handle is not None and not _is_ready(self._exit_handle, select.POLLIN)
         ):
@@ -252,13 +256,13 @@ class ForkServerClient:
         return self._group is None or self._group.remove()
 
     def close(self) -> None:
-        """End the spawner and everything in it. `wait` is to follow."""
+        """End the fork server and everything in it. `wait` must follow."""
         self._is_retired = True
         self._close_waiting()
         self._control.close()
 
     def wait(self) -> None:
-        """After `close`: until the spawner is gone, a moment. Blocks."""
+        """Reap the fork server after `close`. Blocks shortly."""
         try:
             self._process.wait(reaper.EXIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -272,7 +276,7 @@ class ForkServerClient:
 
     def _add_waiting(self, process: PreforkedProcess) -> None:
         self._waiting.append(process)
-        if self._is_retired:  # by another thread, which may not have seen this one
+        if self._is_retired:  # by another thread, which may not have seen this process
             self._close_waiting()
 
     def _close_waiting(self) -> None:
@@ -301,7 +305,7 @@ class ForkServerClient:
 
 
 def _is_ready(handle: int, events: int) -> bool:
-    """Whether an event is there; unasked, whether nobody has the other end any more (poll(2)), or we have not."""
+    """Whether an event is pending, the peer has closed (poll(2)), or the descriptor is closed."""
     if handle < 0:
         return True
     poll = select.poll()
@@ -310,7 +314,7 @@ def _is_ready(handle: int, events: int) -> bool:
 
 
 def _marshalled(config: ForkServerConfig) -> bytes:
-    """The orders for `marshal`, which knows plain tuples and lists only."""
+    """The config as bytes; `marshal` knows plain tuples and lists only."""
     return marshal.dumps(_plain(config))
 
 

@@ -21,33 +21,33 @@ from coretools.process.fork_server.listeners import ListenerTable
 from coretools.process.fork_server.sockets import SocketRules
 
 _HANDLES = 6
-"""Descriptors that come with an order: itself, the three standard ones, the working directory, and the pipe whose end
-tells the server that the program runs."""
+"""Descriptors that come with a request: its file, the three standard streams, the working directory, and the status
+pipe, whose end of file tells the server that the program runs."""
 _REQUEST_BYTES = 64
 
 
 class Restrictions(NamedTuple):
-    """What every command of a spawner is held to; made once."""
+    """Restrictions of every command of a fork server; created once."""
 
     ruleset: int
-    """Landlock; -1 for none."""
+    """Descriptor of the Landlock ruleset; -1 for none."""
     filter: bytes
-    """seccomp; empty for none."""
+    """seccomp filter; empty for none."""
     limits: Sequence[tuple[int, int]]
-    """Of resources (`resource.RLIMIT_*`)."""
+    """Resource limits (`resource.RLIMIT_*`)."""
     processes: int
-    """Most processes of one command at once."""
+    """Limit of processes of one command."""
     by_path: bool
-    """Enter the working directory by its path: the handle is one of another view."""
+    """Enter the working directory by its path: the descriptor belongs to another view."""
     last_resort: Callable[[], None] | None
-    """Ends a tree that multiplies faster than it can be ended, and every other command with it; None where there is no
-    such way."""
+    """Kills a tree that forks faster than it can be killed, and every other command with it; None if that is
+    impossible."""
     sockets: tuple[SocketRules, ListenerTable] | None
-    """What sockets may reach where the supervisor makes them; None where the command does."""
+    """What sockets may reach if the supervisor creates them; None if the command does."""
 
 
 class SpawnRequest(NamedTuple):
-    """What a command is started with; sent through `marshal`, since both ends are the same interpreter."""
+    """What a command is started with; passed through `marshal`, since both ends are the same interpreter."""
 
     argv: tuple[bytes, ...]
     environment: tuple[tuple[bytes, bytes], ...]
@@ -55,21 +55,21 @@ class SpawnRequest(NamedTuple):
     identity: tuple[int, int]
     """Device and inode of the directory."""
     terminal: bool
-    """Standard input is a terminal, to be the controlling one."""
+    """Standard input is a terminal that becomes the controlling one."""
     program: bytes
-    """Where the program was found; empty: look in the PATH of the environment."""
+    """Path of the program; empty: search the PATH of the environment."""
 
 
 def run_command(
     requests: socket.socket, restrictions: Restrictions, *, supervisor: int, filters: socket.socket | None
 ) -> None:
-    """Be held, wait for the order, and become the program. Returns only when that failed, after saying why."""
+    """Apply the restrictions, wait for the request, and exec the program. Returns only after a reported failure."""
     os.setsid()
     syscalls.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != supervisor:
         return
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        with suppress(OSError, ValueError):  # the C library keeps two of them for itself
+        with suppress(OSError, ValueError):  # the C library reserves two of them
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for limit, value in restrictions.limits:
@@ -77,11 +77,11 @@ def run_command(
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (most, most))
     with suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"1000")  # when memory runs out, the command goes and not the server
+        file.write(b"1000")  # out of memory, the kernel kills the command and not the server
     _restrict(restrictions, filters)
     _pretouch_pages()
     message, handles, _, _ = socket.recv_fds(requests, _REQUEST_BYTES, _HANDLES)
-    if not message or len(handles) != _HANDLES:  # a slot that nobody took
+    if not message or len(handles) != _HANDLES:  # a preforked process that was never used
         return
     with open(handles[0], "rb", closefd=False) as file:
         file.seek(0)
@@ -90,11 +90,11 @@ def run_command(
 
 
 def _pretouch_pages() -> None:
-    """Do once, without effect, what is done when the order comes.
+    """Do once, without effect, what is done when the request comes.
 
-    A page is copied when a process first writes to it; there is time for that now.
+    A page is copied when a process first writes to it; here that costs no call its time.
     """
-    request_file = os.memfd_create("rehearsal")
+    request_file = os.memfd_create("pretouch")
     try:
         os.write(request_file, marshal.dumps(((b"/",), ((b"a", b"b"),) * 32, b".", (0, 0), False, b"/")))
         with open(request_file, "rb", closefd=False) as file:
@@ -122,7 +122,7 @@ def _restrict(restrictions: Restrictions, filters: socket.socket | None) -> None
 
 def _exec(request: SpawnRequest, handles: Sequence[int], *, by_path: bool) -> None:
     what = "directory"
-    # The one handle that stays is closed by the exec itself, which is how the server knows of it.
+    # The status pipe is closed by the exec itself, which is how the server learns of it.
     _, stdin, stdout, stderr, directory, status_pipe = handles
     try:
         if by_path:
@@ -142,7 +142,7 @@ def _exec(request: SpawnRequest, handles: Sequence[int], *, by_path: bool) -> No
         os.closerange(status_pipe + 1, 1 << 20)
         environment = dict(request.environment)
         if request.program:
-            with suppress(FileNotFoundError):  # not in this view: then another one of the name may be
+            with suppress(FileNotFoundError):  # not in this view: another program of that name may be
                 os.execve(request.program, request.argv, environment)  # noqa: S606  # a shell is what it is not to be
         os.execvpe(request.argv[0], request.argv, environment)  # noqa: S606  # as above
     except OSError as error:

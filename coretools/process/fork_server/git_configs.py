@@ -204,7 +204,7 @@ class GitConfigs:
         """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
 
         Raises:
-            CellFailed: no place for them.
+            ForkServerFailed: no place for them.
         """
         try:
             copies = ConfigCopies(path, masks)

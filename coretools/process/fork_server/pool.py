@@ -1,8 +1,7 @@
-"""Holds commands: finds the strongest tier that works here, and has a cell ready for the next command.
+"""Sandbox for commands: finds the strongest confinement tier that works here, and keeps preforked processes ready.
 
-The tier is found by doing: a spawner that can't carry out its orders says why, and the next weaker tier is tried. What
-is masked in the view, and what stands at the granted paths, is looked up before every command; when it has changed, the
-next cell takes over.
+The tier is found by trying: a fork server that can't apply its config reports why, and the next weaker tier is tried.
+Hidden files and granted paths are looked up before every command; when they have changed, a new fork server takes over.
 """
 
 import asyncio
@@ -39,35 +38,35 @@ from coretools.process.fork_server.sockets import SocketRules
 from coretools.roots.root_set import Roots
 
 PERMANENT_ERRORS = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
-"""Of a system that gives this user no namespaces. Another failure may pass, and is no reason to hold commands worse."""
+"""Errors of a system that gives this user no namespaces. Other errors may be temporary and do not lower the tier."""
 
 MAX_REBUILDS = 8
-"""A view in which what is to be covered was moved meanwhile is built again so many times."""
+"""Attempts to build a view while files that have to be covered are being moved."""
 
 REFILL_SECONDS = 0.05
-"""A cell is filled up this long after a command was taken, when the command that was taken has mostly ended."""
+"""Delay before a new process is preforked after one was taken; most commands have exited by then."""
 
 
 class ConfinementStatus(NamedTuple):
-    """How commands are held here."""
+    """How commands are confined here."""
 
     tier: str
     missing: Mapping[str, str]
-    """Stronger tiers, and why they can't be had."""
+    """Stronger tiers, and why each is unavailable."""
     is_permitted: bool
-    """Whether commands may run in it, by the operator's word."""
+    """Whether commands may run in this tier, as configured by the operator."""
     is_whole: bool
-    """Whether everything beneath the roots was looked through for what is to be masked."""
+    """Whether the scan of the roots for hidden files is complete."""
     bounds: Mapping[str, bool] | None = None
-    """What a control group bounds for all commands together, by controller; None where there is no group."""
+    """Whether a control group limits all commands together, by controller; None without a group."""
     polled: tuple[str, ...] = ()
-    """Why directories are polled for changes, in words; empty where all are watched."""
+    """Why directories are polled for changes; empty if all are watched."""
     hidden: tuple[HiddenPath, ...] = ()
-    """What commands can't read beneath the roots; only known in the tier `full`."""
+    """Files in the roots that commands can't read; only known in tier `full`."""
 
 
 class SandboxPool:
-    """One for a server. `close` must be called; it does not block for long."""
+    """The sandbox of one server. `close` must be called; it blocks shortly."""
 
     def __init__(self, roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str]) -> None:
         self._roots = roots
@@ -85,33 +84,33 @@ class SandboxPool:
         self._client: ForkServerClient | None = None
         self._masks_in_view: Masks | None = None
         self._scanned_ns = 0
-        """When the last look began."""
+        """When the last scan for hidden files began."""
         self._control: ControlFiles = {}
         self._listed_ns = 0
-        """When the last look for them began."""
+        """When the last scan for control files began."""
         self.scans = 0
-        """How many looks for hidden files there were."""
+        """Number of scans for hidden files."""
         self._grants: tuple[object, ...] = ()
         self._retired: list[ForkServerClient] = []
         self._is_closed = False
         self.has_fork_server = sys.platform == "linux"
-        """Elsewhere commands are started like everything else, in tier `none`."""
+        """False: commands are plain children, in tier `none`."""
         self._numbers = count(1)
         self.bounds: Mapping[str, bool] | None = None
-        """What the control group of commands bounds, by controller; None where there is no group."""
+        """Whether the control group of commands limits each controller; None without a group."""
         self.tier: str | None = None if self.has_fork_server else "none"
-        """The one in force; None until it was looked for."""
+        """The tier in force; None until `prepare` or the first command."""
         self.missing: dict[str, str] = {} if self.has_fork_server else {"landlock": "needs Linux"}
-        """Stronger tiers than the one in force, and why they can't be had."""
+        """Tiers stronger than the one in force, and why each is unavailable."""
 
     @property
     def scratch(self) -> str:
-        """Where commands have their temporary files and their home; there from the first command on."""
+        """Directory of the commands' temporary files and home; created for the first command."""
         return self._scratch.path
 
     @property
     def is_permitted(self) -> bool:
-        """Whether commands may run in the tier that is in force, by the operator's word."""
+        """Whether commands may run in the tier in force, as configured by the operator."""
         if self.tier is None:
             return True
         if self.tier == "none" and not self._policy.allow_unconfined:
@@ -119,14 +118,14 @@ class SandboxPool:
         return self._policy.require is None or TIERS.index(self.tier) <= TIERS.index(self._policy.require)
 
     async def prepare(self) -> ConfinementStatus:
-        """Find the tier, have commands waiting, and say how they are held."""
+        """Find the tier, prefork processes, and return how commands are confined."""
         if self.has_fork_server:
             async with self._lock:
                 try:
                     await self._current_client()
                 except ForkServerFailed as error:
                     self.missing.setdefault("full", str(error))
-            await self.control_files()  # a first look takes its time, which the first command need not wait for
+            await self.control_files()  # the first scan is slow; the first command need not wait for it
         is_whole = self._masks_in_view is None or self._masks_in_view.is_complete
         tier = self.tier or "none"
         return ConfinementStatus(
@@ -134,16 +133,16 @@ class SandboxPool:
         )
 
     async def take_process(self) -> PreforkedProcess:
-        """A command that waits for its argv, in a cell that masks what is to be masked now.
+        """Take a preforked process, in a view that hides what has to be hidden now.
 
         Raises:
-            Unconfined: the tier here is not one in which the operator lets commands run.
-            CellFailed: no spawner can be started at all.
+            Unconfined: the operator does not allow commands in the tier here.
+            ForkServerFailed: no fork server can be started at all.
             OSError: no descriptors left.
         """
         asked = time.monotonic_ns()
         async with self._lock:
-            # A look that began after this command asked saw all that it has to: those who waited share one.
+            # A scan that began after this call covers it: calls that waited share one.
             is_seen = self._scanned_ns > asked
             client = self._client if is_seen and self._client is not None and self._client.is_alive else None
             client = client or await self._current_client()
@@ -152,15 +151,15 @@ class SandboxPool:
         return client.take()
 
     def command_started(self) -> None:
-        """A command is about to be started; `ended` must follow."""
+        """A command is about to start; `command_ended` must follow."""
         self._configs.command_started()
 
     async def command_ended(self, *, is_certain: bool = True) -> tuple[str, ...]:
-        """A command has ended, with everything it started if that is certain: take over what it changed for git.
+        """A command has ended, with everything it started if that is certain: carry over its changes for git.
 
-        What is to be said of that, in sentences.
+        Returns sentences for the result.
         """
-        if is_certain and not self._lock.locked():  # most commands change nothing: no turn of the loop for them
+        if is_certain and not self._lock.locked():  # most commands change nothing: no checkpoint for them
             reports = self._configs.command_ended(())
             if not self._configs.can_write:
                 return tuple(reports)
@@ -168,45 +167,45 @@ class SandboxPool:
                 return (*reports, *await self._write_configs())
         async with self._lock:
             if not is_certain:
-                self._masks_in_view = None  # the next command gets another view
+                self._masks_in_view = None  # the next command gets a new view
             reports = self._configs.command_ended(
                 () if is_certain else [*self._retired, *([self._client] if self._client else [])]
             )
             return (*reports, *await self._write_configs())
 
     async def _write_configs(self) -> list[str]:
-        """Write what waits to configurations, if no command runs; what is to be said of that."""
+        """Write pending changes to configurations if no command runs; return sentences for the result."""
         if not self._configs.can_write or self._is_closed:
             return []
-        self._scanned_ns = 0  # what was found before is not what will be there
+        self._scanned_ns = 0  # the last scan is outdated
         return await to_thread.run_sync(self._configs.write, limiter=self._limiter)
 
     @property
     def hidden(self) -> tuple[HiddenPath, ...]:
-        """What the newest view hides from commands."""
+        """Files that the current view hides from commands."""
         return () if self._masks_in_view is None else self._masks_in_view.hidden
 
     def variables(self) -> dict[str, str]:
-        """What is different in the environment of commands in this tier."""
+        """Environment variables that commands get in this tier."""
         if self._commands is None or self.tier is None:
             return {}
         return self._commands.variables(self.tier, self._scratch, has_masked_files=bool(self.hidden))
 
     def refill(self) -> None:
-        """Have commands waiting again; called when one has ended, so as not to be in its way."""
+        """Prefork new processes; called after a command has ended, so as not to slow it down."""
         if self._client is not None and not self._is_closed:
             with suppress(OSError):
                 self._client.fill()
 
     async def control_files(self) -> ControlFiles:
-        """What git, an editor or an agent acts on beneath the roots now: nothing can keep a command from making more.
+        """Control files (of git, editors and agents) in the roots now: nothing can keep commands from creating them.
 
-        Lists the directories that changed; empty where that fails.
+        Scans the directories that changed; empty if that fails.
         """
         asked = time.monotonic_ns()
         with suppress(OSError):
             async with self._lock:
-                if self._listed_ns <= asked:  # those who waited share one look
+                if self._listed_ns <= asked:  # calls that waited share one scan
                     began = time.monotonic_ns()
                     await list_changed(self._masks, self._limiter)
                     self._control, self._listed_ns = self._masks.control_files(), began
@@ -215,13 +214,13 @@ class SandboxPool:
         return {}
 
     def sees(self, path: str) -> bool:
-        """Whether a path of the machine is one that commands are given."""
+        """Whether commands can see a path of the machine."""
         if self._commands is None or self.tier == "none":
             return True
         return self._commands.can_see(path)
 
     def close(self) -> None:
-        """End every cell, and with it every command. Blocks until they are gone, a moment, and cleans up."""
+        """End every fork server, and with it every command, and clean up. Blocks shortly."""
         self._is_closed = True
         clients = [*self._retired, *([self._client] if self._client is not None else [])]
         for client in clients:
@@ -235,19 +234,21 @@ class SandboxPool:
             remove(self._scratch.path)
 
     def require(self) -> None:
-        """Refuse commands where they must not run.
+        """Raise if commands must not run here.
 
         Raises:
-            Unconfined: the tier in force is not one in which the operator lets commands run.
+            Unconfined: the operator does not allow commands in the tier in force.
         """
         if self.is_permitted:
             return
         why = "; ".join(f"{tier}: {reason}" for tier, reason in self.missing.items())
         if self._policy.require is not None and self.tier != "none":
-            raise Unconfined(f"commands need the tier {self._policy.require} here, by the operator's word ({why})")
+            raise Unconfined(
+                f"the operator requires tier '{self._policy.require}' for commands, which is unavailable here: {why}"
+            )
         raise Unconfined(
-            f"commands can't be confined on this machine ({why}), so none is run; the operator can allow it all the"
-            " same with --allow-unconfined"
+            f"commands can't be confined on this machine ({why}), so none is run;"
+            " the operator can allow them without confinement: --allow-unconfined"
         )
 
     async def _current_client(self) -> ForkServerClient:
@@ -272,12 +273,12 @@ class SandboxPool:
             try:
                 self._scratch = create(self._scratch)
             except OSError as error:
-                raise ForkServerFailed(f"no place for the temporary files of commands: {error}") from error
+                raise ForkServerFailed(f"no directory for the temporary files of commands: {error}") from error
             prefixes = (sys.prefix, sys.base_prefix)
             look = partial(command_confinement, self._roots, self._policy, self._environment, prefixes=prefixes)
             self._commands = await to_thread.run_sync(look, limiter=self._limiter)
             await to_thread.run_sync(self._commands.prepare_home, self._scratch, limiter=self._limiter)
-        # Once a tier was had, commands are never held worse: they are refused until it can be had again.
+        # Once a tier was in force, commands never get a weaker one: they are refused until it is available again.
         for tier in TIERS if self.tier is None else (self.tier,):
             reason = await self._try_tier(tier)
             if reason is None:
@@ -288,7 +289,7 @@ class SandboxPool:
         return self._client
 
     async def _try_tier(self, tier: str) -> str | None:
-        """Have a cell of this tier; why that can't be had, None when it can."""
+        """Start a fork server of this tier; return why that is impossible, None if it runs."""
         if tier != "none" and landlock.abi() < landlock.ABI_REQUIRED:
             has = f"has version {landlock.abi()}" if landlock.abi() else "has none, or does not let it be used"
             return f"needs Landlock {landlock.ABI_REQUIRED} (Linux 6.2), and this system {has}"
@@ -304,14 +305,14 @@ class SandboxPool:
         return None
 
     def _wait_for_failed(self) -> None:
-        """Take the end of a spawner that could not carry out its orders."""
+        """Reap a fork server that could not apply its config."""
         for client in self._retired[-1:]:
             client.wait()
 
     async def _new_client(
         self, tier: str, masks: Masks | None
     ) -> tuple[ForkServerClient, Masks | None, tuple[object, ...]]:
-        """A cell, what it masks and what it grants: looked up again when something was moved meanwhile."""
+        """Start a fork server; return it with its masks and grants, which are renewed if files were moved meanwhile."""
         for _ in range(MAX_REBUILDS):
             grants = self._current_grants(tier)
             try:
@@ -326,7 +327,7 @@ class SandboxPool:
         return await self._start_client(tier, masks), masks, grants
 
     async def _replace(self, masks: Masks | None) -> None:
-        """The next cell; the old one stays for the commands that run in it."""
+        """Start the next fork server; the old one stays for the commands that run in it."""
         client, masks, grants = await self._new_client(self.tier or "none", masks)
         if self._client is not None:
             self._client.retire()
@@ -349,14 +350,14 @@ class SandboxPool:
         try:
             await client.ready()
         except BaseException:
-            # Waited for at the end, or when the next command comes: this may be a cancellation.
+            # Reaped at shutdown or by the next command: this may be a cancellation.
             client.close()
             self._retired.append(client)
             raise
         return client
 
     def _new_group(self) -> ControlGroup | None:
-        """A control group for the next cell, where the server may make one. Its name is left for the guard first."""
+        """A control group for the next fork server, if one can be created. The watchdog gets its name first."""
         above, commands = own_group(), self._commands
         if above is None or commands is None:
             return None

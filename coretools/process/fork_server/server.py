@@ -1,8 +1,8 @@
-"""The spawner: a process without threads that makes, ahead of need, commands that only wait for their argv.
+"""The fork server (zygote): a single-threaded process that preforks commands, which then wait for their argv.
 
-The server starts it with a plan and a socket (`client.py`); it moves into the plan's namespaces, builds the view, and
-from then on forks a supervisor with a waiting command for every pair of sockets that it is sent. The end of its socket
-is its own end and, as process 1 of its namespace, that of everything in it. Standard library only.
+`client` starts it with a config and a socket. It enters the namespaces of the config, builds the view, and then forks a
+supervisor with a preforked command for every pair of sockets that it receives. It exits when its socket is closed; as
+process 1 of its namespace that kills everything in it. Standard library only.
 """
 
 import fcntl
@@ -28,34 +28,34 @@ from coretools.process.fork_server.sockets import SocketRules
 READY = b"ready"
 
 COMMAND, RETIRE, REPORT_WHEN_EMPTY = b"C", b"R", b"S"
-"""What the server asks for: one more command; an end when the last one has ended; a word when nothing is left of
-commands whose supervisors have ended."""
+"""Requests of the server: prefork a command; exit after the last command; report when nothing is left of commands whose
+supervisors have exited."""
 
 COVER_RESTORED, COVER_LOST = b"A", b"L"
-"""What the server is told of a cover, with its path: it was lost and laid again, or can't be laid again."""
+"""Reports about a cover, followed by its path: it was lost and restored, or it can't be restored."""
 
 PAIR = 2
-"""Sockets that come with a request for a command: of its supervisor, and of itself."""
+"""Sockets that come with a request for a command: one for its supervisor, one for the command."""
 
 
 class ForkServerConfig(NamedTuple):
-    """What a spawner is told at its start; sent through `marshal`."""
+    """Config of a fork server, passed through `marshal`."""
 
     view: namespaces.NamespacePlan | None
     """None for no namespaces."""
     rules: Sequence[landlock.Rule | landlock.EntryGrants] | None
-    """Landlock; None for none. Handles in it are inherited."""
+    """Landlock rules; None for none. Descriptors in them are inherited."""
     tcp: bool
     families: Sequence[int] | None
-    """Families of sockets that the filter lets through; None for no filter."""
+    """Socket families that the seccomp filter allows; None for no filter."""
     socket_rules: SocketRules | None
-    """What sockets may reach where their supervisor makes them; None where the command does."""
+    """What sockets may reach if supervisors create them; None if commands do."""
     limits: Sequence[tuple[int, int]]
     processes: int
 
 
 def main() -> None:
-    """Be the spawner. Standard input is the socket; the orders are in the file whose descriptor is the last word."""
+    """Run the fork server. Standard input is the socket; the last argument is the descriptor of the config."""
     config = _read_config(int(sys.argv[-1]))
     control = _control_socket()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -66,10 +66,10 @@ def main() -> None:
         with suppress(OSError):
             control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
         os._exit(1)
-    # What is there now stays for good: without a collection no page of it is written to, and copied, in a child.
+    # Objects that exist now stay for good: without garbage collection a child copies none of their pages.
     gc.disable()
     gc.freeze()
-    # The kernel tells of the end of a process 1 when nothing is left in its namespace (pid_namespaces(7)).
+    # The kernel reports the exit of process 1 when nothing is left in its namespace (pid_namespaces(7)).
     handle = os.pidfd_open(os.getpid())
     socket.send_fds(control, [READY], [handle])
     os.close(handle)
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _control_socket() -> socket.socket:
-    """The socket, away from the numbers that a command's own input and output will have."""
+    """The socket, moved away from the descriptors of a command's standard streams."""
     control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10))
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in (0, 1, 2):
@@ -122,7 +122,7 @@ def _confine(config: ForkServerConfig, control: socket.socket) -> tuple[Restrict
 
 
 def _allowed_families(config: ForkServerConfig, *, is_intercepted: bool) -> frozenset[int]:
-    """Families of sockets for the filter: without a supervisor that makes them, none that it would have to keep in."""
+    """Socket families for the filter: without a supervisor to create them, none that it would have to restrict."""
     families = frozenset(config.families or ())
     if is_intercepted or config.socket_rules is None:
         return families
@@ -130,7 +130,7 @@ def _allowed_families(config: ForkServerConfig, *, is_intercepted: bool) -> froz
 
 
 def _can_intercept(config: ForkServerConfig) -> bool:
-    """Whether a filter may leave calls to somebody here: tried by a child, since there is no way back."""
+    """Whether seccomp user notification works here: a child tries it, since a filter can't be removed."""
     if config.socket_rules is None:
         return False
     pid = os.fork()
@@ -145,7 +145,7 @@ def _can_intercept(config: ForkServerConfig) -> bool:
 
 
 def _enter_view(plan: namespaces.NamespacePlan, control: socket.socket) -> Overmounts:
-    """Go on as process 1 of a namespace with the view; the process that was here before waits for its end."""
+    """Continue as process 1 of a namespace with the view; the original process waits for it."""
     namespaces.unshare_namespaces(network=plan.shares_network)
     pid = os.fork()
     if pid:
@@ -158,18 +158,18 @@ def _enter_view(plan: namespaces.NamespacePlan, control: socket.socket) -> Overm
 
 
 def _end_everything() -> None:
-    """Have process 1 of the namespace end, and the kernel end all others in it at once."""
+    """Have process 1 of the namespace exit; the kernel then kills all others in it at once."""
     os.kill(1, signal.SIGUSR1)
 
 
 class _ForkServer:
-    """The loop: requests for commands on one side, ends of supervisors on the other, and lost overmounts."""
+    """The event loop: requests of the server, exits of supervisors, and lost overmounts."""
 
     def __init__(self, control: socket.socket, restrictions: Restrictions, overmounts: Overmounts | None) -> None:
         self._control = control
         self._restrictions = restrictions
         self._overmounts = overmounts
-        # As process 1 of a namespace it ends everything by its own end.
+        # Process 1 of a namespace kills everything by its own exit.
         self._is_scoped = restrictions.last_resort is None and landlock.confine_signals(os.getppid())
         self._supervisors = set[int]()
         self._is_retiring = False
@@ -182,13 +182,13 @@ class _ForkServer:
         syscalls.set_child_subreaper()
 
     def serve(self) -> None:
-        """Until the server closes its end; then everything beneath is ended."""
+        """Run until the server closes its socket; then kill all descendants."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
         if self._overmounts is not None and self._overmounts.fileno() >= 0:
             poll.register(self._overmounts, select.POLLIN)
-        pause = self._restore_covers()  # what was replaced before it was watched
+        pause = self._restore_covers()  # files that were replaced before they were watched
         while self._supervisors or not self._is_retiring:
             ready = {handle for handle, _ in poll.poll(pause)}
             pause = self._restore_covers(ready)
@@ -208,18 +208,18 @@ class _ForkServer:
         if not ready or overmounts.poll_seconds is not None or overmounts.fileno() in ready:
             for path, error in overmounts.remount_lost():
                 word = COVER_RESTORED if error is None else COVER_LOST
-                with suppress(OSError):  # it has not listened for hundreds of them
+                with suppress(OSError):  # the server has not read hundreds of reports
                     self._control.send(word + os.fsencode(path), socket.MSG_DONTWAIT)
         return overmounts.poll_seconds and overmounts.poll_seconds * 1000
 
     def _end(self) -> None:
-        """End with everything beneath."""
+        """Exit with all descendants."""
         while self._restrictions.last_resort is None and not descendants.has_no_descendants():
             descendants.kill_descendants(is_scoped=self._is_scoped)
         os._exit(0)
 
     def _handle_request(self) -> bool:
-        """Do what the server asks for; False when it is gone."""
+        """Handle a request of the server; False if it is gone."""
         try:
             message, handles, _, _ = socket.recv_fds(self._control, 16, PAIR)
         except OSError:
@@ -234,7 +234,7 @@ class _ForkServer:
     def _fork(self, handles: Sequence[int]) -> None:
         try:
             pid = os.fork()
-        except OSError:  # no process to be had: the server sees both sockets closed
+        except OSError:  # out of processes: the server sees both sockets closed
             pid = -1
         if pid == 0:
             code = 1
@@ -257,24 +257,24 @@ class _ForkServer:
             self._supervisors.add(pid)
 
     def _reap(self) -> None:
-        """Take the ends of supervisors; what one left that did not end by itself is ended here."""
+        """Reap supervisors, and kill what one left that did not exit by itself."""
         with suppress(ChildProcessError):
             while True:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
                 self._supervisors.discard(pid)
-        # A supervisor waits for all of its tree. Children that are none of ours have lost theirs.
+        # A supervisor waits for its whole tree. Other children of ours are orphans of a supervisor that was killed.
         if self._orphans():
             descendants.kill_until_gone(self._orphans)
             if self._orphans() and (self._is_scoped or self._restrictions.last_resort is not None):
-                self._end()  # they multiply faster than they can be ended by themselves
+                self._end()  # they fork faster than they can be killed one by one
 
     def _orphans(self) -> list[int]:
         return [pid for pid in descendants.own_children() if pid not in self._supervisors]
 
     def _report_when_empty(self, handles: Sequence[int]) -> None:
-        """Say so when nothing is left of commands whose supervisors have ended, or are about to."""
+        """Report if nothing is left of commands whose supervisors have exited or are exiting."""
         for pid in filter(reaper.is_exiting, self._supervisors.copy()):
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)

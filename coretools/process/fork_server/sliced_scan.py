@@ -25,7 +25,7 @@ async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: Capaci
     """Scan everything.
 
     Raises:
-        CellFailed: files that have to be covered keep moving.
+        ForkServerFailed: files that have to be covered keep moving.
     """
     is_slow = masks.may_block
     masks.begin()

@@ -1,10 +1,10 @@
-"""Sockets of a command where there is no view: its supervisor makes and connects them on its behalf.
+"""Sockets of a command without a view: its supervisor creates and connects them on its behalf.
 
-Without a network namespace the kernel has no rule for "loopback only", and Landlock none for Unix sockets by path
-before ABI 9. So `socket` and `connect` of a command are answered by its supervisor (seccomp_unotify(2)): it makes the
-socket, binds it to the device `lo` where no network is granted (only CAP_NET_RAW can undo that), gives a copy to the
-command, and keeps its own until the socket is connected, bound or listening. An address is read once and used by the
-supervisor itself, so it can't be exchanged after it was looked at. Runs in the supervisor; standard library only.
+Without a network namespace the kernel has no rule for "loopback only", and Landlock has none for Unix sockets by path
+before ABI 9. So the supervisor answers `socket` and `connect` of a command (seccomp_unotify(2)). It creates the socket,
+binds it to the device `lo` unless network access is granted (only CAP_NET_RAW can undo that), passes a copy to the
+command, and keeps its own until the socket is connected, bound or listening. It reads an address once and uses its own
+copy, so that the command can't change it after the check. Runs in the supervisor; standard library only.
 """
 
 import errno
@@ -24,32 +24,32 @@ from coretools.process.fork_server.listeners import ListenerTable
 from coretools.process.fork_server.socket_paths import open_pinned
 
 _RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
-"""Requests of ioctl(2), `linux/seccomp.h`: next call, answer, whether a call still waits, a descriptor for it."""
+"""ioctl(2) requests of `linux/seccomp.h`: receive a call, respond, check that it is pending, add a descriptor."""
 _NOTICE_BYTES = 80
 _GO_ON = 1
-"""Flag of an answer: the kernel carries the call out. Only for calls about which nothing was decided."""
+"""Flag of a response: the kernel executes the call. Only for calls whose arguments were not checked."""
 _GIVE_AND_ANSWER = 2
 
 MAX_SOCKET_COPIES = 256
-"""Sockets of one command that are neither connected nor bound, of which the supervisor keeps a copy."""
+"""Sockets of one command, neither connected nor bound, of which the supervisor keeps a copy."""
 _RETRY_SECONDS = 0.02
-"""Where a queue is full: between two tries to connect to a Unix socket, and two looks who listens on a TCP port."""
+"""Between two attempts to connect to a Unix socket whose queue is full, and two checks who listens on a TCP port."""
 _PATH_BYTES = 108
 _SYN_SENT = 2
-"""State of a socket, the first byte of TCP_INFO (tcp(7))."""
+"""Socket state in the first byte of TCP_INFO (tcp(7))."""
 
 
 class SocketRules(NamedTuple):
-    """What sockets of commands may reach; part of the orders."""
+    """What sockets of commands may reach; part of the config."""
 
     loopback: bool
-    """Only listeners of commands of this server, over TCP; otherwise the whole network."""
+    """Only TCP listeners of commands of this server; otherwise the whole network."""
     places: Sequence[str]
     """Directories beneath which Unix sockets may be connected to."""
 
 
 class _InterceptedCall(NamedTuple):
-    """A system call that waits for its answer."""
+    """A system call that waits for its response."""
 
     id: int
     thread: int
@@ -58,7 +58,7 @@ class _InterceptedCall(NamedTuple):
 
 
 class _PendingConnection(NamedTuple):
-    """A connection that a blocking socket waits for."""
+    """A connection attempt of a blocking socket."""
 
     call: _InterceptedCall
     inode: int
@@ -68,12 +68,12 @@ class _PendingConnection(NamedTuple):
 
 
 class SocketBroker:
-    """Answers the calls of one command. `close` must be called."""
+    """Responds to the socket calls of one command. `close` must be called."""
 
     def __init__(
         self, watch: SocketRules, listeners: ListenerTable, arrival: socket.socket, poll: "select.poll"
     ) -> None:
-        """`arrival` is where the command sends the descriptor of its filter, once."""
+        """The command sends the descriptor of its filter over `arrival`, once."""
         self._watch, self._listeners, self._arrival, self._poll = watch, listeners, arrival, poll
         self._notices = -1
         self._copies: dict[int, socket.socket] = {}
@@ -83,18 +83,18 @@ class SocketBroker:
         """By the descriptor of our copy."""
         self._retries: list[_PendingConnection] = []
         self._begun: dict[int, bytes] = {}
-        """Addresses of TCP connections that are not established, by inode. The kernel repeats its first packet for two
-        minutes, in which another process can come to listen there."""
+        """Addresses of TCP connections in progress, by inode. The kernel repeats its first packet for two minutes, in
+        which another process can begin to listen there."""
         self._next_look = 0.0
         self._poll.register(arrival, select.POLLIN)
 
     @property
     def pause(self) -> float | None:
-        """Seconds until something is to be tried again."""
+        """Seconds until the next retry, or None."""
         return _RETRY_SECONDS if self._retries or self._begun else None
 
     def handle_events(self, ready: Mapping[int, int]) -> None:
-        """See to what has happened; does not block."""
+        """Handle poll events; does not block."""
         if self._arrival.fileno() in ready:
             self._take_filter()
         if self._begun and (time.monotonic() >= self._next_look or not self._pending.keys().isdisjoint(ready)):
@@ -105,18 +105,18 @@ class SocketBroker:
         for handle in self._pending.keys() & ready.keys():
             self._poll.unregister(handle)
             again.append(self._pending.pop(handle))
-        for one in again:  # connect(2) a second time tells how the first one went
+        for one in again:  # a second connect(2) returns the result of the first
             self._connect(one)
         if self._notices in ready:
             if ready[self._notices] & select.POLLIN:
                 self._answer_next()
-            else:  # nobody is left whose calls it has
+            else:  # no process with this filter is left
                 self._poll.unregister(self._notices)
                 os.close(self._notices)
                 self._notices = -1
 
     def close(self) -> None:
-        """Give up every copy and whatever still waits."""
+        """Close every copy and drop pending calls."""
         for one in (*self._pending.values(), *self._retries):
             _close_all(one.handles)
         for copy in self._copies.values():
@@ -131,7 +131,7 @@ class SocketBroker:
             _, handles, _, _ = socket.recv_fds(self._arrival, 1, 1)
         self._poll.unregister(self._arrival)
         self._arrival.close()
-        self._arrival = socket.socket()  # has a number that is in no result of poll
+        self._arrival = socket.socket()  # a descriptor that poll never reports
         if handles:
             self._notices = handles[0]
             os.set_inheritable(self._notices, False)
@@ -141,7 +141,7 @@ class SocketBroker:
         notice = bytearray(_NOTICE_BYTES)
         try:
             fcntl.ioctl(self._notices, _RECEIVE, notice)
-        except OSError:  # whoever called was ended meanwhile
+        except OSError:  # the caller was killed meanwhile
             return
         number, thread, called = struct.unpack_from("QI4xi", notice)
         call = _InterceptedCall(number, thread, called, struct.unpack_from("6Q", notice, 32))
@@ -156,7 +156,7 @@ class SocketBroker:
             self._answer(call, error.errno or errno.EACCES)
 
     def _answer(self, call: _InterceptedCall, error: int = 0, *, flags: int = 0) -> None:
-        with suppress(OSError):  # whoever called was ended meanwhile
+        with suppress(OSError):  # the caller was killed meanwhile
             fcntl.ioctl(self._notices, _ANSWER, struct.pack("QqiI", call.id, 0, -error, flags))
 
     def _make(self, call: _InterceptedCall) -> None:
@@ -165,10 +165,10 @@ class SocketBroker:
         kinds: tuple[int, ...]
         protocols: tuple[int, ...]
         if family == socket.AF_UNIX:
-            # A datagram socket names its peer with each message, where nobody can look.
+            # A datagram socket names its peer with each message, which can't be intercepted.
             kinds, protocols = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET), (0, socket.AF_UNIX)
         elif self._watch.loopback:
-            # UDP can leave the device that it is bound to (ip(7), IP_PKTINFO), as can IPv6 (bind with a scope).
+            # UDP can leave the device that it is bound to (ip(7), IP_PKTINFO), and so can IPv6 (bind with a scope).
             if family != socket.AF_INET:
                 raise OSError(errno.EAFNOSUPPORT, "")
             kinds, protocols = (socket.SOCK_STREAM,), (0, socket.IPPROTO_TCP)
@@ -176,7 +176,7 @@ class SocketBroker:
             kinds, protocols = (socket.SOCK_STREAM, socket.SOCK_DGRAM), (0, socket.IPPROTO_TCP, socket.IPPROTO_UDP)
         is_served = base in kinds and protocol in protocols
         if not is_served:
-            # Without a granted network there are no others; with it the command's own rights decide.
+            # Without network access there are no others; with it the rights of the command decide.
             if self._watch.loopback or family == socket.AF_UNIX:
                 raise OSError(errno.EPROTONOSUPPORT, "")
             self._answer(call, flags=_GO_ON)
@@ -200,7 +200,7 @@ class SocketBroker:
             self._copies.pop(oldest).close()
 
     def _let_go(self, call: _InterceptedCall) -> None:
-        """Before `bind` and `listen`: the address or the queue is the command's from now on, until it closes it."""
+        """Drop our copy before `bind` and `listen`: from now on the command owns the address or the queue."""
         inode = _inode(call)
         self._require_valid(call)
         if inode in self._begun:
@@ -234,14 +234,14 @@ class SocketBroker:
         self._connect(_PendingConnection(call, inode, address, (handle,)))
 
     def _require_valid(self, call: _InterceptedCall) -> None:
-        """What was read of the caller was the caller's: its number did not come to mean another thread."""
+        """Check that the call is pending: then the thread id was not reused when its memory was read."""
         if not _is_valid(self._notices, call):
             raise OSError(errno.ESRCH, "")
 
     def _found(self, thread: int, address: bytes) -> int:
-        """Handle of the Unix socket that an address names, if it lies where it may."""
+        """Open the Unix socket that an address names, if it is in a permitted directory."""
         path = address[2:_PATH_BYTES].partition(b"\0")[0]
-        if len(address) < 3 or not path:  # abstract ones are everybody's
+        if len(address) < 3 or not path:  # abstract addresses are shared by the whole machine
             raise OSError(errno.ECONNREFUSED, "")
         cwd = os.open(f"/proc/{thread}/cwd", os.O_PATH | os.O_CLOEXEC)
         try:
@@ -281,20 +281,20 @@ class SocketBroker:
             self._conclude(one, error)
 
     def _note_begun(self, one: _PendingConnection, copy: socket.socket) -> None:
-        """Whatever the call answered: with TCP_FASTOPEN_CONNECT it says "connected" before anything was sent."""
+        """Track a connection in progress, whatever connect returned: TCP_FASTOPEN_CONNECT succeeds before a packet."""
         if self._watch.loopback and _is_connecting(copy):
             self._begun.setdefault(one.inode, one.address)
         else:
             self._begun.pop(one.inode, None)
 
     def _look_again(self, inode: int, address: bytes) -> None:
-        """See to it that a connection that was begun comes about with a command only."""
+        """Abort a connection in progress unless its peer is a command of this server."""
         copy = self._copies[inode]
         is_begun = _is_connecting(copy)
         is_refused = False
         try:
             self._listeners.require_own(address)
-        except OSError as error:  # nobody: a command that has taken it may have closed its listener
+        except OSError as error:  # no listener: a command that accepted it may have closed its own
             is_refused = is_begun or error.errno != errno.ECONNREFUSED
         one = self._pending.get(copy.fileno())
         if is_refused:
@@ -311,7 +311,7 @@ class SocketBroker:
             syscalls.syscall("connect", self._copies[inode].fileno(), bytes(16), 16)  # AF_UNSPEC, connect(2)
 
     def _settle(self, inode: int) -> None:
-        """Give up the copy of a connected socket, so that a close by the command is one."""
+        """Close our copy of a connected socket, so that a close by the command takes effect."""
         self._begun.pop(inode, None)
         self._copies.pop(inode).close()
         self._connected[inode] = None
@@ -319,7 +319,7 @@ class SocketBroker:
             del self._connected[next(iter(self._connected))]
 
     def _conclude(self, one: _PendingConnection, error: int) -> None:
-        """Give up the copy unless the socket may be connected again, or is not connected yet."""
+        """Respond to the call; close our copy unless the socket may be connected again or is not connected yet."""
         _close_all(one.handles)
         is_connected = error in (0, errno.EINPROGRESS) and one.inode not in self._begun
         if is_connected and self._copies[one.inode].type != socket.SOCK_DGRAM:
@@ -328,7 +328,7 @@ class SocketBroker:
 
 
 def _inode(call: _InterceptedCall) -> int:
-    """Of the socket that the first argument names. All of them are in one table, whoever holds them."""
+    """Inode of the socket in the first argument. Inodes of sockets are unique on the machine."""
     try:
         name = os.readlink(f"/proc/{call.thread}/fd/{call.arguments[0] & 0xFFFFFFFF}")
     except FileNotFoundError:
@@ -339,7 +339,7 @@ def _inode(call: _InterceptedCall) -> int:
 
 
 def _read_memory(thread: int, where: int, size: int) -> bytes:
-    """A piece of a thread's memory, read once."""
+    """Read memory of a thread, once."""
     try:
         with open(f"/proc/{thread}/mem", "rb", buffering=0) as file:
             return os.pread(file.fileno(), size, where)
@@ -348,7 +348,7 @@ def _read_memory(thread: int, where: int, size: int) -> bytes:
 
 
 def _is_connecting(copy: socket.socket) -> bool:
-    """Whether a connection was begun, and is neither established nor refused."""
+    """Whether a TCP connection is in progress: neither established nor refused."""
     if copy.family != socket.AF_INET or copy.type != socket.SOCK_STREAM:
         return False
     return copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _SYN_SENT

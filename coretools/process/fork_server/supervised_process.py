@@ -1,7 +1,7 @@
-"""A command under its supervisor, as the runner sees it: start, exit, the end of its whole tree.
+"""A command under its supervisor, as the runner sees it: start, exit, and termination of its tree.
 
-The counterpart of `child`, for commands that are held by the kernel: the same attributes, so that `streams` carries
-either. What the supervisor says comes over one socket; nothing here looks at /proc or signals by number.
+The counterpart of `child.ChildProcess` for sandboxed commands, with the same attributes for `Streams`, and a backend of
+`termination`. The supervisor reports over one socket; nothing here reads /proc or signals processes by pid.
 """
 
 import errno
@@ -28,27 +28,27 @@ from coretools.roots.path_text import printable
 from coretools.roots.read import Directory
 
 START_SECONDS = 10.0
-"""A command that has neither started nor failed by then never will; a loaded machine takes a tenth of a second."""
+"""Deadline for a start, which takes a tenth of a second on a loaded machine."""
 
 WATCH_SECONDS = 0.03
-"""After this long a supervisor begins to count the processes of its command; most commands have ended by then."""
+"""After this time a supervisor begins to count the processes of its command; most commands have exited by then."""
 
 UNCERTAIN_END = "not all that it started is known to have ended"
-"""Why a command is given up: what KILL does not end at once, or nobody is left who could tell."""
+"""Why a command is given up: a process outlasts SIGKILL, or no process is left that could report its exit."""
 
 SUPERVISOR_LOST = "its supervisor was ended, or could end it only together with all commands"
-"""Why a command has ended whose supervisor says nothing any more."""
+"""Why a command has ended whose supervisor is gone."""
 
 _MESSAGE_BYTES = 512
 
 MAX_NAMED = 5
-"""Replaced files that are named."""
+"""Replaced files that a result names."""
 
 _REPLACED = {
     True: "replaced outside while the command ran, open to it for a moment, and closed again",
     False: "replaced outside while the command ran, and open to it until it ended",
 }
-"""By whether the file was covered again."""
+"""By whether the file is covered again."""
 
 
 class SpawnFailed(Exception):
@@ -57,15 +57,15 @@ class SpawnFailed(Exception):
     def __init__(self, what: str, number: int) -> None:
         super().__init__(f"{what}: {os.strerror(number)}")
         self.what = what
-        """`directory`, `program`, or `supervisor` when there was nobody to start it."""
+        """`directory`, `program`, or `supervisor` if that did not answer."""
         self.number = number
 
 
 class SupervisedProcess:
-    """One command. Everything here is quick; what waits is async. `close` must be called."""
+    """One command. Everything that waits is async. `close` must be called."""
 
     def __init__(self, preforked: PreforkedProcess, pipes: tuple[int | None, int, int], status_pipe: int) -> None:
-        """`telling` is a pipe: its end says that the program runs, words in it why it does not."""
+        """End of file on `status_pipe` means that the program runs, a message in it why it does not."""
         self.stdin, self.stdout, self.stderr = pipes
         self._preforked = preforked
         self._status_pipe = status_pipe
@@ -76,24 +76,24 @@ class SupervisedProcess:
         self._is_orphaned = False
         self._stopped = 0
         self.stopped_for = ""
-        """Why the supervisor ended the tree by itself; empty when it did not."""
+        """Why the supervisor stopped the tree by itself; empty if it did not."""
         self.duration_seconds = 0.0
         self.peak_memory_bytes = 0
 
     @property
     def has_exited(self) -> bool:
-        """Whether `exited` or `reap` saw the end of the program."""
+        """Whether `wait` or `reap` has seen the exit of the program."""
         return self._status is not None
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code; None while it runs, and when a signal ended it."""
+        """Exit code; None while it runs and after a signal."""
         code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
         return code if code is not None and code >= 0 else None
 
     @property
     def signal_name(self) -> str | None:
-        """The signal that ended it ("SIGKILL"), None when there was none."""
+        """Name of the signal that terminated the program ("SIGKILL"), or None."""
         code = 0 if self._status is None else os.waitstatus_to_exitcode(self._status)
         if code >= 0:
             return None
@@ -112,7 +112,7 @@ class SupervisedProcess:
         with anyio.move_on_after(START_SECONDS):
             await anyio.wait_readable(self._status_pipe)
             reply = os.read(self._status_pipe, _MESSAGE_BYTES)
-        # A waiting command that was ended closes the pipe too; its supervisor then says so at once.
+        # A preforked process that was killed closes the pipe too; its supervisor reports that at once.
         if reply is None:
             raise SpawnFailed("supervisor", errno.ETIMEDOUT)
         if not reply and self._is_supervisor_lost():
@@ -122,7 +122,7 @@ class SupervisedProcess:
             raise SpawnFailed(what, number)
 
     async def wait(self) -> None:
-        """Wait for the end of the program itself, whoever else holds its pipes."""
+        """Wait until the program itself exits, whoever else holds its pipes."""
         if not self.has_exited:
             with anyio.move_on_after(WATCH_SECONDS):
                 await self._wait_for_exit()
@@ -131,7 +131,7 @@ class SupervisedProcess:
             await self._wait_for_exit()
 
     def reap(self) -> bool:
-        """Whether the program has ended; takes what the supervisor has said until now."""
+        """Whether the program has exited; reads pending messages of the supervisor."""
         self._receive()
         return self.has_exited
 
@@ -163,7 +163,7 @@ class SupervisedProcess:
         return self._stopped
 
     def replaced_covers(self) -> list[str]:
-        """What is to be said of covered files that somebody outside replaced while it ran, in sentences."""
+        """Sentences about covered files that were replaced from outside while the command ran."""
         found = self._preforked.replaced()
         reply = []
         for is_covered, text in _REPLACED.items():
@@ -174,16 +174,16 @@ class SupervisedProcess:
         return reply
 
     def close_stdin(self) -> None:
-        """End the input of the program."""
+        """Close the standard input of the program."""
         if self.stdin is not None:
             os.close(self.stdin)
             self.stdin = None
 
     def close(self) -> None:
-        """Close our ends.
+        """Close our descriptors.
 
-        What is left of the tree is ended by the supervisor, which then ends itself; one that has nothing left and was
-        told nothing has the next command waiting.
+        The supervisor kills what is left of the tree and exits; if nothing is left and it got no message, it preforks
+        the next command and is returned to the pool.
         """
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._status_pipe):
@@ -219,7 +219,7 @@ class SupervisedProcess:
                 self._stopped, self.stopped_for, self._is_gone = ended, why, True
                 self.peak_memory_bytes = max(self.peak_memory_bytes, peak * 1024)
             case _:
-                # The supervisor itself was ended; the spawner ends what it leaves.
+                # The supervisor itself was killed; the fork server kills what it leaves.
                 self._is_gone = self._is_orphaned = True
                 if self._status is None:
                     self._status = signal.SIGKILL
@@ -227,7 +227,7 @@ class SupervisedProcess:
                     self.duration_seconds = time.monotonic() - self._started
 
     def _is_supervisor_lost(self) -> bool:
-        """Whether the command ended without having been the program: its exit says that it was still waiting."""
+        """Whether the process ended before its exec, as the loss of the supervisor shows."""
         self._receive()
         return self.stopped_for == SUPERVISOR_LOST
 
@@ -246,10 +246,10 @@ def spawn_supervised(
     fed: bool,
     size: TerminalSize | None,
 ) -> SupervisedProcess:
-    """Give a waiting command its argv, its pipes or its terminal, and its directory. Whether it starts tells `started`.
+    """Send a preforked process its argv, its pipes or terminal, and its directory. Await `wait_started` afterwards.
 
     Raises:
-        OSError: no descriptors left, or the spawner is gone. The slot is used up in any case.
+        OSError: no descriptors left, or the fork server is gone. The process is used up in any case.
     """
     with ExitStack() as ours, ExitStack() as theirs:
         ours.callback(preforked.close)
@@ -263,8 +263,8 @@ def spawn_supervised(
             terminal=size is not None,
             program=os.fsencode(find_program(argv[0], environment) or ""),
         )
-        # In a file, since a message has a limit and a command line a larger one.
-        request_file = os.memfd_create("order")
+        # In a file, since a command line may be longer than a message.
+        request_file = os.memfd_create("request")
         theirs.callback(os.close, request_file)
         with open(request_file, "wb", closefd=False) as file:
             file.write(marshal.dumps(tuple(request)))
@@ -288,7 +288,7 @@ def _pipes(ours: ExitStack, theirs: ExitStack, *, fed: bool) -> tuple[tuple[int 
 
 
 def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> tuple[tuple[int | None, int, int], list[int]]:
-    """A terminal: what is written to it comes as output, and there is no other output."""
+    """A pseudoterminal: everything written to it counts as standard output; standard error is empty."""
     master, slave = os.openpty()
     theirs.callback(os.close, slave)
     ours.callback(os.close, master)

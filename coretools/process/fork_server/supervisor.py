@@ -1,9 +1,8 @@
-"""One command, and the process that answers for its whole tree.
+"""The supervisor: a process that owns the whole process tree of one command.
 
-The supervisor is child subreaper: whatever the command starts, however it detaches itself, comes back to it. It ends
-with its command, and it ends everything when the server says so or is gone. The command is forked early, held by all
-that will hold it, and waits for its argv: so that a call pays for an exec and nothing else. Runs in the spawner's
-children; standard library only, no threads.
+It is a child subreaper, so that everything a command starts, however it detaches itself, is reparented to it. It
+reports the exit of the command, and kills the tree when the server says so or is gone. After a command it preforks the
+next one. Runs in children of the fork server; standard library only, no threads.
 """
 
 import marshal
@@ -28,44 +27,44 @@ from coretools.process.fork_server.descendants import (
 from coretools.process.fork_server.sockets import SocketBroker
 
 TERM, KILL, WATCH = b"T", b"K", b"W"
-"""What the server says to a supervisor. An end of file is KILL."""
+"""Messages of the server. End of file means KILL."""
 
 EXITED, GONE = "exited", "gone"
-"""What a supervisor says: the command has ended, with its status, its peak of memory in KiB if known, how many it left
-and how many were ended until now; nothing of its tree is left, with the peak, how many processes were ended, and why,
-if not by the server's word."""
+"""Messages to the server. EXITED: the command has exited; with its wait status, its peak memory in KiB if known, and
+how many processes it left and how many were stopped so far. GONE: nothing of the tree is left; with the peak memory,
+how many processes were stopped, and why, if not at the request of the server."""
 
 TOO_MANY = "too many processes"
-"""Why a tree was ended by its supervisor itself."""
+"""Why a supervisor stops a tree by itself."""
 
 _CHECK_SECONDS = 0.03
-"""Between two looks whether the machine has many more tasks than at the start of the command."""
+"""Between two checks whether the machine has many more tasks than at the start of the command."""
 _COUNT_EVERY = 20
-"""Every so many looks the tree is counted without suspicion: threads of others may have ended meanwhile."""
+"""The tree is counted at every 20th check in any case: tasks of others may have exited meanwhile."""
 _EXITING_CHECK_SECONDS = 0.005
-"""Between two looks when the command has ended and something of it has not."""
+"""Between two checks when the command has exited and descendants have not."""
 
 _COPY_MARGIN_KIB = 2048
-"""KiB that a waiting command may have beyond what its supervisor has."""
+"""Memory that a preforked process may have beyond its supervisor, in KiB."""
 
 
 def supervise(control: socket.socket, requests: socket.socket, restrictions: Restrictions) -> None:
-    """Fork commands, one after the other, and see to the end of each; returns when the server is gone.
+    """Fork commands one after the other and supervise each; return when the server is gone.
 
-    The next command waits for its argv as soon as nothing is left of the one before.
+    The next command is preforked as soon as nothing is left of the one before.
     """
     syscalls.set_child_subreaper()
     is_scoped = landlock.confine_signals(os.getppid())
     while _run_one(control, requests, restrictions, is_scoped=is_scoped):
         continue
-    # Not before the server has closed its end: with words of it unread, the ones for it would be lost (unix(7)).
+    # Exit only when the server has closed its end: with unread messages of it, ours would be lost (unix(7)).
     with suppress(OSError):
         while control.recv(16):
             continue
 
 
 def _run_one(control: socket.socket, requests: socket.socket, restrictions: Restrictions, *, is_scoped: bool) -> bool:
-    """Fork a command and see to its end; whether another one is wanted."""
+    """Fork a command and supervise it; return whether another one is wanted."""
     mine = os.getpid()
     ours, theirs = socket.socketpair() if restrictions.sockets is not None else (None, None)
     pid = os.fork()
@@ -81,7 +80,7 @@ def _run_one(control: socket.socket, requests: socket.socket, restrictions: Rest
 
 
 class _ProcessTree:
-    """The descendants of this process."""
+    """The command and its descendants."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class _ProcessTree:
         is_scoped: bool,
         filters: socket.socket | None,
     ) -> None:
-        """`is_held`: signals of this process reach its descendants only. By `filters` comes the command's filter."""
+        """`is_scoped`: signals of this process reach only its descendants. `filters` receives the command filter."""
         self._pid = pid
         self._is_scoped = is_scoped
         self._last_resort = restrictions.last_resort
@@ -101,10 +100,10 @@ class _ProcessTree:
         self._pidfd = os.pidfd_open(pid)
         self._has_exited = False
         self._is_traced = False
-        """The command has ended, and a process that traces it has not let go of it."""
+        """The command has exited, but its tracer has not released it."""
         self._stopped = 0
         self._was_commanded = False
-        """Words may still be on their way then, which would be taken for another command's: this is the last one."""
+        """Then more messages may be on their way, which the next command would get: so there is no next one."""
         self._interval: float | None = None
         self._next_check = 0.0
         self._checks = 0
@@ -117,7 +116,7 @@ class _ProcessTree:
             self._broker = SocketBroker(*restrictions.sockets, filters, self._poll)
 
     def run(self) -> bool:
-        """Wait for the command and the server's words until nothing is left; whether the server said nothing."""
+        """Run until nothing of the tree is left; return whether the server sent no message."""
         try:
             while not self._step():
                 continue
@@ -128,7 +127,7 @@ class _ProcessTree:
         return not self._was_commanded
 
     def _step(self) -> bool:
-        """Wait for the next thing to happen and see to it; whether nothing is left then."""
+        """Wait for the next event and handle it; return whether nothing of the tree is left."""
         ready = self._ready()
         if (self._pidfd in ready or self._is_traced) and self._note_exit():
             return True
@@ -140,7 +139,7 @@ class _ProcessTree:
         return self._check_tree()
 
     def _ready(self) -> dict[int, int]:
-        """Wait for the next thing to happen, or for a look; sockets are seen to at once."""
+        """Wait for the next event or check; socket events are handled here."""
         pauses = [self._interval]
         if self._interval is not None:
             pauses = [max(0.0, self._next_check - time.monotonic()) if self._next_check else self._interval]
@@ -153,7 +152,7 @@ class _ProcessTree:
         return ready
 
     def _check_tree(self) -> bool:
-        """Look whether something is left, or too much; whether nothing is left then."""
+        """Check whether the tree is empty or too large; return whether nothing is left."""
         if self._has_exited and not self._count_remaining():
             self._finish(self._stopped, "")
             return True
@@ -163,14 +162,14 @@ class _ProcessTree:
         return False
 
     def _receive(self) -> bytes:
-        """What the server says; nothing when it is gone."""
+        """Receive a message of the server; empty if it is gone."""
         try:
             return self._control.recv(16)
         except OSError:
             return b""
 
     def _handle_command(self, word: bytes) -> bool:
-        """Do what the server says; whether nothing is left then."""
+        """Handle a message of the server; return whether nothing of the tree is left."""
         self._was_commanded = True
         if word == WATCH:
             self._interval = self._interval or _CHECK_SECONDS
@@ -186,9 +185,9 @@ class _ProcessTree:
         return is_suspect and self._count_remaining() > self._limit
 
     def _note_exit(self) -> bool:
-        """Tell the server of the command's end; whether nothing is left of it.
+        """Report the exit of the command; return whether nothing of the tree is left.
 
-        While something is left the command is not reaped: its number is also that of the group which is then ended.
+        While something is left the command is not reaped: its pid is also the id of the group that is then signalled.
         """
         if not self._is_traced:
             self._poll.unregister(self._pidfd)
@@ -203,21 +202,21 @@ class _ProcessTree:
         return left == 0
 
     def _status(self) -> int | None:
-        """Of the command, which has ended, as wait(2) has it; it is not reaped. None: its tracer has it (ptrace(2))."""
+        """Wait status of the exited command, which is not reaped. None: its tracer has it (ptrace(2))."""
         ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
             return None
         return ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
 
     def _count_remaining(self) -> int:
-        """How many descendants live, 0 only when it is certain; those that came back to us dead are reaped."""
+        """Number of live descendants, 0 only if that is certain. Zombies are reaped."""
         if has_no_descendants(spare=self._pid):
             return 0
         reap(spare=self._pid)
         return max(1, len(descendants(os.getpid(), most=self._limit + 1)))
 
     def _signal_all(self, number: int) -> int:
-        """Signal all of the tree; how many there are beside the command itself."""
+        """Signal the whole tree; return how many processes there are beside the command itself."""
         found = set(descendants(os.getpid())) - {self._pid}
         send_signal(-self._pid, number)
         send_signal(self._pid, number)
@@ -229,7 +228,7 @@ class _ProcessTree:
     def _end(self, why: str) -> None:
         found = 0 if self._is_scoped else self._count_remaining() - (not self._has_exited)
         send_signal(-self._pid, signal.SIGKILL)
-        # It may wait for its order still, and not be the leader of its group yet.
+        # It may still wait for its request, and not be the leader of its group yet.
         send_signal(self._pid, signal.SIGKILL)
         more = kill_descendants(spare=self._pid, is_scoped=self._is_scoped)
         while not has_no_descendants(spare=self._pid):
@@ -237,7 +236,7 @@ class _ProcessTree:
                 self._last_resort()
             more += kill_descendants(spare=self._pid, is_scoped=self._is_scoped)
         if not self._has_exited:
-            # Not that nothing is left: that is said next, with the reason.
+            # GONE follows, with the reason.
             self._send(EXITED, self._status() or 0, 0, 1, self._stopped)
         self._finish(max(found, more, self._stopped), why)
 
@@ -245,7 +244,7 @@ class _ProcessTree:
         self._send(GONE, self._reap_leader(), ended, why)
 
     def _reap_leader(self) -> int:
-        """Reap the command; its peak of memory in KiB, 0 when it was reaped before."""
+        """Reap the command; return its peak memory in KiB, 0 if it was reaped before."""
         with suppress(ChildProcessError):
             return _peak_memory(os.wait4(self._pid, 0)[2])
         return 0
@@ -256,13 +255,13 @@ class _ProcessTree:
 
 
 def _peak_memory(usage: resource.struct_rusage) -> int:
-    """KiB; 0 when the command stayed below what it had as a copy of this process, which the kernel counts too."""
+    """Peak in KiB; 0 if it is below what the command had as a copy of this process, which the kernel counts too."""
     as_copy = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + _COPY_MARGIN_KIB
     return usage.ru_maxrss if usage.ru_maxrss > as_copy else 0
 
 
 def _tasks_of_machine() -> int:
-    """How many processes and threads there are anywhere (proc(5), loadavg); one short read, for a first suspicion."""
+    """Number of processes and threads of the machine (proc(5), loadavg): one short read, as a first indication."""
     with suppress(OSError, ValueError), open("/proc/loadavg", "rb", buffering=0) as file:
         return int(file.read().split()[3].partition(b"/")[2])
     return 0
