@@ -188,7 +188,7 @@ async def open_successor(
         undo.callback(exit_stack.close)
         resources = _open_resources(settings, environment, before.shared, exit_stack)
         undo.push_async_callback(resources.runner.close)
-        runs = before.runs.started_by(resources.runner, make_filter=resources.make_filter)
+        runs = before.runs.with_runner(resources.runner, make_filter=resources.make_filter)
         is_same_for_all = before.catalog.is_same_for_all
         catalog, selection = _build_catalog(resources, settings, registries, runs, is_same_for_all=is_same_for_all)
         undo.pop_all()

@@ -294,10 +294,10 @@ class ChangeNotifications:
 
     async def _follow_run(self, uri: str, run: Job) -> None:
         """Notify of a run's output and of its end, at most once in `NOTIFY_SECONDS`."""
-        news, is_alive = run.news, run.is_alive
+        news, is_alive = run.changed, run.is_alive
         while is_alive:
             await news.wait()
-            news, is_alive = run.news, run.is_alive
+            news, is_alive = run.changed, run.is_alive
             await self._updated(uri)
             await self._catalog.sleep(NOTIFY_SECONDS)
 

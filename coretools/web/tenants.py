@@ -115,7 +115,7 @@ class Tenant:
             if verifier.admits(name, self.role.name):
                 continue
             stopped = (
-                f"{pluralized(runs.end_of_principal(name), 'run')}, {pluralized(tasks.end_for_principal(name), 'task')}"
+                f"{pluralized(runs.stop_principal(name), 'run')}, {pluralized(tasks.end_for_principal(name), 'task')}"
             )
             logger.warning("access of %s as %s was revoked; stopped: %s", name, self.role.name, stopped)
 
@@ -289,7 +289,7 @@ async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tena
             draining=context.draining,
             uses_json_response=json_response_rule(assembly.catalog),
         )
-        endpoint.manager.session_ended = assembly.runs.end_of_session
+        endpoint.manager.session_ended = assembly.runs.stop_session
         tenant = Tenant(
             role=role,
             assembly=assembly,

@@ -67,7 +67,7 @@ async def ended(run: Job) -> None:
 async def printed(run: Job, text: bytes) -> None:
     with anyio.fail_after(PATIENCE_SECONDS):
         while text not in run.output.read(0, 1 << 20):
-            await run.news.wait()
+            await run.changed.wait()
 
 
 async def test_a_run_goes_on_by_itself_and_keeps_what_it_prints(tmp_path: Path) -> None:
@@ -162,18 +162,18 @@ async def test_what_nobody_touches_is_stopped_and_then_forgotten(tmp_path: Path)
     """runs-6: by the clock; a touch or a waiting call keeps it."""
     async with place(tmp_path, run_idle_seconds=100) as here:
         idle, touched, waited = [await here.start(*FOREVER) for _ in range(3)]
-        waited.calls += 1
+        waited.waiting_calls += 1
         here.clock.now += 99
-        here.runs.end_idle()
+        here.runs.stop_idle()
         here.runs.get(touched.id, ME)
         here.clock.now += 1
-        here.runs.end_idle()
+        here.runs.stop_idle()
         await ended(idle)
-        assert idle.stopped_because == "no call touched it for 100 s"
+        assert idle.stopped_because == "no call used it for 100 s"
         assert touched.is_alive
         assert waited.is_alive
         here.clock.now += 100
-        here.runs.end_idle()
+        here.runs.stop_idle()
         assert idle not in here.runs.of(ME)
         await ended(touched)
 

@@ -1,1 +1,1 @@
-"""Commands that outlive a call: job table, stored output, screen."""
+"""Commands that outlive a call: the job table, stored output and screens."""

@@ -1,8 +1,8 @@
-"""Runs that outlive a call: commands with a handle, their output kept, their input open.
+"""Jobs: commands that outlive a call, with an id, stored output and open input. Users know them as runs.
 
-A handle belongs to a principal: to anybody else it is unknown. It is counted and capped, and it ends with its program,
-with its deadline, when no call touches it for long, and with the server. How a child is started and ended is the
-runner's; here is only what lives between the calls.
+A job belongs to a principal; to any other its id is unknown. The number of jobs is limited. A job ends with its
+program, at its deadline, when no call uses it for long, and with the server. The runner starts and stops the processes;
+this module keeps what lives between the calls.
 """
 
 import asyncio
@@ -29,39 +29,39 @@ from coretools.roots.read import Directory
 logger = logging.getLogger(__name__)
 
 JOB_VARIABLE = "CORETOOLS_RUN"
-"""Variable by which the processes of a run are found: its id."""
+"""Environment variable with the id of the job, by which its processes are found."""
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""For what is read while it runs: Python keeps what it prints to a pipe for itself until there are 8 KiB of it."""
+"""For output that is read while the program runs: Python buffers 8 KiB of what it writes to a pipe."""
 
 IDLE_CHECK_SECONDS = 15.0
-"""Between two looks for runs that nobody touches any more."""
+"""Between two checks for idle jobs."""
 
 MAX_FULL_OUTPUTS = 16
-"""All outputs together have so many times the limit of one on disk."""
+"""Limit of all outputs on disk together, in multiples of the limit of one."""
 
 MAX_FULL_OUTPUTS_KEPT = 4
-"""The same for the finished runs of one principal; the oldest are dropped."""
+"""The same for the finished jobs of one principal; the oldest are dropped."""
 
 
 MAX_SHOWN_ID = 60
-"""Characters of an id that is of no run, in what is said of it."""
+"""Characters of an unknown id that an error quotes."""
 
 
 class OutputFilter(Protocol):
-    """What output passes on its way into a run's store, such as a redactor. One for each stream of each run."""
+    """A filter for output before it is stored, such as a redactor. One for each stream of each job."""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be kept of what came so far; it may hold a part back."""
+        """Take a chunk and return what can be stored; a part may be held back."""
         ...
 
     def end(self) -> bytes:
-        """What was held back."""
+        """Return what was held back."""
         ...
 
 
 class Job:
-    """One run, from its start until it is forgotten. State for calls; only `Runs` makes and ends it."""
+    """One job, from its start until it is forgotten. Only `JobTable` creates and ends jobs."""
 
     def __init__(
         self, run_id: str, argv: Sequence[str], *, principal: str, options: RunOptions, output: OutputStore
@@ -70,7 +70,7 @@ class Job:
         self.argv = tuple(argv)
         self.principal = principal
         self.session = ""
-        """The session by whose end it ends; empty for none."""
+        """The session that it ends with; empty for none."""
         self.feed: InputBuffer | None = options.input
         self.terminal: TerminalSize | None = options.terminal
         self.output = output
@@ -78,30 +78,30 @@ class Job:
         """For standard output and for standard error."""
         self.halt = anyio.Event()
         self.stopped_because = ""
-        """Why we stopped it; empty when it ended by itself or at its deadline."""
+        """Why the server stopped it; empty if it ended by itself or at its deadline."""
         self.has_started = False
         self.tier: str | None = None
-        """Tier of confinement that it runs in."""
+        """Confinement tier that it runs in."""
         self.ended = anyio.Event()
         self.completed: Completed | None = None
         self.error: CoreError | None = None
-        """Why there is no `completed`, after the end."""
-        self.news = anyio.Event()
-        """Set at the next output, the start and the end; another one takes its place then."""
-        self.began = self.last_output = anyio.current_time()
+        """Why there is no `completed` after the end."""
+        self.changed = anyio.Event()
+        """Set at the next output, the start and the end, and then replaced by a new event."""
+        self.started_at = self.last_output = anyio.current_time()
         self.duration_seconds = 0.0
-        self.touched = 0.0
-        self.told = 0
-        """Offset behind what calls were told of the output."""
-        self.mark = 0
-        """Offset from which a pattern is looked for: behind the last match and the last input."""
-        self.calls = 0
-        """Calls that wait for it now."""
+        self.last_used = 0.0
+        self.reported_end = 0
+        """End of the output that calls have reported, as an offset."""
+        self.match_offset = 0
+        """Offset at which the search for a pattern starts: after the last match and the last input."""
+        self.waiting_calls = 0
+        """Number of calls that wait for it now."""
         self.screen = TerminalScreen(options.terminal) if options.terminal is not None else None
 
     @property
     def marker(self) -> bytes:
-        """What the environment of its processes has."""
+        """Marker in the environment of its processes."""
         return f"{JOB_VARIABLE}={self.id}".encode()
 
     @property
@@ -111,47 +111,47 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """How long it runs, or ran."""
-        return anyio.current_time() - self.began if self.is_alive else self.duration_seconds
+        """How long it has run, or ran."""
+        return anyio.current_time() - self.started_at if self.is_alive else self.duration_seconds
 
     def begin(self) -> None:
-        """The program has started."""
+        """Called by the runner when the program has started."""
         self.has_started = True
-        self._tell()
+        self._notify()
 
     def take(self, data: bytes, *, is_error: bool) -> None:
-        """Keep the next piece of output: the one place where it comes in."""
+        """Store the next chunk of output; the only entry for output."""
         if self.filters is not None:
             data = self.filters[is_error].feed(data)
         self._keep(data)
 
     def stop(self, because: str) -> None:
-        """Have it ended. The first reason counts."""
+        """Request its end. The first reason is kept."""
         if self.is_alive and not self.halt.is_set():
             self.stopped_because = because
             self.halt.set()
 
     def end(self) -> None:
-        """The program is gone, and nothing more comes."""
+        """Record the end: the program is gone and its output complete."""
         for held_back in self.filters or ():
             self._keep(held_back.end())
-        self.duration_seconds = anyio.current_time() - self.began
+        self.duration_seconds = anyio.current_time() - self.started_at
         self.ended.set()
-        self._tell()
+        self._notify()
 
     def _keep(self, data: bytes) -> None:
         if data:
             self.output.append(data)
             self.last_output = anyio.current_time()
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
-        news, self.news = self.news, anyio.Event()
-        news.set()
+    def _notify(self) -> None:
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
 
 
 class JobTable:
-    """All runs of a server. An asynchronous context; the runner must be closed before it ends."""
+    """All jobs of a server. An asynchronous context manager; close the runner before leaving it."""
 
     def __init__(
         self,
@@ -167,12 +167,12 @@ class JobTable:
         self._clock = clock
         self._make_filter = make_filter
         self._ids = ids
-        self._disk = DiskQuota(MAX_FULL_OUTPUTS * limits.run_output_bytes)
+        self._disk_quota = DiskQuota(MAX_FULL_OUTPUTS * limits.run_output_bytes)
         self._runs: dict[str, Job] = {}
         """Oldest first."""
-        # Tasks of asyncio and not of a group: what goes wrong inside one must not take the server with it.
+        # Tasks of asyncio, not of a task group: a failure in one must not end the server.
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looks: set[asyncio.Task[None]] = set()
+        self._idle_checks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,10 +180,10 @@ class JobTable:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for look in self._looks:
+        for look in self._idle_checks:
             look.cancel()
         for run in self._runs.values():
-            run.stop("the server ends")
+            run.stop("the server shuts down")
         with anyio.CancelScope(shield=True):
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds + KILL_SECONDS)
@@ -193,25 +193,25 @@ class JobTable:
             run.output.close()
         self._runs.clear()
 
-    def started_by(self, runner: Runner, *, make_filter: Callable[[], OutputFilter] | None) -> "JobTable":
-        """The same runs, of which new ones are started by another runner. Not to be entered: they end with these."""
+    def with_runner(self, runner: Runner, *, make_filter: Callable[[], OutputFilter] | None) -> "JobTable":
+        """A view of the same jobs that starts new ones with another runner. Not entered: jobs end with this table."""
         found = copy.copy(self)
         found.use(runner, make_filter)
         return found
 
     def use(self, runner: Runner, make_filter: Callable[[], OutputFilter] | None) -> None:
-        """Start what is new by this runner."""
+        """Start new jobs with this runner."""
         self._runner, self._make_filter = runner, make_filter
 
     async def start(
         self, argv: Sequence[str], *, cwd: Directory, options: RunOptions, principal: str, session: str = ""
     ) -> Job:
-        """Start a run and return once its program runs. `cwd` is closed at its end, also when it does not start.
+        """Start a job and return once its program runs. `cwd` is closed at its end, also after a failed start.
 
-        It ends with its session, if one is named.
+        The job ends with its session, if one is named.
 
         Raises:
-            Busy: as many runs as allowed. Unsupported: no terminals here. What `Runner.run` raises.
+            Busy: the limit of jobs is reached. Unsupported: no terminals here. Errors of `Runner.run`.
         """
         try:
             self._require_room(principal, options)
@@ -221,13 +221,13 @@ class JobTable:
         run = self._new(argv, principal, options)
         run.session = session
         self._runs[run.id] = run
-        task = asyncio.get_running_loop().create_task(self._carry(run, cwd, options))
+        task = asyncio.get_running_loop().create_task(self._run_background(run, cwd, options))
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._note_end(run, done))
-        self._watch()
+        task.add_done_callback(lambda done: self._log_failure(run, done))
+        self._start_idle_check()
         try:
             while run.is_alive and not run.has_started:
-                await run.news.wait()
+                await run.changed.wait()
         except anyio.get_cancelled_exc_class():
             run.stop("its call was cancelled")
             raise
@@ -237,8 +237,8 @@ class JobTable:
         run.tier = self._runner.tier
         return run
 
-    def foreground(self, argv: Sequence[str], *, options: RunOptions, principal: str) -> Job:
-        """A run for `carry`. No other call can reach it.
+    def foreground_job(self, argv: Sequence[str], *, options: RunOptions, principal: str) -> Job:
+        """Create a job for `run_job`. No other call can reach it.
 
         Raises:
             Unsupported: no terminals here.
@@ -246,10 +246,10 @@ class JobTable:
         self._require_terminal(options)
         return self._new(argv, principal, options)
 
-    async def carry(self, run: Job, *, cwd: Directory, options: RunOptions) -> None:
-        """Run to the end within this call, which must `keep` or `forget` it then. Closes `cwd`.
+    async def run_job(self, run: Job, *, cwd: Directory, options: RunOptions) -> None:
+        """Run a job to its end within this call, which must then call `keep_finished` or `forget`. Closes `cwd`.
 
-        A refusal becomes the run's `error`. A cancelled call ends the run.
+        An error of the runner becomes the `error` of the job. A cancelled call ends the job.
         """
         try:
             with cwd:
@@ -261,68 +261,68 @@ class JobTable:
             if run.completed is None:
                 run.output.close()
 
-    def keep(self, run: Job) -> None:
-        """Let calls reach what a run printed that has ended."""
+    def keep_finished(self, run: Job) -> None:
+        """Keep a finished job, so that calls can read its output."""
         self._runs[run.id] = run
         self._trim(run.principal)
-        self._watch()
+        self._start_idle_check()
 
     def forget(self, run: Job) -> None:
-        """No call asks for this run again."""
+        """Drop a job and its output."""
         self._runs.pop(run.id, None)
         run.output.close()
 
     def get(self, run_id: str, principal: str) -> Job:
-        """A run of this principal, which is touched by that.
+        """A job of this principal; counts as a use.
 
         Raises:
-            NotFound: no such run, or another's, which is not told apart.
+            NotFound: no such job, or that of another principal, with the same message.
         """
         run = self._runs.get(run_id)
         if run is None or run.principal != principal:
             shown = run_id[:MAX_SHOWN_ID]
             said = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
             raise NotFound(f"{shown!r}: {said}", run=shown)
-        run.touched = self._clock()
+        run.last_used = self._clock()
         return run
 
     def of(self, principal: str) -> list[Job]:
-        """The runs of a principal, oldest first."""
+        """The jobs of a principal, oldest first."""
         return [run for run in self._runs.values() if run.principal == principal]
 
     @property
     def principals(self) -> set[str]:
-        """Whose runs have not ended."""
+        """Principals with jobs that have not ended."""
         return {run.principal for run in self._runs.values() if run.is_alive}
 
     @property
     def alive(self) -> int:
-        """Runs of everybody that have not ended."""
+        """Number of jobs that have not ended, of all principals."""
         return sum(run.is_alive for run in self._runs.values())
 
-    def touch(self, run: Job) -> None:
-        """A call is through with it."""
-        run.touched = self._clock()
+    def mark_used(self, run: Job) -> None:
+        """Record the end of a call that used it."""
+        run.last_used = self._clock()
 
-    def end_of_session(self, session: str) -> None:
-        """Stop what was started in a session that is over. What it printed is there until nobody asks for it."""
+    def stop_session(self, session: str) -> None:
+        """Stop the jobs of a session that has ended. Their output is kept until they are idle."""
         for run in self._runs.values():
             if run.session == session:
                 run.stop("its session ended")
 
-    def end_of_principal(self, principal: str) -> int:
-        """Stop the runs of a principal who is let in no more; says how many."""
+    def stop_principal(self, principal: str) -> int:
+        """Stop the jobs of a principal whose access was revoked; return how many."""
         alive = [run for run in self.of(principal) if run.is_alive]
         for run in alive:
             run.stop("the access of its owner was revoked")
         return len(alive)
 
-    def end_idle(self) -> None:
-        """Stop, or forget when it has ended, what no call touched for `run_idle_seconds`."""
+    def stop_idle(self) -> None:
+        """Stop the jobs that no call has used for `run_idle_seconds`; forget those that have ended."""
         latest = self._clock() - self._limits.run_idle_seconds
-        for run in [run for run in self._runs.values() if run.touched <= latest and not run.calls]:
+        for run in [run for run in self._runs.values() if run.last_used <= latest and not run.waiting_calls]:
             if run.is_alive:
-                run.stop(f"no call touched it for {self._limits.run_idle_seconds:g} s")
+                run.stop(f"no call used it for {self._limits.run_idle_seconds:g} s")
             else:
                 self.forget(run)
 
@@ -337,16 +337,16 @@ class JobTable:
             raise Unsupported("no terminals here; run it without one")
 
     def _new(self, argv: Sequence[str], principal: str, options: RunOptions) -> Job:
-        # 32 bits, because a model copies them: it is the principal that keeps others out, not the id.
+        # 32 bits, because a model copies it: the principal protects a job, not its id.
         run_id = next(found for found in iter(lambda: self._ids.new_id("run", 4), "") if found not in self._runs)
-        output = OutputStore(self._disk, file_bytes=self._limits.run_output_bytes)
+        output = OutputStore(self._disk_quota, file_bytes=self._limits.run_output_bytes)
         run = Job(run_id, argv, principal=principal, options=options, output=output)
         if self._make_filter is not None:
             run.filters = (self._make_filter(), self._make_filter())
-        run.touched = self._clock()
+        run.last_used = self._clock()
         return run
 
-    async def _carry(self, run: Job, cwd: Directory, options: RunOptions) -> None:
+    async def _run_background(self, run: Job, cwd: Directory, options: RunOptions) -> None:
         try:
             with cwd:
                 environment = {**UNBUFFERED, **options.environment, JOB_VARIABLE: run.id}
@@ -356,17 +356,17 @@ class JobTable:
             run.error = error
         finally:
             run.end()
-            run.touched = self._clock()
+            run.last_used = self._clock()
             self._trim(run.principal)
 
-    def _note_end(self, run: Job, task: "asyncio.Task[None]") -> None:
+    def _log_failure(self, run: Job, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             run.error = CoreError(f"{run.id} failed inside the server; its log has the reason")
             logger.error("%s failed inside", run.id, exc_info=failure)
 
     def _trim(self, principal: str) -> None:
-        """Forget the oldest finished runs beyond what is kept of them."""
+        """Forget the oldest finished jobs beyond the limits."""
         size = 0
         newest_first = reversed([run for run in self.of(principal) if not run.is_alive])
         for count, run in enumerate(newest_first, 1):
@@ -374,13 +374,13 @@ class JobTable:
             if count > self._limits.runs_kept or size > MAX_FULL_OUTPUTS_KEPT * self._limits.run_output_bytes:
                 self.forget(run)
 
-    def _watch(self) -> None:
-        if not self._looks:
-            look = asyncio.get_running_loop().create_task(self._look_for_idle())
-            self._looks.add(look)
-            look.add_done_callback(self._looks.discard)
+    def _start_idle_check(self) -> None:
+        if not self._idle_checks:
+            look = asyncio.get_running_loop().create_task(self._check_idle())
+            self._idle_checks.add(look)
+            look.add_done_callback(self._idle_checks.discard)
 
-    async def _look_for_idle(self) -> None:
+    async def _check_idle(self) -> None:
         while self._runs:
             await asyncio.sleep(IDLE_CHECK_SECONDS)
-            self.end_idle()
+            self.stop_idle()

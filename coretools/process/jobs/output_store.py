@@ -1,7 +1,7 @@
-"""What a run printed, kept within bounds: the end in memory, what came before it in a file, the oldest dropped.
+"""Stores the output of a job within limits: the end in memory, the part before it in a file, the oldest dropped.
 
-Every byte has an offset that never changes, counted from the first byte that was printed. Pieces come one after the
-other, on the event loop; nothing here waits for anybody.
+Every byte has an offset that never changes, counted from the first byte of the output. Used on the event loop; nothing
+here waits.
 """
 
 import os
@@ -10,62 +10,62 @@ import tempfile
 from coretools.errors import InputOutput
 
 MEMORY_BYTES = 128 * 1024
-"""Kept in memory of each output, at most twice that for a moment."""
+"""Part of each output in memory; up to twice as much before it is spilled."""
 
 
 class DiskQuota:
-    """What all outputs together may have on disk. When it is used up, the disk is full to them."""
+    """Disk space of all outputs together. When it is used up, stores behave as on a full disk."""
 
     def __init__(self, total_bytes: int) -> None:
         self._left = total_bytes
 
     def take(self, count: int) -> bool:
-        """Take so many bytes, if they are there."""
+        """Reserve bytes; False if there are not enough."""
         if count > self._left:
             return False
         self._left -= count
         return True
 
     def give_back(self, count: int) -> None:
-        """Give bytes back that were taken."""
+        """Release reserved bytes."""
         self._left += count
 
 
 class OutputStore:
-    """The output of one run. What is there reaches from `first` to `end`, without a gap. `close` must be called."""
+    """The output of one job, from offset `first` to `end` without a gap. `close` must be called."""
 
     def __init__(
         self, disk: DiskQuota, *, file_bytes: int, memory_bytes: int = MEMORY_BYTES, folder: str | None = None
     ) -> None:
-        """The file lies in `folder`, by default where the system keeps temporary files."""
-        self._disk = disk
+        """The file is created in `folder`, by default in the temporary directory of the system."""
+        self._disk_quota = disk
         self._folder = folder
         self._file_bytes = file_bytes
         self._memory_bytes = memory_bytes
         self._memory = bytearray()
         self._fd = -1
         self._taken = 0
-        """Bytes of the disk that are ours: how long the file is."""
+        """Bytes reserved on disk: the length of the file."""
         self.first = 0
-        """Offset of the oldest byte that is still there; as many bytes are dropped."""
+        """Offset of the oldest byte that is kept, and so the number of dropped bytes."""
         self.end = 0
-        """Offset behind the last byte: how much was printed."""
+        """Offset after the last byte, and so the length of the output."""
 
     @property
     def kept_bytes(self) -> int:
-        """What is there, in memory and in the file."""
+        """Bytes kept, in memory and in the file."""
         return self.end - self.first
 
     def append(self, data: bytes) -> None:
-        """Take the next piece. A full disk loses the older part of the output, never the newest."""
+        """Append a chunk. On a full disk the older part of the output is lost, never the newest."""
         self._memory += data
         self.end += len(data)
-        # Not at every piece: many small ones cost one copy in all.
+        # Not for every chunk: many small ones cost one copy in all.
         if len(self._memory) > 2 * self._memory_bytes:
             self._spill(len(self._memory) - self._memory_bytes)
 
     def read(self, offset: int, count: int) -> bytes:
-        """At most `count` bytes from `offset` on; from the oldest on where that is dropped.
+        """At most `count` bytes from `offset` on, or from the oldest kept byte if that is dropped.
 
         Raises:
             InputOutput: the file can't be read.
@@ -83,36 +83,36 @@ class OutputStore:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Drop everything; again is harmless."""
+        """Drop everything. Idempotent."""
         self.first = self.end
         self._memory.clear()
-        self._disk.give_back(self._taken)
+        self._disk_quota.give_back(self._taken)
         self._taken = 0
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _spill(self, count: int) -> None:
-        """Move the oldest part of the memory to the file, which is a ring: the newest overwrites the oldest."""
+        """Move the oldest part of the memory to the file, a ring buffer: the newest overwrites the oldest."""
         start = self.end - len(self._memory)
         try:
             self._to_file(bytes(self._memory[:count]), start)
             self.first = max(self.first, start + count - self._file_bytes)
-        except OSError:  # full, or no temporary directory: the file's part is given up, so that there is no gap
+        except OSError:  # full, or no temporary directory: drop the part in the file, so that there is no gap
             self.first = start + count
         del self._memory[:count]
 
     def _to_file(self, data: bytes, offset: int) -> None:
         if self._fd < 0:
-            # Without a name from its first moment (O_TMPFILE) or the second: nothing of it is left, however we end.
+            # Unnamed (O_TMPFILE, or unlinked at once), so that nothing is left of it, however the server ends.
             with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
                 self._fd = os.dup(file.fileno())
         if len(data) > self._file_bytes:
             offset += len(data) - self._file_bytes
             data = data[-self._file_bytes :]
         length = min(self._file_bytes, max(self._taken, offset % self._file_bytes + len(data)))
-        if not self._disk.take(length - self._taken):
-            raise OSError(f"{length - self._taken} bytes are more than all runs together may have left")
+        if not self._disk_quota.take(length - self._taken):
+            raise OSError(f"{length - self._taken} bytes exceed the disk space of all runs together")
         self._taken = length
         while data:
             place = offset % self._file_bytes
@@ -127,9 +127,9 @@ class OutputStore:
             try:
                 part = os.pread(self._fd, min(stop - start, self._file_bytes - place), place)
             except OSError as error:
-                raise InputOutput(f"what the run printed can't be read again: {error.strerror}") from error
+                raise InputOutput(f"the stored output can't be read: {error.strerror}") from error
             if not part:
-                raise InputOutput("what the run printed can't be read again: the file became shorter")
+                raise InputOutput("the stored output can't be read: the file was truncated")
             parts.append(part)
             start += len(part)
         return b"".join(parts)

@@ -1,7 +1,7 @@
-"""What a terminal shows: the output of a program, drawn by a terminal emulator (pyte, docs/adr/0018).
+"""The screen of a terminal: the output of a program, drawn by a terminal emulator (pyte, docs/adr/0018).
 
-Drawn when somebody looks and not as output comes: pyte takes about 300 KB a second, and a flood must not hold up the
-server. Blocking: for a worker thread.
+Drawn on request and not as output arrives: pyte processes about 300 KB a second, and a flood must not block the server.
+Blocking: for a worker thread.
 """
 
 import re
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     import pyte
 
 MAX_REDRAWN_BYTES = 64 * 1024
-"""Output that is drawn at once. What came before it is skipped: it has scrolled away, or is drawn again."""
+"""Most output that is drawn at once. Older output is skipped: it has scrolled away or is drawn again."""
 
 _SEQUENCES = re.compile(rb"(?=\x1b)")
 PYTE_ERRORS = (TypeError, ValueError, LookupError, NameError)
-"""What pyte 0.8.2 raises for sequences that are none, such as CSI ? 1 A, or a number of 5,000 digits."""
+"""What pyte 0.8.2 raises for invalid sequences, such as CSI ? 1 A, or a number of 5,000 digits."""
 
 
 class TerminalScreen:
-    """The picture of one terminal."""
+    """The screen of one terminal."""
 
     def __init__(self, size: TerminalSize) -> None:
         self._size = size
@@ -30,12 +30,12 @@ class TerminalScreen:
         self._screen: pyte.Screen | None = None
         self._stream: pyte.ByteStream | None = None
         self.drawn = 0
-        """Offset behind the output that is drawn."""
+        """Offset after the output that has been drawn."""
 
     def draw(self, data: bytes, end: int) -> str:
-        """Draw what was printed before offset `end`, which `data` ends at, and return the picture.
+        """Draw the output up to offset `end`, where `data` ends, and return the text of the screen.
 
-        Lines are without blanks at their ends, and empty ones at the bottom are left out.
+        Trailing blanks and empty lines at the bottom are stripped.
         """
         with self._lock:
             fresh = data[len(data) - (end - self.drawn) :] if 0 <= end - self.drawn <= len(data) else None
@@ -48,7 +48,7 @@ class TerminalScreen:
             return self._picture()
 
     def _clear(self) -> None:
-        # Late: pyte takes 50 ms to import, and only who opens a terminal needs it.
+        # Imported late: pyte takes 50 ms, and only terminals need it.
         import pyte
 
         self._screen = pyte.Screen(self._size.columns, self._size.rows)
@@ -62,14 +62,14 @@ class TerminalScreen:
         try:
             self._stream.feed(data)
         except PYTE_ERRORS:
-            # Its parser is a generator, which such an error ends: what is drawn stays, a new one goes on from here.
+            # Its parser is a generator, which such an error ends: a new one continues on the same screen.
             self._stream = pyte.ByteStream(self._screen)
 
     def _picture(self) -> str:
         if self._screen is None:
             return ""
-        # The cell behind a wide character is empty text, so that joining is right. Not `display`: it fails where a
-        # combining character stands alone (pyte 0.8.2).
+        # The column after a wide character is an empty string, so that joining is right. Not `display`: it fails for a
+        # lone combining character (pyte 0.8.2).
         rows = (self._screen.buffer[y] for y in range(self._screen.lines))
         lines = ["".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in rows]
         return "\n".join(lines).rstrip("\n")

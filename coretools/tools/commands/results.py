@@ -51,7 +51,7 @@ def facts_of(run: Job) -> dict[str, object]:
         "running": run.is_alive,
         "bytes": run.output.end,
         "first": run.output.first,
-        "offset": run.told,
+        "offset": run.reported_end,
         "seconds": round(run.seconds, 3),
         "tier": run.tier if run.completed is None else run.completed.tier,
     }
@@ -94,7 +94,7 @@ class RunReport(Result):
     ) -> "RunReport":
         """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
         shown = shown or OutputPart("")
-        run.told = max(run.told, shown.stop)
+        run.reported_end = max(run.reported_end, shown.stop)
         failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
         return cls(
             headline=", ".join(part for part in (*_headline(run), said) if part),
@@ -168,7 +168,7 @@ def both_streams(run: Job, redactor: Redactor | None = None) -> OutputPart:
 def new_output(run: Job, most: int) -> OutputPart:
     """What no call was told yet: head and tail of it when that is more than `most` bytes."""
     output = run.output
-    start = max(run.told, output.first)
+    start = max(run.reported_end, output.first)
     left = output.end - start
     if left <= most:
         excerpt = Excerpt(output.read(start, left), b"", 0)

@@ -197,7 +197,7 @@ class CommandTools:
         watch = None if port is None else PortWatch(found, port, self._limiter)
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
         came = await wait(found, until, ProgressReporter(found, call, total=seconds))
-        self._runs.touch(found)
+        self._runs.mark_used(found)
         said = {
             "exit": "",
             "pattern": f"matched: {matcher.line if matcher else ''}",
@@ -249,7 +249,7 @@ class CommandTools:
                 f"{found.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it;"
                 f" {INPUT_BUFFER_BYTES} is the most"
             )
-        found.mark = found.output.end
+        found.match_offset = found.output.end
         is_terminal = found.terminal is not None
         feed.write(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))
         if end and not is_terminal:
@@ -283,7 +283,7 @@ class CommandTools:
         except anyio.get_cancelled_exc_class():
             run.stop("its call was cancelled")  # nobody knows its id
             raise
-        self._runs.touch(run)
+        self._runs.mark_used(run)
         if came == "exit":
             return self._result(run, await self._news(run))
         said = "still running: wait_run, read_run, stop_run"
@@ -291,10 +291,10 @@ class CommandTools:
 
     async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
         """Run to the end within the call."""
-        run = self._runs.foreground(started.argv, options=started.options, principal=call.principal)
+        run = self._runs.foreground_job(started.argv, options=started.options, principal=call.principal)
         async with anyio.create_task_group() as group:
             group.start_soon(ProgressReporter(run, call, total=started.options.timeout_seconds).report_forever)
-            await self._runs.carry(run, cwd=started.directory, options=started.options)
+            await self._runs.run_job(run, cwd=started.directory, options=started.options)
             group.cancel_scope.cancel()
         return self._result(
             run, await self._screen(run) if run.screen is not None else both_streams(run, self._redactor)
@@ -313,7 +313,7 @@ class CommandTools:
         if not shown.is_cut:
             self._runs.forget(run)
             return CommandResult(summary=summary)
-        self._runs.keep(run)
+        self._runs.keep_finished(run)
         return CommandResult(summary=summary, run=run.id, note=shown.note)
 
     def _report(self, run: Job, *, shown: OutputPart, said: str = "", kind: str = "") -> RunReport:

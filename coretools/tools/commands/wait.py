@@ -42,7 +42,7 @@ class OutputMatcher:
         self._pattern = parse_pattern(pattern, literal=False, ignore_case=False).compiled
         self._run = run
         self._limiter = limiter
-        self._at = run.mark
+        self._at = run.match_offset
         self._seen = -1
         self.line = ""
         """The matching line."""
@@ -66,7 +66,7 @@ class OutputMatcher:
         self._seen = start + len(data)
         length = await anyio.to_thread.run_sync(partial(self._search, data), limiter=self._limiter)
         if length >= 0:
-            self._run.mark = start + length
+            self._run.match_offset = start + length
             return True
         whole = data.rfind(b"\n") + 1
         self._at = start + max(whole, len(data) - LINE_BYTES)
@@ -181,11 +181,11 @@ async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> Wait
         InvalidArguments: matching the pattern takes too long.
     """
     began = anyio.current_time()
-    run.calls += 1
+    run.waiting_calls += 1
     try:
         while True:
             # Taken before the check, so that output arriving meanwhile is not missed.
-            news = run.news
+            news = run.changed
             came, moment = await _check(run, until, began)
             if came is not None:
                 return came
@@ -193,7 +193,7 @@ async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> Wait
                 await news.wait()
             await pulse.report()
     finally:
-        run.calls -= 1
+        run.waiting_calls -= 1
 
 
 async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
