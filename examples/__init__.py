@@ -1,1 +1,1 @@
-"""Servers of commands that are not coretools' own; each file runs as it stands, and the tests run it."""
+"""Example servers with their own commands. Each file is a program; the tests run it."""

@@ -45,7 +45,7 @@ def write(title: Title, text: str) -> Note:
 
 @notes.tool(Effect.READ)
 def find(word: str) -> list[Note]:
-    """Find the notes that hold a word."""
+    """Find the notes that contain a word."""
     return [note for note in NOTEBOOK.values() if word in note.text]
 
 
@@ -72,7 +72,7 @@ TONE = AskChoice(key="tone", message="In which tone?", choices=("plain", "formal
 @prompt(title="Sum up the notes")
 @asks(TONE)
 async def summary(word: str, call: Call) -> str:
-    """Have the notes that hold a word summed up."""
+    """A prompt to summarize the notes that contain a word."""
     tone = await call.ask(TONE)
     return f"Sum up in {tone} words:\n" + "\n".join(note.text for note in find(word))
 

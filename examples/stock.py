@@ -27,7 +27,7 @@ class Article(BaseModel):
 
 
 class Total(TypedDict):
-    """What is there in all."""
+    """Totals over all articles."""
 
     articles: int
     value: float
@@ -38,13 +38,13 @@ ARTICLES: dict[str, Article] = {}
 
 @registry.tool(Effect.ADD, title="Add an article")
 def add_article(article: Article) -> Article:
-    """Take an article in."""
+    """Add an article."""
     return ARTICLES.setdefault(article.number, article)
 
 
 @registry.tool(Effect.CHANGE, idempotent=True)
 def set_count(number: str, count: Annotated[int, Field(ge=0)]) -> int:
-    """Say how many there are, and have the number that there were."""
+    """Set the count of an article and return the previous one."""
     article = _article(number)
     before, article.count = article.count, count
     return before
@@ -58,13 +58,13 @@ def order(number: str, speed: Literal["slow", "fast"] = "slow") -> None:
 
 @registry.tool(Effect.READ)
 def is_there(number: str) -> bool:
-    """Is there any of it?"""
+    """Whether the article is in stock."""
     return number in ARTICLES and ARTICLES[number].count > 0
 
 
 @registry.tool(Effect.READ)
 def price(number: str) -> float | None:
-    """What it costs, where that is known."""
+    """The price of an article, if it is known."""
     return _article(number).price
 
 
@@ -76,21 +76,21 @@ def articles() -> list[Article]:
 
 @registry.tool(Effect.READ)
 def total() -> Total:
-    """What is there in all."""
+    """Totals over all articles."""
     value = sum(article.count * (article.price or 0) for article in ARTICLES.values())
     return {"articles": len(ARTICLES), "value": value}
 
 
 @registry.tool(Effect.READ)
 def by_price() -> dict[str, list[str]]:
-    """Numbers of the articles, by whether their price is known."""
+    """Article numbers, grouped by whether their price is known."""
     known = {number for number, article in ARTICLES.items() if article.price is not None}
     return {"known": sorted(known), "unknown": sorted(ARTICLES.keys() - known)}
 
 
 @registry.tool(Effect.READ, structured=False)
 def label(number: str) -> str:
-    """A label to print: text, and nothing but text."""
+    """A label to print, as plain text."""
     article = _article(number)
     return f"{article.number} {article.name}"
 

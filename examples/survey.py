@@ -56,7 +56,7 @@ async def survey(call: Call) -> Survey:
 
 @registry.tool(Effect.READ, long_running=True)
 def fingerprint(text: str, rounds: Annotated[int, Field(ge=1)] = 1000) -> str:
-    """Hash a text many times over. A plain function runs in a thread, and asks whether its call was cancelled."""
+    """Hash a text many times over. A plain function runs in a thread, and checks whether its call was cancelled."""
     digest = text.encode()
     for _ in range(rounds):
         check_cancelled()

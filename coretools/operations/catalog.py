@@ -48,23 +48,23 @@ class Surfaces:
 
 def selection_of(settings: Settings) -> Selection:
     """The selection of the operator's flags and policy file."""
-    offer = settings.policy.offer
+    policy = settings.policy.offer
     return Selection(
         profile=settings.profile,
         read_only=settings.read_only,
-        sets=offer.sets,
-        only=offer.only,
-        without=offer.without,
+        sets=policy.sets,
+        only=policy.only,
+        without=policy.without,
     )
 
 
 def surfaces_of(settings: Settings) -> Surfaces:
     """The additional surfaces that the operator's policy file turns on."""
-    offer = settings.policy.offer
+    policy = settings.policy.offer
     return Surfaces(
-        promote_read_only=offer.promote_read_only,
-        resources_as_tools=offer.resources_as_tools,
-        prompts_as_tools=offer.prompts_as_tools,
+        promote_read_only=policy.promote_read_only,
+        resources_as_tools=policy.resources_as_tools,
+        prompts_as_tools=policy.prompts_as_tools,
     )
 
 

@@ -121,7 +121,7 @@ async def test_a_field_with_an_alias_goes_by_its_own_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"to": "Rome", "days": "2"}, "days: must be a whole number"),
         ({"to": "Rome", "days": 0}, "days"),
@@ -131,12 +131,12 @@ async def test_a_field_with_an_alias_goes_by_its_own_name() -> None:
         ({"to": "Rome", "by": "boat"}, "a boat takes more than a day"),
     ],
 )
-async def test_what_the_model_refuses_is_refused_by_name(given: dict[str, Any], said: str) -> None:
+async def test_what_the_model_refuses_is_refused_by_name(given: dict[str, Any], expected: str) -> None:
     """api-14: the arguments strictly, then the model's own rules."""
     outcome = await run(agent_tool(plan, Effect.READ), given)
     assert outcome.error is not None
     assert outcome.error.kind == "invalid-arguments"
-    assert said in outcome.text
+    assert expected in outcome.text
 
 
 async def test_a_dataclass_is_as_good_as_a_model() -> None:
@@ -218,12 +218,12 @@ async def silent(trip: Trip, context: AgentContext) -> str:
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "expected"),
     [(untyped, "untyped: annotate"), (of_text, "of_text: annotate"), (plain, "must be async"), (silent, "description")],
 )
-def test_an_agent_that_cannot_be_offered_is_refused_at_start(agent: Any, said: str) -> None:
+def test_an_agent_that_cannot_be_offered_is_refused_at_start(agent: Any, expected: str) -> None:
     """api-13: by name, with what is missing."""
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         agent_tool(agent, Effect.READ)
 
 
@@ -282,18 +282,18 @@ async def test_calls_at_once_have_a_context_each(mode: str) -> None:
 
     registry = Registry()
     registry.add(agent_tool(meet, Effect.READ))
-    said: list[str] = []
+    texts: list[str] = []
 
     async def call(client: Client, count: int) -> None:
         result = await client.call_tool("meet", {"numbers": [1] * count})
-        said.append(result.content[0].text)  # type: ignore[union-attr]  # a text block
+        texts.append(result.content[0].text)  # type: ignore[union-attr]  # a text block
 
     with anyio.fail_after(20):
         async with Client(build(registry), mode=mode) as client, anyio.create_task_group() as tasks:
             for count in range(3):
                 tasks.start_soon(call, client, count)
-    assert len({line.split()[0] for line in said}) == 3
-    assert sorted(line.split()[1] for line in said) == ["0", "1", "2"]
+    assert len({line.split()[0] for line in texts}) == 3
+    assert sorted(line.split()[1] for line in texts) == ["0", "1", "2"]
     assert len({id(context.services) for context in contexts}) == 1
 
 

@@ -1,4 +1,4 @@
-"""Which surfaces commands get, under which names, and who is offered which (docs/specs/catalog.md)."""
+"""Which surfaces commands get, under which names, and who may call which (docs/specs/catalog.md)."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def registry_with(*functions: Any, separator: str = "_") -> Registry:
     return registry
 
 
-def offer_of(registry: Registry, selection: Selection = ALL, surfaces: Surfaces | None = None) -> Catalog:
+def catalog_of(registry: Registry, selection: Selection = ALL, surfaces: Surfaces | None = None) -> Catalog:
     return build_catalog(registry, selection, surfaces)
 
 
@@ -86,7 +86,7 @@ def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: s
         return str(number)
 
     registry = registry_with(show, separator=separator)
-    assert list(offer_of(registry).tools) == [name]
+    assert list(catalog_of(registry).tools) == [name]
     assert route_parameters(next(iter(registry)).route) == ("number",)
     assert name_of_route(("a", "{b}", "c"), separator) == f"a{separator}c"
 
@@ -149,14 +149,14 @@ def test_one_declaration_asks_for_several_surfaces() -> None:
         made("only_read", resource("x://only")),
         made("only_asked", prompt()),
     )
-    offer = offer_of(registry)
-    assert list(offer.tools) == ["all_three"]
-    assert list(offer.resources) == ["x://all", "x://only"]
-    assert list(offer.prompts) == ["all_three", "only_asked"]
+    catalog = catalog_of(registry)
+    assert list(catalog.tools) == ["all_three"]
+    assert list(catalog.resources) == ["x://all", "x://only"]
+    assert list(catalog.prompts) == ["all_three", "only_asked"]
     with pytest.raises(UnknownTool):
-        offer.get("only_read")
+        catalog.get("only_read")
     with pytest.raises(UnknownTool, match="unknown prompt"):
-        offer.prompt("only_read")
+        catalog.prompt("only_read")
 
 
 def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
@@ -216,7 +216,7 @@ def test_a_call_is_no_variable() -> None:
         """Read."""
         return name + call.principal
 
-    assert list(offer_of(registry_with(config)).resources) == ["x://{name}"]
+    assert list(catalog_of(registry_with(config)).resources) == ["x://{name}"]
 
 
 def test_a_resource_only_reads() -> None:
@@ -230,8 +230,8 @@ def test_promotion_and_fallbacks_are_off_by_default() -> None:
     registry = registry_with(
         made("look", tool(Effect.READ)), made("read", resource("x://read")), made("plan", prompt())
     )
-    offer = offer_of(registry)
-    assert (list(offer.tools), list(offer.resources), list(offer.prompts)) == (["look"], ["x://read"], ["plan"])
+    catalog = catalog_of(registry)
+    assert (list(catalog.tools), list(catalog.resources), list(catalog.prompts)) == (["look"], ["x://read"], ["plan"])
 
 
 def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
@@ -260,12 +260,12 @@ def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
         return str(given)
 
     registry = registry_with(show, look_up, many, raw, made("change", tool(Effect.CHANGE)))
-    assert list(offer_of(registry, surfaces=PROMOTED).resources) == [
+    assert list(catalog_of(registry, surfaces=PROMOTED).resources) == [
         "coretools://contact/{number}/show{?full}",
         "coretools://look_up/{name}",
     ]
     named = Surfaces(promote_read_only=True, scheme="mine")
-    assert next(iter(offer_of(registry, surfaces=named).resources)) == "mine://contact/{number}/show{?full}"
+    assert next(iter(catalog_of(registry, surfaces=named).resources)) == "mine://contact/{number}/show{?full}"
 
 
 def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() -> None:
@@ -273,10 +273,10 @@ def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() ->
     registry = registry_with(
         made("read", resource("x://read")), made("both", tool(Effect.READ), prompt()), made("plan", prompt())
     )
-    assert list(offer_of(registry).tools) == ["both"]
-    assert list(offer_of(registry, surfaces=Surfaces(resources_as_tools=True)).tools) == ["read", "both"]
-    assert list(offer_of(registry, surfaces=Surfaces(prompts_as_tools=True)).tools) == ["both", "plan"]
-    assert list(offer_of(registry, surfaces=AS_TOOLS).tools) == ["read", "both", "plan"]
+    assert list(catalog_of(registry).tools) == ["both"]
+    assert list(catalog_of(registry, surfaces=Surfaces(resources_as_tools=True)).tools) == ["read", "both"]
+    assert list(catalog_of(registry, surfaces=Surfaces(prompts_as_tools=True)).tools) == ["both", "plan"]
+    assert list(catalog_of(registry, surfaces=AS_TOOLS).tools) == ["read", "both", "plan"]
 
 
 def test_a_prompt_that_overrides_is_the_one_that_becomes_a_tool() -> None:
@@ -284,7 +284,7 @@ def test_a_prompt_that_overrides_is_the_one_that_becomes_a_tool() -> None:
     registry = registry_with(made("plan", prompt()), made("both", tool(Effect.READ), prompt()))
     for name in ("plan", "both", "fresh"):
         registry.add(made(name, prompt(), doc="Another."), overrides=True)
-    tools = offer_of(registry, surfaces=AS_TOOLS).tools
+    tools = catalog_of(registry, surfaces=AS_TOOLS).tools
     assert {name: command.overrides for name, command in tools.items()} == {
         "both": False,
         "plan": True,
@@ -345,7 +345,7 @@ def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
     """catalog-6: in whichever way they come by it, and in whichever order."""
     registry = registry_with(*([second, first] if turned else [first, second]))
     with pytest.raises(BadSetting) as caught:
-        offer_of(registry, surfaces=surfaces)
+        catalog_of(registry, surfaces=surfaces)
     assert source(first) in str(caught.value)
     assert source(second) in str(caught.value)
 
@@ -360,7 +360,9 @@ def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
 )
 def test_lists_of_different_kinds_do_not_collide(first: Any, second: Any) -> None:
     """catalog-6: a tool and a prompt may have one name, when neither is made the other."""
-    offer_of(registry_with(first, second)) if first.__name__ != "read_one" else offer_of(registry_with(second, first))
+    catalog_of(registry_with(first, second)) if first.__name__ != "read_one" else catalog_of(
+        registry_with(second, first)
+    )
 
 
 def test_one_route_is_one_command() -> None:
@@ -385,9 +387,9 @@ def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() 
         registry.add(both)
         if not first:
             registry.add(explicit, overrides=True)
-        offer = offer_of(registry)
-        assert offer.prompt("plan").summary == "Explicitly."
-        assert offer.get("plan").summary == "By itself."
+        catalog = catalog_of(registry)
+        assert catalog.prompt("plan").summary == "Explicitly."
+        assert catalog.get("plan").summary == "By itself."
 
 
 def test_only_a_prompt_overrides() -> None:
@@ -438,11 +440,11 @@ def test_a_selection_holds_for_lists_and_calls_alike(
     selected: Registry, selection: Selection, names: list[str], refused: str, reason: str
 ) -> None:
     """catalog-7: what is not listed is refused, with the reason."""
-    offer = offer_of(selected, selection)
-    assert list(offer.tools) == names
+    catalog = catalog_of(selected, selection)
+    assert list(catalog.tools) == names
     with pytest.raises(UnknownTool, match=reason):
-        offer.get(refused)
-    assert ("x://log" in offer.resources) == ("git_log" in names) == ("git_log" in offer.prompts)
+        catalog.get(refused)
+    assert ("x://log" in catalog.resources) == ("git_log" in names) == ("git_log" in catalog.prompts)
 
 
 @pytest.mark.parametrize("decorator", [automation_hidden, hidden], ids=lambda one: one.__name__)
@@ -451,10 +453,10 @@ def test_what_is_hidden_is_on_no_surface(decorator: Function) -> None:
     one = made("secret", tool(Effect.READ), resource("x://secret"), prompt(), decorator)
     registry = registry_with(one)
     for surfaces in (None, PROMOTED, AS_TOOLS):
-        offer = offer_of(registry, surfaces=surfaces)
-        assert offer.commands == ()
+        catalog = catalog_of(registry, surfaces=surfaces)
+        assert catalog.commands == ()
         with pytest.raises(UnknownTool, match="unknown tool"):
-            offer.get("secret")
+            catalog.get("secret")
     assert [command.name for command in registry] == ["secret"]
 
 
@@ -467,7 +469,7 @@ def test_a_merged_registry_brings_its_commands_under_our_separator() -> None:
     theirs = Registry()
     theirs.context("b", summary="Theirs").add(made("b_two", tool(Effect.READ)))
     ours.merge(theirs)
-    assert list(offer_of(ours).tools) == ["a-one", "b-two"]
+    assert list(catalog_of(ours).tools) == ["a-one", "b-two"]
     assert [context.summary for context in ours.contexts] == ["Theirs"]
 
 
@@ -498,7 +500,7 @@ def test_removing_what_is_not_there_is_an_error() -> None:
 
 
 def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
-    """catalog-9: found before the offer is exchanged, not by the first client that lists."""
+    """catalog-9: found before the catalog is exchanged, not by the first client that lists."""
 
     class Odd:
         pass

@@ -100,8 +100,8 @@ class Silent(Result):
     why: str | None = None
 
 
-class Unsaid(Result):
-    """One that could not be said."""
+class Unrepresentable(Result):
+    """A value that cannot be represented as text."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     odd: Odd
@@ -203,17 +203,17 @@ def serve_question(made: Callable[[], Question[Any]]) -> None:
 @pytest.mark.parametrize("case", QUESTIONS)
 def test_a_question_that_nobody_could_answer_ends_the_start(case: str) -> None:
     """questions-19: not the first call that asks it."""
-    made, said = QUESTIONS[case]
+    made, expected = QUESTIONS[case]
     serve_question(lambda: AskForm(key="q", message="?", model=Flat))
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         serve_question(made)
 
 
 @pytest.mark.parametrize("case", DECLARED)
 def test_what_is_of_another_kind_is_refused_where_it_is_declared(case: str) -> None:
     """declarations-17: such a value would break the list of every client."""
-    declare, said = DECLARED[case]
-    with pytest.raises(BadSetting, match=said):
+    declare, expected = DECLARED[case]
+    with pytest.raises(BadSetting, match=expected):
         declare()
 
 
@@ -267,7 +267,7 @@ REFUSED_RESULTS = {
     "content and numbers": (int | Image, "is mixed"),
     "content and text in a list": (list[str | Image], "is mixed"),
     "messages and content in a list": (list[Message | Text], "is mixed"),
-    "a result that can't say itself": (Unsaid, "can't be sent"),
+    "a result that can't say itself": (Unrepresentable, "can't be sent"),
     "a package that is missing": (list[EmailStr], "email-validator is not installed"),
 }
 
@@ -276,23 +276,23 @@ REFUSED_RESULTS = {
 def test_a_type_that_can_not_be_served_ends_the_start_with_its_place(case: str) -> None:
     """declarations-14, declarations-20, api-2: in one line, with function and parameter; nobody connects before."""
     if case.startswith("returns "):
-        returned, said = REFUSED_RESULTS[case.removeprefix("returns ")]
+        returned, expected = REFUSED_RESULTS[case.removeprefix("returns ")]
         made = function(returned)
     else:
-        taken, said = REFUSED_PARAMETERS[case]
+        taken, expected = REFUSED_PARAMETERS[case]
         made = function(str, good=int, value=taken)
     registry = Registry()
     registry.add(tool(Effect.READ)(made))
     with pytest.raises(BadSetting) as refused:
         build(registry)
     assert str(refused.value).startswith("authors.made: ")
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
     """declarations-14: one such value would break the list of everybody."""
-    for made, said in (
+    for made, expected in (
         (metadata({"org.example/x": object()})(tool(Effect.READ)(function())), "as JSON in UTF-8"),
         (metadata({"org.example/x": math.nan})(tool(Effect.READ)(function())), "as JSON in UTF-8"),
         (tool(Effect.READ, title="\ud800")(function()), "as JSON in UTF-8"),
@@ -316,8 +316,8 @@ def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
         registry.add(made)
         with pytest.raises(BadSetting) as refused:
             build(registry)
-        assert str(refused.value).startswith("authors.made: "), said
-        assert said in str(refused.value)
+        assert str(refused.value).startswith("authors.made: "), expected
+        assert expected in str(refused.value)
     # The operator's question makes the argument `answers`, of which the author could not know.
     mine = Registry()
     mine.add(tool(Effect.READ)(function(str, answers=str)))
@@ -368,8 +368,8 @@ def test_what_can_not_be_called_by_name_is_refused_when_it_is_registered() -> No
         """Take by place."""
         return str(a)
 
-    for made, said in ((many, r"\*args"), (any_name, r"\*\*kw"), (by_place, "a, /")):
-        with pytest.raises(BadSetting, match=f"{made.__name__}: parameter {said} can't be given by name"):
+    for made, expected in ((many, r"\*args"), (any_name, r"\*\*kw"), (by_place, "a, /")):
+        with pytest.raises(BadSetting, match=f"{made.__name__}: parameter {expected} can't be given by name"):
             Registry().tool(Effect.READ)(made)
     with pytest.raises(BadSetting, match=r"write tool\(Effect.READ\)"):
         Registry().tool(many)  # type: ignore[arg-type]  # @registry.tool without its effect
@@ -626,7 +626,7 @@ async def test_an_async_function_in_a_plain_wrapper_is_awaited() -> None:
 
 
 def test_a_name_may_be_defined_below_the_function_that_uses_it() -> None:
-    """declarations-14: annotations are read at the start, those of resources too; a wrong address is told then."""
+    """declarations-14: annotations are read at the start, those of resources too; a wrong URI is reported then."""
     space: dict[str, Any] = {"__name__": "authors", "resource": resource, "registry": Registry()}
     text = (
         "@registry.add\n@resource({uri!r})\ndef made(n: 'Below') -> 'Below':\n    'Give it.'\n    return n\nBelow = int"
@@ -655,8 +655,8 @@ async def test_a_prompt_with_a_schema_of_its_own_lists_what_that_has() -> None:
     async with Client(build(registry), mode="legacy") as client:
         (listed,) = (await client.list_prompts()).prompts
         assert [(one.name, one.required) for one in listed.arguments or ()] == [("topic", True), ("answers", False)]
-        said = await client.get_prompt("letter", {"topic": "tea", "answers": '{"tone": "w"}'})
-        assert getattr(said.messages[0].content, "text", "") == "tea, warm"
+        result = await client.get_prompt("letter", {"topic": "tea", "answers": '{"tone": "w"}'})
+        assert getattr(result.messages[0].content, "text", "") == "tea, warm"
 
 
 async def test_a_prompt_takes_a_list_as_json_text() -> None:
@@ -676,8 +676,8 @@ async def test_a_prompt_takes_a_list_as_json_text() -> None:
             ({"days": "1", "names": "a"}, "[1] ['a']"),
             ({"days": "[]", "names": "[a"}, "[] ['[a']"),
         ):
-            said = await client.get_prompt("tour", given)
-            assert getattr(said.messages[0].content, "text", "") == planned
+            result = await client.get_prompt("tour", given)
+            assert getattr(result.messages[0].content, "text", "") == planned
         with pytest.raises(MCPError, match="must be a whole number"):
             await client.get_prompt("tour", {"days": deep})
 
@@ -722,8 +722,8 @@ async def test_a_prompt_that_asks_can_be_prefilled_and_says_what_an_answer_looks
             assert (topic.name, topic.required, answers.name, answers.required) == ("topic", True, "answers", False)
             assert '"tone": {"type": "string", "enum": ["warm", "cold"], "description": "Which tone?"}' in str(answers)
             given = {"topic": "tea", "answers": '{"tone": "cold", "name": "Ada"}'}
-            said = await client.get_prompt("letter", given)
-            assert getattr(said.messages[0].content, "text", "") == "tea, cold, Ada"
+            result = await client.get_prompt("letter", given)
+            assert getattr(result.messages[0].content, "text", "") == "tea, cold, Ada"
             with pytest.raises(MCPError, match=r'send answers={"tone": "warm"}'):
                 await client.get_prompt("letter", {"topic": "tea"})
             with pytest.raises(MCPError, match="answers: must be an object, got text"):

@@ -1,4 +1,4 @@
-"""The way of one call (docs/specs/declarations.md)."""
+"""How one call runs (docs/specs/declarations.md)."""
 
 import logging
 import sys
@@ -91,8 +91,8 @@ class Sample:
 async def run(name: str, **arguments: object) -> Outcome:
     registry = Registry()
     registry.add_set("sample", Sample())
-    offer = build_catalog(registry, Selection(profile="all"))
-    return await Dispatcher(threads=2).dispatch(offer.get(name), arguments, SilentCall())
+    catalog = build_catalog(registry, Selection(profile="all"))
+    return await Dispatcher(threads=2).dispatch(catalog.get(name), arguments, SilentCall())
 
 
 async def test_a_result_goes_out_as_text_data_and_facts() -> None:
@@ -174,11 +174,11 @@ async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> 
     sample = Sample()
     registry = Registry()
     registry.add_set("sample", sample)
-    offer = build_catalog(registry, Selection(profile="all"))
+    catalog = build_catalog(registry, Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            group.start_soon(dispatcher.dispatch, offer.get("loop_for_ever"), {}, SilentCall())
+            group.start_soon(dispatcher.dispatch, catalog.get("loop_for_ever"), {}, SilentCall())
             await anyio.to_thread.run_sync(sample.started.wait)
             group.cancel_scope.cancel()
     assert sample.cancelled.is_set()
@@ -212,7 +212,7 @@ class Nonblocking:
 
 
 async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_thread() -> None:
-    """declarations-13: one function; arguments are checked before, and errors are told as ever."""
+    """declarations-13: one function; arguments are checked before, and errors are reported as usual."""
     sample, registry = Nonblocking(), Registry()
     registry.add_set("sample", sample)
     double, dispatcher = build_catalog(registry, Selection(profile="all")).get("double"), Dispatcher(threads=2)

@@ -66,8 +66,8 @@ class Clock:
         wake.set()
 
 
-class Heard:
-    """What a listener was told."""
+class Recorder:
+    """A listener that records the notifications."""
 
     def __init__(self) -> None:
         self.kinds: list[frozenset[Surface]] = []
@@ -86,11 +86,11 @@ class Heard:
 
 class Served:
     def __init__(self, registry: Registry, **given: Any) -> None:
-        self.registry, self.clock, self.heard = registry, Clock(), Heard()
+        self.registry, self.clock, self.changes = registry, Clock(), Recorder()
         self.catalog = LiveCatalog(
             registry, lambda principal: Selection(profile="all"), sleep=self.clock.sleep, **given
         )
-        self.stop = self.catalog.on_change(self.heard)
+        self.stop = self.catalog.on_change(self.changes)
 
     @property
     def tools(self) -> list[str]:
@@ -111,7 +111,7 @@ async def served() -> AsyncIterator[Served]:
 
 
 async def test_changes_that_follow_each_other_are_told_once() -> None:
-    """catalog-9: each within 100 ms of the last; the offer is the old one until then, the new one whole after."""
+    """catalog-9: each within 100 ms of the last; the catalog is the old one until then, the new one whole after."""
     async with served() as one:
         one.registry.add(second)
         await one.clock.until_asleep()
@@ -120,11 +120,11 @@ async def test_changes_that_follow_each_other_are_told_once() -> None:
         assert one.tools == ["first"]
         one.clock.pass_time()
         await one.clock.until_asleep()
-        assert one.heard.kinds == []
+        assert one.changes.kinds == []
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.TOOL, Surface.RESOURCE, Surface.PROMPT}
+        assert await one.changes.next() == {Surface.TOOL, Surface.RESOURCE, Surface.PROMPT}
         assert one.tools == ["first", "second"]
-        assert len(one.heard.kinds) == 1
+        assert len(one.changes.kinds) == 1
         assert one.clock.asked == [DEBOUNCE_SECONDS] * 2
 
 
@@ -137,7 +137,7 @@ async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Sur
         one.registry.add(function)
         await one.clock.until_asleep()
         one.clock.pass_time()
-        assert await one.heard.next() == {kind}
+        assert await one.changes.next() == {kind}
 
 
 async def test_changes_without_end_are_told_all_the_same() -> None:
@@ -168,7 +168,7 @@ async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> N
         assert one.tools == ["first"]
         await one.clock.until_asleep()
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.TOOL}
+        assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == []
         with pytest.raises(UnknownTool, match="unknown tool"):
             one.catalog.command(LOCAL, "first")
@@ -185,12 +185,12 @@ async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_i
         one.registry.add(notes)
         await one.clock.until_asleep()
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.RESOURCE}
+        assert await one.changes.next() == {Surface.RESOURCE}
         assert one.catalog.command(LOCAL, "first") is again
 
 
 async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest.LogCaptureFixture) -> None:
-    """catalog-9: nothing is told; the log says why; the next change that can be built is told."""
+    """catalog-9: nobody is notified; the log has the reason; the next change that can be built is notified."""
     async with served() as one:
         one.registry.add(second)
         with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
@@ -200,11 +200,11 @@ async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest
             await anyio.wait_all_tasks_blocked()
         assert "two commands are named first" in caplog.text
         assert one.tools == ["first"]
-        assert one.heard.kinds == []
+        assert one.changes.kinds == []
         one.registry.remove("{word}", "first")
         await one.clock.until_asleep()
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.TOOL}
+        assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == ["first", "second"]
 
 
@@ -229,12 +229,12 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
             one.clock.pass_time()
             await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first"]
-        assert one.heard.kinds == []
+        assert one.changes.kinds == []
         assert "has no JSON Schema" in caplog.text
 
 
 async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:
-    """catalog-9: the old offer stays in force, the log has the reason, and later changes are told."""
+    """catalog-9: the old catalog stays in force, the log has the reason, and later changes are notified."""
 
     class Broken:
         @classmethod
@@ -258,7 +258,7 @@ async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplo
         one.registry.add(second)
         await one.clock.until_asleep()
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.TOOL}
+        assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == ["first", "second"]
 
 
@@ -270,7 +270,7 @@ async def test_a_registry_may_change_in_another_thread() -> None:
         await one.clock.until_asleep()
         thread.join()
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.TOOL}
+        assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == ["first", "second"]
 
 
@@ -286,7 +286,7 @@ async def test_what_changed_while_nobody_followed_is_found() -> None:
         tasks.start_soon(one.catalog.follow)
         await one.clock.until_asleep()
         one.clock.pass_time()
-        assert await one.heard.next() == {Surface.TOOL}
+        assert await one.changes.next() == {Surface.TOOL}
         tasks.cancel_scope.cancel()
     assert one.tools == ["first", "second"]
 
@@ -300,13 +300,13 @@ async def test_who_stops_listening_is_told_no_more() -> None:
         one.clock.pass_time()
         await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first", "second"]
-        assert one.heard.kinds == []
+        assert one.changes.kinds == []
     one.registry.remove("second")
     assert len(one.clock.asked) == 1
 
 
 async def test_every_principal_has_the_offer_of_his_selection() -> None:
-    """catalog-7, catalog-9: each is exchanged; the same selection is one offer."""
+    """catalog-7, catalog-9: each is exchanged; the same selection is one catalog."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.CHANGE)(lambda_named("change")))
@@ -319,7 +319,7 @@ async def test_every_principal_has_the_offer_of_his_selection() -> None:
 
 
 def test_what_cannot_be_offered_at_the_start_ends_the_start() -> None:
-    """catalog-6: the first use of an offer builds it."""
+    """catalog-6: the first use of an catalog builds it."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.READ)(at("first", "{word}")(lambda_named("collides", word=True))))

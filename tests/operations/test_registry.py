@@ -1,4 +1,4 @@
-"""Which tools there are and who is offered which (docs/specs/declarations.md)."""
+"""Which tools there are and who may call which (docs/specs/declarations.md)."""
 
 import subprocess
 import sys
@@ -95,8 +95,8 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
     registry: Registry, profile: str, read_only: bool, names: list[str]
 ) -> None:
     """declarations-7: profiles; read-only wins over each; hidden tools are in none."""
-    offer = build_catalog(registry, Selection(profile=profile, read_only=read_only))
-    assert [command.name for command in offer] == names
+    catalog = build_catalog(registry, Selection(profile=profile, read_only=read_only))
+    assert [command.name for command in catalog] == names
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
     ],
 )
 def test_what_is_not_offered_cannot_be_called_and_says_why(registry: Registry, name: str, reason: str) -> None:
-    """declarations-8: lists and calls go through the same offer."""
+    """declarations-8: lists and calls go through the same catalog."""
     with pytest.raises(UnknownTool, match=reason) as caught:
         build_catalog(registry, Selection(profile="all", read_only=True)).get(name)
     assert len(str(caught.value)) < 250

@@ -66,8 +66,8 @@ def test_what_is_added_or_removed_later_shows_in_the_whole() -> None:
     """api-11: each source stays its owner's."""
     first, second = of(one), of(two)
     whole = merge_registries(Registry(), [first, second])
-    told: list[int] = []
-    whole.on_change(lambda: told.append(whole.version))
+    versions: list[int] = []
+    whole.on_change(lambda: versions.append(whole.version))
     second.add(three)
     assert names(whole) == ["one", "two", "three"]
     second.remove("two")
@@ -75,7 +75,7 @@ def test_what_is_added_or_removed_later_shows_in_the_whole() -> None:
     first.remove("one")
     second.add(two)
     assert names(whole) == ["three", "two"]
-    assert told
+    assert versions
 
 
 def test_a_later_command_whose_name_is_taken_is_said_in_the_log_and_the_rest_goes_on(
@@ -136,13 +136,13 @@ def test_removing_a_prompt_that_overrides_leaves_the_command_it_overrode() -> No
 
 
 def test_an_announced_resource_is_announced_by_the_whole() -> None:
-    """api-11: subscribers are told wherever the command came from."""
+    """api-11: subscribers are notified wherever the command came from."""
     source = of(one)
     whole = merge_registries(Registry(), [source])
-    heard: list[str] = []
-    whole.on_announce(heard.append)
+    announced: list[str] = []
+    whole.on_announce(announced.append)
     source.announce("notes://1")
-    assert heard == ["notes://1"]
+    assert announced == ["notes://1"]
 
 
 def test_the_operators_policy_holds_for_commands_of_others() -> None:

@@ -76,7 +76,7 @@ def test_an_answer_is_taken() -> None:
 
 def test_anything_else_is_no_answer() -> None:
     """questions-1: nothing is guessed, and the error names the key and what would do."""
-    for question, raw, said in (
+    for question, raw, expected in (
         (TEXT, 5, "must be text"),
         (TEXT, None, "must be text"),
         (TEXT, "123456", "at most 5 characters"),
@@ -100,7 +100,7 @@ def test_anything_else_is_no_answer() -> None:
     ):
         with pytest.raises(InvalidArguments, match=r"answers\.k: ") as refused:
             question.accept(raw)
-        assert said in str(refused.value), (question, raw, said)
+        assert expected in str(refused.value), (question, raw, expected)
 
 
 def test_a_wrong_secret_is_not_repeated() -> None:
@@ -148,7 +148,7 @@ def test_each_question_has_its_ways(
 
 
 @pytest.mark.parametrize(
-    ("mode", "has_default", "able", "expected"),
+    ("mode", "has_default", "available", "expected"),
     [
         ("prefilled", True, set(AskChannel), "needed"),
         ("defaults", True, set(AskChannel), "default"),
@@ -162,21 +162,21 @@ def test_each_question_has_its_ways(
         ("sampling", False, set(), "needed"),
     ],
 )
-def test_the_ladder_goes_as_far_as_its_mode(
-    mode: AskMode, has_default: bool, able: set[AskChannel], expected: AskChannel | str
+def test_the_resolution_goes_as_far_as_its_mode(
+    mode: AskMode, has_default: bool, available: set[AskChannel], expected: AskChannel | str
 ) -> None:
     """questions-2: a person, then a model, then the default, then an error."""
     question = AskText(key="k", message="m", default="d") if has_default else TEXT
     resolution = AnswerResolution(mode)
     if expected == "needed":
         with pytest.raises(AnswerNeeded):
-            resolution.resolve(question, able)
+            resolution.resolve(question, available)
     else:
-        assert resolution.resolve(question, able) == (ResolvedAnswer("d") if expected == "default" else expected)
+        assert resolution.resolve(question, available) == (ResolvedAnswer("d") if expected == "default" else expected)
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "expected"),
     [
         (YES, 'answers={"k": true}'),
         (CHOICE, 'answers={"k": "red"} (one of red, green, grey, Blue)'),
@@ -187,14 +187,14 @@ def test_the_ladder_goes_as_far_as_its_mode(
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
 )
-def test_the_error_says_what_to_send(question: Question[Any], said: str) -> None:
+def test_the_error_says_what_to_send(question: Question[Any], expected: str) -> None:
     """questions-4: the argument as it would be sent; where it can be read literally, it is an answer."""
-    assert example(question) == said
+    assert example(question) == expected
     with pytest.raises(AnswerNeeded) as needed:
         AnswerResolution("elicitation").resolve(question, ())
-    assert f"send {said}" in str(needed.value)
+    assert f"send {expected}" in str(needed.value)
     assert needed.value.facts == {"question": question.key}
-    sent = json.loads(said.removeprefix("answers=").partition(" (")[0])
+    sent = json.loads(expected.removeprefix("answers=").partition(" (")[0])
     question.accept(sent[question.key])
 
 
