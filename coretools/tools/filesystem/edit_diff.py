@@ -1,7 +1,7 @@
-"""A unified diff of an edit, from the places that the edit changed.
+"""Build the unified diff of an edit from the regions that the edit changed.
 
-Pure. Comparing two whole texts can take time quadratic in their lines; here the places are known, so only the lines
-around them are compared and the cost follows the size of the change.
+Pure. Comparing two whole texts can take time quadratic in their lines. The changed regions are known here, so only the
+lines around them are compared, and the cost depends on the size of the change.
 """
 
 import difflib
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from coretools.tools.filesystem.edits import Hunk
 
 CONTEXT_LINES = 2
-"""Around a change: enough to see where it stands, and a model pays for every line."""
+"""Lines of context around a change: enough to locate it, since a model pays for every line."""
 
 COMPARED_LINES = 400
-"""A longer changed region is shown as all its old lines, then all its new ones."""
+"""A larger changed region is shown as all old lines followed by all new lines."""
 
 SHOWN_LINES = 400
 """Lines of a diff in an answer; the rest are counted."""
 
 SHOWN_CHARACTERS = 1_000
-"""Of one line; a minified file has lines of megabytes."""
+"""Characters shown of one line; a minified file has lines of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class _Block:
 
 
 def unified_diff(before: str, after: str, hunks: Sequence[Hunk], *, shown: str) -> str:
-    """The diff, cut after SHOWN_LINES with what was left out counted. Line endings are shown as they are."""
+    """Return the diff, cut after SHOWN_LINES with the omitted lines counted. Line endings are shown unchanged."""
     if not hunks:
         return ""
-    # Outside of this window both texts are the same, and it is the only part that is split into lines.
+    # Both texts are equal outside of this window, and only the window is split into lines.
     start = _back(before, hunks[0].a0, CONTEXT_LINES)
     stop = _on(before, hunks[-1].a1, CONTEXT_LINES)
     first_line = before.count("\n", 0, start)
@@ -67,7 +67,7 @@ def _back(text: str, position: int, lines: int) -> int:
 
 
 def _on(text: str, position: int, lines: int) -> int:
-    """The end of the line at `position`, and `lines` further."""
+    """Return the end of the line `lines` below the one at `position`."""
     for _ in range(lines + 1):
         end = text.find("\n", position)
         if end < 0:
@@ -77,14 +77,14 @@ def _on(text: str, position: int, lines: int) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their newline. Not `splitlines`: it splits at other characters too."""
+    """Split into lines with their newline. Not `splitlines`, which splits at other characters too."""
     lines = [line + "\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def _blocks(before: str, after: str, hunks: Sequence[Hunk], start: int) -> Iterator[_Block]:
-    """The hunks in whole lines, counted from the window's start; hunks on one line become one block."""
+    """Convert hunks to whole lines, counted from the window's start; hunks on one line become one block."""
     line_a = line_b = 0
     at_a = at_b = start
     group: list[Hunk] = []
@@ -104,7 +104,7 @@ def _blocks(before: str, after: str, hunks: Sequence[Hunk], start: int) -> Itera
 
 
 def _line_ends(before: str, after: str, hunk: Hunk) -> tuple[int, int]:
-    """Where the changed lines end in both texts: right there if both are at a line's start, else after the line."""
+    """Return where the changed lines end in both texts: at the hunk if both ends start a line, else after the line."""
     if before[hunk.a1 - 1 : hunk.a1] in ("", "\n") and after[hunk.b1 - 1 : hunk.b1] in ("", "\n"):
         return hunk.a1, hunk.b1
     return _on(before, hunk.a1, 0), _on(after, hunk.b1, 0)
@@ -115,7 +115,7 @@ def _line_count(text: str, start: int, end: int) -> int:
 
 
 def _refined(blocks: Iterator[_Block], old: list[str], new: list[str]) -> Iterator[_Block]:
-    """The blocks without the lines that are the same on both sides."""
+    """Remove lines that are equal on both sides from the blocks."""
     for block in blocks:
         if max(block.i2 - block.i1, block.j2 - block.j1) > COMPARED_LINES:
             yield block
@@ -153,7 +153,7 @@ def _printed(group: list[_Block], old: list[str], new: list[str], first_line: in
 
 
 def _range(start: int, end: int, first_line: int) -> str:
-    """Start and length as the format has them: an empty range names the line before it."""
+    """Format start and length: an empty range names the line before it."""
     length = end - start
     line = first_line + start + (1 if length else 0)
     return str(line) if length == 1 else f"{line},{length}"

@@ -1,7 +1,7 @@
-"""Exact replacements in a text: every match unique or refused, all edits or none, every other character as it was.
+"""Exact replacements in a text: an ambiguous match is refused, and either all edits are applied or none.
 
-Pure: text in, text out. Works on decoded text whose line endings are untouched, so that a file with CRLF, with mixed
-endings or without a newline at its end keeps them.
+Pure: text in, text out. It works on decoded text with original line endings, so a file with CRLF, with mixed endings or
+without a newline at its end keeps them.
 """
 
 import heapq
@@ -15,22 +15,22 @@ from pydantic import BaseModel, ConfigDict
 from coretools.cancellation import check_cancelled
 from coretools.errors import EditRefused, TooLarge
 
-# Where an edit that matches nothing was probably meant: the lines of the file that come closest to it.
+# The lines of a file that are closest to an edit without a match, for the error message.
 #
-# Pure, and bounded whatever the sizes: a refusal must not cost more than an edit.
+# The work is bounded whatever the sizes: a refusal must not cost more than an edit.
 
 
 ANCHORS = 8
-"""Lines of the old text that are looked for in the file, longest first."""
+"""Lines of the old text that are searched for in the file, longest first."""
 
 OCCURRENCES = 5
-"""Places of each anchor that are compared."""
+"""Occurrences of each anchor that are compared."""
 
 OLD_LINES = 50
-"""Lines of the old text that are looked at."""
+"""Lines of the old text that are considered."""
 
 SCANNED_LINES = 20_000
-"""Lines of the file that are compared by their words when no line of the old text stands in it."""
+"""Lines of the file that are compared word by word if it contains no line of the old text."""
 
 SHOWN_LINES = 12
 SHOWN_CHARACTERS = 160
@@ -39,13 +39,13 @@ _WORD = re.compile(r"\w+")
 
 
 def closest_lines(text: str, old: str) -> str:
-    """A clause for the refusal: the closest lines with their numbers, as they are. Empty when nothing is like it."""
+    """Return a clause for the error: the closest lines, unchanged, with their numbers."""
     wanted = [line.strip() for line in old.removesuffix("\n").split("\n", OLD_LINES)[:OLD_LINES]]
     start = _by_lines(text, wanted)
     if start is None:
         start = _by_words(text, wanted)
     if start is None:
-        return "; read the file again, nothing in it is like it"
+        return "; the file contains nothing similar, read it again"
     found = [line for _, line in zip(wanted, _lines_from(text, start), strict=False)]
     first = text.count("\n", 0, start) + 1
     blank = " (it differs only in white space)" if [line.strip() for line in found] == wanted else ""
@@ -55,7 +55,7 @@ def closest_lines(text: str, old: str) -> str:
 
 
 def _by_lines(text: str, wanted: list[str]) -> int | None:
-    """Offset of the region that shares most whole lines with the old text."""
+    """Return the offset of the region that shares most whole lines with the old text."""
     longest = sorted(range(len(wanted)), key=lambda index: -len(wanted[index]))[:ANCHORS]
     best, best_score = None, 0
     for index in longest:
@@ -69,7 +69,7 @@ def _by_lines(text: str, wanted: list[str]) -> int | None:
                 break
             start = _line_start(text, position, index)
             pairs = zip(wanted, _lines_from(text, start), strict=False)
-            # A line that only contains the anchor counts for less than one that is the anchor.
+            # A line that only contains the anchor scores lower than one that equals it.
             score = 1 + 2 * sum(line.strip() == want for want, line in pairs if want)
             if score > best_score:
                 best, best_score = start, score
@@ -77,7 +77,7 @@ def _by_lines(text: str, wanted: list[str]) -> int | None:
 
 
 def _by_words(text: str, wanted: list[str]) -> int | None:
-    """Offset of the line that shares at least half of the words of the longest old line."""
+    """Return the offset of the line that shares most words, at least half, with the longest old line."""
     index = max(range(len(wanted)), key=lambda index: len(wanted[index]))
     words = set(_WORD.findall(wanted[index]))
     best, best_score = None, max(1, (len(words) + 1) // 2) - 1
@@ -91,7 +91,7 @@ def _by_words(text: str, wanted: list[str]) -> int | None:
 
 
 def _line_start(text: str, position: int, lines_back: int) -> int:
-    """Start of the line so many lines above the one at `position`, or of the text."""
+    """Return the start of the line `lines_back` above the one at `position`, or of the text."""
     start = text.rfind("\n", 0, position) + 1
     for _ in range(lines_back):
         if start == 0:
@@ -101,7 +101,7 @@ def _line_start(text: str, position: int, lines_back: int) -> int:
 
 
 def _lines_from(text: str, start: int) -> Iterator[str]:
-    """The lines from an offset on, without their newlines, made one by one."""
+    """Yield the lines from an offset on, without their newlines."""
     while start < len(text):
         end = text.find("\n", start)
         if end < 0:
@@ -112,17 +112,17 @@ def _lines_from(text: str, start: int) -> Iterator[str]:
 
 
 LINES_NAMED = 20
-"""So many line numbers stand in a refusal; the rest are counted."""
+"""Line numbers listed in an error; the rest is counted."""
 
 MATCHES_MOST = 1_000_000
-"""More matches of one edit are refused: their positions alone would fill memory."""
+"""Most matches of one edit. The positions of more would fill memory."""
 
 
 EDITS_MOST = 1_000
-"""Edits of one call. Each looks through the whole text, so their time adds up."""
+"""Most edits of one call. Each searches the whole text, so their time adds up."""
 
 CHARACTERS_MOST = 2 * 1024**3
-"""Edits times characters of the text: 1,000 edits of 1.1 MB took 1.1 s (CPython 3.11), and no other change can be made
+"""Largest product of edits and characters: 1,000 edits of 1.1 MB took 1.1 s (CPython 3.11), and the file is locked
 meanwhile."""
 
 
@@ -147,7 +147,7 @@ class TextChange:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """`before[a0:a1]` became `after[b0:b1]`; between hunks both are the same."""
+    """`before[a0:a1]` became `after[b0:b1]`; between hunks both texts are equal."""
 
     a0: int
     a1: int
@@ -157,7 +157,7 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class EditedText:
-    """The text after all edits, how many matches were replaced, and where."""
+    """The text after all edits, the number of replaced matches, and their positions."""
 
     text: str
     replaced: int
@@ -165,15 +165,15 @@ class EditedText:
 
 
 def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters: int) -> EditedText:
-    """Apply `edits` in their order; each sees what those before it left.
+    """Apply `edits` in order; each one is applied to the result of those before it.
 
     Raises:
         EditRefused: an edit matches nothing, or more than once without `all`.
-        TooLarge: the result would pass `most_characters`, or there are too many edits.
+        TooLarge: the result would exceed `most_characters`, or there are too many edits.
     """
     if len(edits) > EDITS_MOST or len(edits) * len(text) > CHARACTERS_MOST:
         most = min(EDITS_MOST, CHARACTERS_MOST // max(1, len(text)))
-        raise TooLarge(f"{shown}: {len(edits)} edits; {most} of a text of this size can be made in one call")
+        raise TooLarge(f"{shown}: {len(edits)} edits; at most {most} per call for a text of this size")
     hunks: tuple[Hunk, ...] = ()
     replaced = 0
     for number, edit in enumerate(edits, 1):
@@ -190,7 +190,7 @@ def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[Te
     _check_meaning(edit, label)
     spans = _spans(text, edit.old, every=edit.all)
     if not spans and "\r\n" in edit.old:
-        # The caller wrote CRLF for a file that has LF there: its own ending wins, on both sides.
+        # The caller wrote CRLF where the file has LF: the file's own ending is used on both sides.
         edit = edit.model_copy(update={"old": edit.old.replace("\r\n", "\n"), "new": edit.new.replace("\r\n", "\n")})
         spans = _spans(text, edit.old, every=edit.all)
     if not spans:
@@ -230,8 +230,8 @@ def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefus
 
 
 def _spans(text: str, old: str, *, every: bool) -> list[tuple[int, int]]:
-    """Where `old` stands: exactly, or else with its newlines read as CRLF where the text has CRLF."""
-    # For uniqueness matches may overlap ("aa" stands twice in "aaa"); replacing goes from left to right.
+    """Return the positions of `old`: exact matches, or else matches of its newlines with CRLF in the text."""
+    # For uniqueness matches may overlap ("aa" occurs twice in "aaa"); replacing goes from left to right.
     step = len(old) if every else 1
     exact = [
         (start, start + len(old)) for start in _positions(text, old, step) if not _splits_an_ending(text, old, start)
@@ -249,7 +249,7 @@ def _spans(text: str, old: str, *, every: bool) -> list[tuple[int, int]]:
 
 
 def _positions(text: str, old: str, step: int) -> Iterator[int]:
-    """Starts of the matches, at most one more than MATCHES_MOST."""
+    """Yield the starts of the matches, at most one more than MATCHES_MOST."""
     at = text.find(old)
     for _ in range(MATCHES_MOST + 1):
         if at < 0:
@@ -259,15 +259,15 @@ def _positions(text: str, old: str, step: int) -> Iterator[int]:
 
 
 def _splits_an_ending(text: str, old: str, start: int) -> bool:
-    """Whether a match begins between the CR and the LF of one line ending, which nobody means."""
+    """Whether a match begins between the CR and the LF of one line ending, which is never intended."""
     return old[0] == "\n" and start > 0 and text[start - 1] == "\r"
 
 
 def _raw_offset(text: str, plain: int, near: tuple[int, int]) -> tuple[int, int]:
-    """(plain, raw): where the offset `plain` of the text with LF only stands in `text`.
+    """Return (plain, raw): the offset in `text` that corresponds to `plain` in the text with LF only.
 
-    `near` is such a pair from before. Each round counts the CRLF passed so far, which comes closer from below and is
-    right when it stays; a table of all line ends would cost more memory than the file.
+    `near` is an earlier pair. Each iteration counts the CRLF passed so far; it approaches the result from below and is
+    right once it is stable. A table of all line ends would need more memory than the file.
     """
     known_plain, known_raw = near
     raw = known_raw + plain - known_plain
@@ -279,14 +279,14 @@ def _raw_offset(text: str, plain: int, near: tuple[int, int]) -> tuple[int, int]
 
 
 def _replacement(text: str, start: int, end: int, edit: Edit) -> str:
-    """`new` as it belongs here: with the line ending of the place, unless the caller wrote CR itself."""
+    """Return `new` with the line ending used at this place, unless the caller wrote CR."""
     old, new = edit.old, edit.new
     if "\r" in old or "\r" in new or "\n" not in new:
         return new
     raw = text[start:end]
     if raw == old:
         return new if "\n" in old else new.replace("\n", _ending_at(text, start))
-    # Mixed endings inside the match: what old and new share at both ends keeps the endings that it has.
+    # Mixed endings in the match: the common start and end of old and new keep their endings.
     most = min(len(old), len(new))
     head = next((at for at in range(most) if old[at] != new[at]), most)
     tail = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
@@ -297,7 +297,7 @@ def _replacement(text: str, start: int, end: int, edit: Edit) -> str:
 
 
 def _ending_at(text: str, position: int) -> str:
-    """The line ending of the line at `position`, or of the line before when it is the last one."""
+    """Return the line ending of the line at `position`, or of the line before if it is the last one."""
     at = text.find("\n", position)
     if at < 0:
         at = text.rfind("\n", 0, position)
@@ -315,15 +315,15 @@ def _spliced(text: str, changes: list[TextChange]) -> str:
 
 
 def _composed(hunks: tuple[Hunk, ...], changes: list[TextChange]) -> tuple[Hunk, ...]:
-    """The hunks from the first text to the one after `changes`, which speak of the text after `hunks`."""
-    # Both kinds as intervals of the text between, with what each does to the length on its side.
+    """Combine `hunks` with later `changes`, whose offsets refer to the text after `hunks`."""
+    # Both as intervals of the text between, with the change of length on either side.
     earlier = ((hunk.b0, hunk.b1, (hunk.a1 - hunk.a0) - (hunk.b1 - hunk.b0), 0) for hunk in hunks)
     later = ((change.start, change.end, 0, len(change.new) - (change.end - change.start)) for change in changes)
     composed: list[Hunk] = []
     shift_a = shift_c = 0
     end = -1
     for start, stop, grow_a, grow_c in heapq.merge(earlier, later):
-        if start <= end:  # touches the one before: one hunk
+        if start <= end:  # touches the previous one: merge them
             last = composed.pop()
             first_a, first_c = last.a0, last.b0
         else:

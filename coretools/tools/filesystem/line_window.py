@@ -1,7 +1,7 @@
-"""Which lines of a text an answer shows: all, a range, the first, the last; cut to a budget with the rest counted.
+"""Select the lines of a text that an answer shows (all, a range, the first, the last) within a budget of bytes.
 
-Pure. What is shown is exactly what stands in the file; everything said about it is in `gap` and `note`. A line ends
-with LF, so CRLF stays part of the line; a newline at the end of the text starts no further line.
+Pure. The lines are exactly those of the file; remarks on them are in `gap` and `note`. A line ends with LF, so the CR
+of CRLF is part of the line. A newline at the end of the text starts no further line.
 """
 
 import re
@@ -13,19 +13,19 @@ from coretools.errors import InvalidArguments
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`head`, then perhaps `gap` in words and `tail`; `note` says where it stands in the file."""
+    """The selected text: `head`, then possibly `gap` (a remark) and `tail`; `note` describes its position."""
 
     head: str
     gap: str = ""
     tail: str = ""
     note: str = ""
     first: int = 1
-    """Number of the line that `head` begins in."""
+    """Number of the line in which `head` begins."""
     tail_first: int = 1
-    """Number of the line that `tail` begins in."""
+    """Number of the line in which `tail` begins."""
 
     def text(self, *, numbered: bool = False) -> str:
-        """The window for a reader. Without `gap`, `note` and numbers it is the file, character for character."""
+        """Return the text to show. Without `gap`, `note` and numbers it is the file, character for character."""
         head = _numbered(self.head, self.first) if numbered else self.head
         tail = _numbered(self.tail, self.tail_first) if numbered else self.tail
         parts = [head]
@@ -38,25 +38,25 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineRange:
-    """What a caller asks for; `None` is not asked for. Lines count from 1."""
+    """The lines that a caller requests; `None` is not requested. Lines count from 1."""
 
     offset: int | None = None
     limit: int | None = None
     head: int | None = None
     tail: int | None = None
     cursor: str | None = None
-    """Where an earlier answer said to read on, instead of `offset`."""
+    """Position at which an earlier answer ended, instead of `offset`."""
     line_numbers: bool = False
-    """Each line after its number and a tab."""
+    """Whether each line is preceded by its number and a tab."""
 
     @property
     def need_counting(self) -> bool:
-        """Whether lines that are not shown must be counted: numbers are wanted of the last ones."""
+        """Whether lines that are not shown must be counted, to number the last ones."""
         is_from_start = self.head is not None or self.offset is not None or self.limit is not None
         return self.line_numbers and not is_from_start and self.cursor is None
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
+        """Refuse contradictory requests.
 
         Raises:
             InvalidArguments: more than one of `head`, `tail` and the pair of `offset` and `limit`.
@@ -79,10 +79,10 @@ def count_lines(text: str) -> int:
 
 
 def window(text: str, lines: LineRange, *, shown: str, budget_bytes: int) -> Window:
-    """The lines asked for, at most `budget_bytes` of UTF-8.
+    """Return the requested lines, at most `budget_bytes` of UTF-8.
 
     Raises:
-        InvalidArguments: `lines` contradicts itself, or `offset` lies behind the end.
+        InvalidArguments: `lines` is contradictory, or `offset` is past the end.
     """
     lines.check()
     if lines.tail is not None:
@@ -121,7 +121,7 @@ def _range(text: str, offset: int, limit: int | None, shown: str, budget_bytes: 
     if start + len(body) < stop:
         body = _whole_lines(body)
         if not body.endswith("\n"):
-            # One line alone is over the budget: its start is shown, and the next line can still be reached.
+            # A single line exceeds the budget: its start is shown, and the next line can still be reached.
             end = _after_lines(text, start, 1)
             said = f", {end - start - len(body)} characters of it left out"
             stop = end
@@ -149,7 +149,7 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
     body = _fitting_end(text[start:], budget_bytes)
     said = ""
     if len(body) < len(text) - start and text[-len(body) - 1] != "\n":
-        # A newline at the very end of the text is no sign of a whole line before it.
+        # A newline at the very end of the text does not show that the line before it is complete.
         whole = body.find("\n", 0, len(body) - 1) + 1
         body = body[whole:]
         if not whole:
@@ -162,7 +162,7 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
 
 
 def _fitting(text: str, budget_bytes: int) -> str:
-    """The start of a text that takes at most so many bytes."""
+    """Return the start of a text that fits into the budget."""
     if len(text) > budget_bytes:
         text = text[:budget_bytes]
     data = text.encode("utf-8", "surrogatepass")
@@ -177,12 +177,12 @@ def _fitting_end(text: str, budget_bytes: int) -> str:
 
 
 def _whole_lines(text: str) -> str:
-    """Without the line that is cut at its end, unless that is all there is."""
+    """Remove an incomplete last line unless it is the only one."""
     return text[: text.rfind("\n") + 1] or text
 
 
 def _after_lines(text: str, position: int, count: int) -> int:
-    """The offset after so many lines, from the start of a line on."""
+    """Return the offset `count` lines after the start of a line."""
     for _ in range(count):
         end = text.find("\n", position)
         if end < 0:

@@ -1,4 +1,4 @@
-"""What the file tools answer, as models and as text."""
+"""Results of the file tools, and their text."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ from coretools.tools.execution import escaped_name
 _MARKS = {"directory": "/", "link": "@"}
 
 _ENDINGS = {"\r\n": "CRLF", "\r": "CR", "mixed": "mixed line endings"}
-"""Line endings that are worth a word."""
+"""Line endings that are reported."""
 
 
 class FileText(Result):
-    """Text of a file, exactly as it stands there, with what is left out said in brackets."""
+    """Text of a file, unchanged, with remarks on omitted parts in brackets."""
 
     content: str
     encoding: str
     newline: str
     lines: int | None
-    """In the file; None where they were not counted."""
+    """Number of lines in the file; None if they were not counted."""
     size: int
 
     def text(self) -> str:
-        """The text; a last line in brackets says so if it is not plain UTF-8 with LF."""
+        """The text; if it is not plain UTF-8 with LF, a last line in brackets says so."""
         kinds = [self.encoding] if self.encoding != "utf-8" else []
         kinds += [_ENDINGS[self.newline]] if self.newline in _ENDINGS else []
         if not kinds:
@@ -34,13 +34,13 @@ class FileText(Result):
         return f"{self.content}{gap}[{', '.join(kinds)}]\n"
 
     def facts(self) -> dict[str, object]:
-        """Of the whole file; encoding and line endings of a large one as far as it was read."""
+        """Facts about the whole file; encoding and line endings of a large file as far as it was read."""
         counted = {} if self.lines is None else {"lines": self.lines}
         return {"encoding": self.encoding, "newline": self.newline, **counted, "bytes": self.size}
 
 
 class EditResult(Result):
-    """An edit that was made, or would be."""
+    """An edit that was made, or would be made by a dry run."""
 
     path: str
     replaced: int
@@ -51,16 +51,16 @@ class EditResult(Result):
         """One line, then the diff."""
         times = "1 replacement" if self.replaced == 1 else f"{self.replaced} replacements"
         if not self.diff:
-            return f"{self.path}: {times}, and the text is what it was; nothing written"
+            return f"{self.path}: {times}, but the text is unchanged; nothing written"
         return f"{'would edit' if self.dry_run else 'edited'} {self.path}: {times}\n{self.diff}"
 
     def facts(self) -> dict[str, object]:
-        """How many matches were replaced."""
+        """Number of replaced matches."""
         return {"replaced": self.replaced, "dry_run": self.dry_run}
 
 
 class ChangeResult(Result):
-    """A change that was made, in one sentence."""
+    """A completed change, described in one sentence."""
 
     message: str
     details: dict[str, Any] = Field(default_factory=dict)
@@ -70,7 +70,7 @@ class ChangeResult(Result):
         return self.message
 
     def facts(self) -> dict[str, object]:
-        """What a program may want of it."""
+        """Machine-readable facts."""
         return self.details
 
 
@@ -83,11 +83,11 @@ class ListingResult(Result):
 
     @classmethod
     def of(cls, listing: DirectoryListing) -> "ListingResult":
-        """From what the sandbox saw."""
+        """Build the result from a listing."""
         return cls(path=listing.shown, entries=[_line(entry) for entry in listing.entries], total=listing.total)
 
     def text(self) -> str:
-        """One entry a line; what is left out is counted."""
+        """One entry per line; omitted entries are counted."""
         left_out = self.total - len(self.entries)
         notes = [f"[{left_out} of {self.total} entries left out]"] if left_out else []
         if not self.total:
@@ -95,7 +95,7 @@ class ListingResult(Result):
         return "\n".join([*self.entries, *notes])
 
     def facts(self) -> dict[str, object]:
-        """How many there are."""
+        """Number of entries."""
         return {"entries": self.total}
 
 

@@ -1,7 +1,7 @@
-"""The lines that an answer shows of a large UTF-8 file, found by seeking: nothing else of the file is read or decoded.
+"""Select the lines that an answer shows of a large UTF-8 file by seeking: nothing else is read or decoded.
 
-`line_window` does the same for a text in memory. Here a place in the file is a `Cursor`, a byte offset together with
-the number of the line there; an answer names the one at which to read on. How many lines a file has is said only when
+`line_window` does the same for a text in memory. A position in the file is a `Cursor`: a byte offset with the number of
+the line there. An answer contains the cursor at which to read on. The number of lines in the file is reported only if
 its end was reached by counting.
 """
 
@@ -14,48 +14,48 @@ from coretools.errors import Conflict, InvalidArguments, TooLarge
 from coretools.tools.filesystem.line_window import LineRange, Window
 
 BLOCK_BYTES = 64 * 1024
-"""Read at once while looking for a few lines."""
+"""Block size while searching for a few lines."""
 
 COUNT_BYTES = 1024 * 1024
-"""Read at once while counting lines."""
+"""Block size while counting lines."""
 
 MOST_COUNTED_BYTES = 1024 * 1024 * 1024
-"""Looked through for one `offset`, which takes about half a second. A cursor gets further."""
+"""Most bytes counted for one `offset`, which takes about half a second. A cursor has no such limit."""
 
 _CURSOR = re.compile(r"([0-9]{1,18})@([0-9]{1,18})", re.ASCII)
 
 
 class SeekableFile(Protocol):
-    """A file whose bytes can be read anywhere."""
+    """A file whose bytes can be read at any position."""
 
     @property
     def size(self) -> int:
-        """Bytes when it was opened."""
+        """Size in bytes when it was opened."""
         ...
 
     @property
     def shown(self) -> str:
-        """Its path, for words."""
+        """Its path, for messages."""
         ...
 
     def read_at(self, position: int, count: int) -> bytes:
-        """At most so many bytes from there; fewer only where the file ends."""
+        """Read `count` bytes at a position; fewer only at the end of the file."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a file: the line that is read there, from 1, and its byte offset."""
+    """A position in a file: the number of the line there, from 1, and the byte offset."""
 
     line: int
     position: int
 
     @classmethod
     def parse(cls, text: str) -> "Cursor":
-        """From what an answer named.
+        """Parse a cursor of an answer.
 
         Raises:
-            InvalidArguments: no answer names such a cursor.
+            InvalidArguments: not a cursor.
         """
         found = _CURSOR.fullmatch(text)
         if found is None or int(found[1]) < 1:
@@ -68,19 +68,19 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CountedWindow:
-    """A window, and how many lines the file has, if that is known."""
+    """A window, and the number of lines in the file if known."""
 
     window: Window
     lines: int | None = None
 
 
 def seek_window(source: SeekableFile, lines: LineRange, *, first_byte: int, budget_bytes: int) -> CountedWindow:
-    """The lines asked for, at most `budget_bytes` of them. `first_byte` is where the text begins, after its mark.
+    """Return the requested lines, at most `budget_bytes`. `first_byte` is the start of the text, after a BOM.
 
     Raises:
-        UnicodeDecodeError: what would be shown is not UTF-8.
-        InvalidArguments: `offset` or `cursor` lies behind the end, or no line begins at the cursor.
-        TooLarge: the line of the offset lies too far behind. Conflict: the file shrinks while it is read.
+        UnicodeDecodeError: the selected part is not UTF-8.
+        InvalidArguments: `offset` or `cursor` is past the end, or the cursor is inside a character.
+        TooLarge: the line of `offset` is too far from the start. Conflict: the file shrinks while it is read.
     """
     file = _FileWindow(source, first_byte)
     if lines.tail is not None:
@@ -95,7 +95,7 @@ def seek_window(source: SeekableFile, lines: LineRange, *, first_byte: int, budg
 
 @dataclass(frozen=True, slots=True)
 class _FileWindow:
-    """One reading of a file. All offsets are of the file, in bytes."""
+    """One reading of a file. All offsets are bytes of the file."""
 
     source: SeekableFile
     first: int
@@ -114,7 +114,7 @@ class _FileWindow:
         return CountedWindow(Window(data.decode(), note=where + more, first=start.line), total)
 
     def _part(self, start: Cursor, data: bytes) -> CountedWindow:
-        """Of one line that alone is over the budget. The rest of it can be read, or passed over."""
+        """Return a part of a line that exceeds the budget. The rest of it can be read or skipped."""
         stop = start.position + len(data)
         said = f"part of line {start.line}, to byte {stop} of {self.source.size}; offset={start.line}@{stop} reads on"
         block = self.source.read_at(stop, COUNT_BYTES)
@@ -129,7 +129,7 @@ class _FileWindow:
         data, start = self._backward(count, budget)
         is_cut = False
         if start > self.first and self._byte(start - 1) != b"\n":
-            # Over the budget: whole lines, unless there is but a part of one.
+            # Over the budget: whole lines, unless there is only a part of one.
             whole = data.find(b"\n", 0, len(data) - 1) + 1
             is_cut = not whole
             data = data[whole or _first_character(data) :]
@@ -140,7 +140,7 @@ class _FileWindow:
         return CountedWindow(Window(data.decode(), note=f"{where}, of {self.source.size} bytes"))
 
     def ends(self, budget: int) -> CountedWindow:
-        """The start of the file and its end, or all of it."""
+        """Return the start and the end of the file, or all of it."""
         if self.source.size - self.first <= budget:
             return self.lines_from(Cursor(1, self.first), None, budget)
         head, _ = self._forward(self.first, None, budget // 2)
@@ -154,7 +154,7 @@ class _FileWindow:
         return CountedWindow(Window(head.decode(), gap, tail.decode()))
 
     def line(self, number: int) -> Cursor:
-        """Where a line begins, by counting newlines from the start."""
+        """Return the start of a line, by counting newlines from the start of the file."""
         position, ahead = self.first, number - 1
         ends_line = True
         while ahead:
@@ -172,7 +172,7 @@ class _FileWindow:
         return Cursor(number, position)
 
     def checked(self, cursor: Cursor) -> Cursor:
-        """A cursor of an earlier answer, if it still fits."""
+        """Return a cursor of an earlier answer if it is still valid."""
         position = cursor.position
         if not self.first <= position < self.source.size:
             raise InvalidArguments(
@@ -228,7 +228,7 @@ class _FileWindow:
         return cut[: whole or last_character(data, budget)], False
 
     def _backward(self, count: int | None, budget: int) -> tuple[bytes, int]:
-        """The last lines, at most `budget` bytes, and where they begin; over the budget they begin anywhere."""
+        """Return the last lines, at most `budget` bytes, and their offset, which is within a line over the budget."""
         end = position = self.source.size
         blocks: list[bytes] = []
         # The newline at the very end closes the last line, it starts no further one.
@@ -254,9 +254,9 @@ class _FileWindow:
 
 
 def after_lines(data: bytes, count: int) -> int:
-    """The offset after so many newlines, of which the data holds at least that many."""
+    """Return the offset after `count` newlines; the data must contain that many."""
     low, high = 0, len(data)
-    # By halves: a block of nothing but newlines is passed as fast as one long line.
+    # Bisection: a block of nothing but newlines takes no longer than one long line.
     while count and high - low > 256:
         middle = (low + high) // 2
         found = data.count(b"\n", low, middle)
@@ -270,7 +270,7 @@ def after_lines(data: bytes, count: int) -> int:
 
 
 def last_character(data: bytes, end: int) -> int:
-    """The greatest offset up to `end` that does not stand inside of a character."""
+    """Return the largest offset up to `end` that is not within a character."""
     for back in range(min(4, end)):
         if not _is_inside(data[end - back : end - back + 1]):
             return end - back
@@ -282,7 +282,7 @@ def _first_character(data: bytes) -> int:
 
 
 def _is_inside(byte: bytes) -> bool:
-    """Whether this byte continues a character of UTF-8."""
+    """Whether this is a continuation byte of UTF-8."""
     return byte != b"" and byte[0] & 0xC0 == 0x80
 
 

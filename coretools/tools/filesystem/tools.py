@@ -1,7 +1,7 @@
-"""The file tools: read, write, edit, list, move and delete what lies beneath the roots.
+"""The file tools: read, write, edit, list, move and delete files beneath the roots.
 
-Each is a few lines between its arguments and the sandbox, which is the only way to a file from here. The pure parts
-stand beside it: which lines an answer shows, what an edit changes, how a change is shown.
+Each tool is a few lines between its arguments and `roots`, the only way to a file. The pure parts are in modules of
+their own: selecting lines, applying edits, formatting a diff.
 """
 
 import re
@@ -37,10 +37,10 @@ from coretools.tools.filesystem.results import ChangeResult, EditResult, FileTex
 from coretools.tools.filesystem.seek_window import Cursor, seek_window
 
 WHOLE_BYTES = 256 * 1024
-"""A file up to here is read whole, and its lines are counted; of a larger one only what is shown, where it is UTF-8."""
+"""Largest file that is read whole with its lines counted. Of a larger UTF-8 file only the shown part is read."""
 
 START_BYTES = 16 * 1024
-"""Looked at to tell the encoding of one that is not read whole."""
+"""Bytes examined to detect the encoding of a file that is not read whole."""
 
 LARGE_BYTES = 1024 * 1024
 LARGE_READS = 2
@@ -48,10 +48,10 @@ LARGE_READS = 2
 while it counts lines: one in every worker thread would take gigabytes and block other calls for most of a minute."""
 
 _SHOWN_HIDDEN = 20
-"""Names of hidden files that the answer to a deletion lists."""
+"""Most hidden files listed in the result of a deletion."""
 
 _LOOK_SECONDS = 0.1
-"""Between two looks whether a call that waits for its turn was cancelled."""
+"""Interval of checks whether a call that waits for a slot was cancelled."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
@@ -87,14 +87,14 @@ class FilesystemTools:
             return Embedded(uri="", content=data, mime_type="application/octet-stream")
 
     def file_version(self, path: str) -> Version:
-        """Another one whenever the file was changed or replaced."""
+        """Return a version that differs whenever the file was changed or replaced."""
         found = file_status(self._roots, path)
         if found.kind != "file":
             raise WrongType(f"{path}: a {found.kind}, not a file", path=path)
         return found.version
 
     def paths(self, typed: str, _: Mapping[str, str]) -> list[str]:
-        """Paths that go on from what was typed."""
+        """Return paths that begin with the typed text."""
         return complete_path(self._roots, typed, most=MAX_VALUES)
 
     @nonblocking
@@ -123,10 +123,10 @@ class FilesystemTools:
             return self._text(data, file.shown, lines)
 
     def _in_memory(self, path: str, lines: LineRange) -> FileText:
-        """The same of a small file that the kernel has in memory.
+        """Read a small file that is in the page cache.
 
         Raises:
-            WouldBlock: it is none, or anything about it is not plain.
+            WouldBlock: it is not, or reading it is not straightforward.
         """
         content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
         if content is None:
@@ -134,7 +134,7 @@ class FilesystemTools:
         return self._text(content.data, content.shown, lines)
 
     def _sought(self, file: OpenFile, lines: LineRange) -> FileText | None:
-        """The lines, without the rest of the file; None where all of it must be read to tell its encoding."""
+        """Return the lines without reading the rest; None if the whole file must be read to detect its encoding."""
         start = file.read_at(0, START_BYTES)
         found = utf8_by_start(start, file.shown, size=file.size)
         if found is None:
@@ -253,7 +253,7 @@ class FilesystemTools:
 def _lines(
     offset: int | str | None, *, limit: int | None, head: int | None, tail: int | None, line_numbers: bool
 ) -> LineRange:
-    """What a caller asks for; refused where it contradicts itself."""
+    """Build the requested range of lines; refuse contradictory arguments."""
     if isinstance(offset, str) and _NUMBER.fullmatch(offset):  # written as text, as on a command line
         offset = int(offset)
     line, cursor = (None, offset) if isinstance(offset, str) else (offset, None)
@@ -264,7 +264,7 @@ def _lines(
 
 @contextmanager
 def _turn(turns: threading.Semaphore) -> Iterator[None]:
-    """Wait for one; a call that was cancelled stops waiting."""
+    """Hold a slot; a cancelled call stops waiting for it."""
     while not turns.acquire(timeout=_LOOK_SECONDS):
         check_cancelled()
     try:

@@ -1,7 +1,7 @@
-"""Which files of a tree a text search looks into: by ripgrep where it is installed, by our own walk where not.
+"""List the files of a tree that a text search reads: with ripgrep if installed, otherwise with our own walk.
 
-Both only name files; what is shown is read and matched by `Findings`, through handles beneath a root. So a file that
-was swapped for a link to the outside while ripgrep walked is never shown, and both give the same answer.
+Both only list files. `Findings` reads and matches them through handles beneath a root. So a file that is replaced by a
+link to the outside while ripgrep runs is never shown, and both engines give the same answer.
 """
 
 import re
@@ -29,34 +29,34 @@ from coretools.tools.search.ignore import IgnoreRules
 from coretools.tools.search.tree import beneath, entries_beneath, ignore_rules
 
 MAX_NAMES = 200_000
-"""Names from ripgrep that wait to be read. It is a hundred times faster than we are; this bounds the memory."""
+"""Most unread names from ripgrep. It is a hundred times faster than our reader, so this bounds the memory."""
 
 MAX_UNSORTED = 2_000
-"""Files with a match that ripgrep may name in any order, all its threads at work. With more the pattern is common: the
-answer is full after the first few files in order, and ripgrep names them in order, with one thread (its `--sort`)."""
+"""Most matching files that ripgrep lists unsorted, with all its threads. If there are more, the pattern is common, the
+answer is full after the first few files, and ripgrep lists them sorted, with one thread (`--sort`)."""
 
 UNSORTED_SHARE = 0.75
-"""Part of the time that is left which it may take so. The rest is for reading what it named by then."""
+"""Share of the remaining time for the unsorted search. The rest is for reading the listed files."""
 
 STDERR_BYTES = 1_024
-"""Kept of what ripgrep says; nobody reads it but a person with a debugger."""
+"""Bytes kept of ripgrep's messages, for debugging only."""
 
 _OPTIONS = (
-    # Nothing but the options here decides: no file of options, no program in front of the files.
+    # Only these options apply: no configuration file, no preprocessor.
     *("--no-config", "--no-messages", "--color=never"),
-    # Everything beneath the directory but what its own ignore files and `.git` leave out, in a repository or not.
+    # Everything beneath the directory except `.git` and what its own ignore files exclude, in a repository or not.
     *("--hidden", "--glob=!.git", "--no-require-git"),
     *("--no-ignore-global", "--no-ignore-parent", "--no-ignore-exclude"),
-    # A mapped file that is cut short meanwhile ends ripgrep by SIGBUS.
+    # If a mapped file is truncated meanwhile, SIGBUS ends ripgrep.
     *("--no-mmap", "--regex-size-limit=100M", "--files-with-matches", "--null"),
 )
 
 _PLAIN_NAME = re.compile(r"[\w.*?-]+", re.ASCII)
-"""A glob of one name that means the same everywhere."""
+"""A glob of one name that has the same meaning for both engines."""
 
 
 class SearchEngine(Protocol):
-    """A way to find the files that a search looks into."""
+    """Lists the files that a search reads."""
 
     @property
     def name(self) -> str:
@@ -64,12 +64,12 @@ class SearchEngine(Protocol):
         ...
 
     async def search(self, findings: Findings) -> bool:
-        """Fill `findings` in the order of the paths. False when this way is not possible here."""
+        """Fill `findings` in the order of the paths. False if this engine can't be used here."""
         ...
 
 
 class WalkEngine:
-    """Our own walk: every file that is not ignored, one by one."""
+    """Walks the tree itself and searches every file that is not ignored."""
 
     def __init__(self, roots: Roots, limiter: CapacityLimiter) -> None:
         self._roots = roots
@@ -96,7 +96,7 @@ class WalkEngine:
 
 
 class RipgrepEngine:
-    """ripgrep names the files in which something matches: a few more than we mean, never one less."""
+    """Lets ripgrep list the matching files. It may list files without a match of ours, but never misses one."""
 
     def __init__(self, roots: Roots, confined: ConfinedRunner, *, limits: Limits, limiter: CapacityLimiter) -> None:
         self._roots = roots
@@ -110,7 +110,7 @@ class RipgrepEngine:
         return "ripgrep"
 
     async def search(self, findings: Findings) -> bool:
-        """Fill `findings` in the order of the paths. False when ripgrep is missing or could not do it."""
+        """Fill `findings` in the order of the paths. False if ripgrep is missing or failed."""
         names = _FileNames(MAX_UNSORTED)
         await self._list_files(findings.query, names)
         if names.failure is not None:
@@ -142,7 +142,7 @@ class RipgrepEngine:
         return findings.timed_out or _succeeded(names.completed, names)
 
     async def _list_files(self, query: Query, names: "_FileNames", *order_words: str) -> None:
-        """Run ripgrep; its names arrive in `names` as it finds them."""
+        """Run ripgrep; it adds file names to `names` as it finds them."""
         share = 1.0 if order_words else UNSORTED_SHARE
         options = RunOptions(
             timeout_seconds=max(0.0, share * (query.deadline - time.monotonic())),
@@ -163,14 +163,14 @@ class RipgrepEngine:
                     argv, cwd=directory, options=replace(options, confined_thread=confined_thread)
                 )
         except CannotStart:
-            pass  # it is not installed here: `completed` stays None
+            pass  # not installed: `completed` stays None
         except CoreError as error:
             names.failure = error
         finally:
             names.end()
 
     def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, ConfinedThread | None]:
-        """The directory to search, and what the kernel lets ripgrep read: its root and no more."""
+        """Open the directory to search, and confine ripgrep to reading its root."""
         directory = stack.enter_context(open_directory(self._roots, path))
         return directory, self._confined.confined_thread("rg", readable_paths(directory))
 
@@ -182,16 +182,16 @@ class RipgrepEngine:
 
 
 def readable_paths(directory: Directory) -> tuple[Rule, ...]:
-    """What the kernel lets ripgrep read: the root that the directory lies in."""
+    """Return the Landlock rules for ripgrep: reading the root of the directory."""
     return ((directory.place.root.fd, READ),)
 
 
 def _search_files(findings: Findings, rules: IgnoreRules | None, names: Sequence[bytes]) -> None:
-    """Look into files that ripgrep named, in their order."""
+    """Search the files that ripgrep listed, in order."""
     query = findings.query
     for name in names:
         relative = name.removeprefix(b"./").decode("utf-8", "surrogateescape")
-        # What it can't know: rules from above the directory searched, and globs that go beyond the name.
+        # ripgrep does not know ignore files above the directory searched, and globs with more than a name.
         if query.wanted(relative) and not (rules and rules.covers_any(beneath(query.top, relative))):
             findings.search_file(relative)
         if findings.is_complete:
@@ -199,22 +199,22 @@ def _search_files(findings: Findings, rules: IgnoreRules | None, names: Sequence
 
 
 def _components(name: bytes) -> list[str]:
-    """What a path is sorted by: as in our own walk, name by name."""
+    """Return the sort key of a path: component by component, as in our own walk."""
     return name.decode("utf-8", "surrogateescape").split("/")
 
 
 def _succeeded(completed: Completed, names: "_FileNames") -> bool:
     if names.too_many:
         return False
-    # 2 with names: some file could not be read. 2 without any: perhaps it refuses the pattern, perhaps every file was
-    # ignored (measured with 13.0.0, which calls that an error); our own walk tells.
+    # 2 with names: some file could not be read. 2 without names: ripgrep refused the pattern, or every file was ignored
+    # (13.0.0 treats that as an error); our own walk decides.
     return completed.exit_code in (0, 1) or (completed.exit_code == 2 and names.seen > 0)
 
 
 def _type_options(glob: str) -> list[str]:
-    """Options that keep ripgrep to the names that a glob can match; none when that is not plain.
+    """Return options that restrict ripgrep to names that a glob can match; none for a complex glob.
 
-    Its own `--glob` would bring back files that are ignored.
+    Its own `--glob` would include ignored files again.
     """
     globs = [one.rstrip("/").rpartition("/")[2] for one in expand_braces(glob)]
     if glob.startswith("!") or not all(_PLAIN_NAME.fullmatch(one) and "**" not in one for one in globs):
@@ -223,7 +223,7 @@ def _type_options(glob: str) -> list[str]:
 
 
 class _FileNames:
-    """The names that ripgrep writes, between the task that runs it and the one that reads the files."""
+    """Queue of file names between the task that runs ripgrep and the one that reads the files."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -237,7 +237,7 @@ class _FileNames:
         self._news = anyio.Event()
 
     def feed(self, piece: bytes) -> bool:
-        """Take a piece of output; True when no more is wanted."""
+        """Add a piece of output; True if no more is wanted."""
         *whole, self._rest = (self._rest + piece).split(b"\0")
         self.seen += len(whole)
         self._waiting += whole
@@ -246,12 +246,12 @@ class _FileNames:
         return self.too_many
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Mark the end of the output."""
         self._ended = True
         self._news.set()
 
     async def following(self) -> list[bytes]:
-        """The next names; none at the end."""
+        """Return the next names; none at the end."""
         while not self._waiting and not self._ended:
             await self._news.wait()
             self._news = anyio.Event()

@@ -1,7 +1,6 @@
-"""What a text search has found so far, and whether it has enough.
+"""Read and match the files of a text search, and collect the results within the limits of one call.
 
-The one place that reads the files of a search and matches their lines, whichever engine names the files: through
-handles beneath a root, inside the limits of one call.
+Whichever engine lists the files, only this module reads them, through handles beneath a root.
 """
 
 import codecs
@@ -17,19 +16,19 @@ from coretools.roots.root_set import RootedPath, Roots
 from coretools.tools.search.pattern import Pattern
 from coretools.tools.search.tree import beneath, is_text_path
 
-# The lines of one file that match, with the lines around them. Pure: bytes in, lines out.
+# Matching lines of one file, with context. Pure: bytes in, lines out.
 #
-# A file is text here if it has a UTF-16 byte order mark, or no NUL anywhere. Bytes that are no UTF-8 match nothing and
-# are shown as U+FFFD. These are ripgrep's rules, but for NUL, where it depends on its buffers.
+# A file is text if it has a UTF-16 byte order mark or contains no NUL. Bytes that are not UTF-8 match nothing and are
+# shown as U+FFFD. These are ripgrep's rules, except for NUL, where ripgrep depends on its buffers.
 
 
 MATCH_SECONDS = 3.0
-"""One look for the next match in one file. Backtracking alone takes so long: a plain pattern passes 64 MB in one."""
+"""Time limit for finding one match. Only backtracking takes that long: a simple pattern scans 64 MB in one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedLine:
-    """A line without its end. `column` is where the match begins, None for a line of context."""
+    """A line without its line end. `column` is the start of the match, None for a line of context."""
 
     number: int
     text: str
@@ -38,14 +37,14 @@ class MatchedLine:
 
 @dataclass(frozen=True, slots=True)
 class SearchedText:
-    """The text of a file with LF as its line ends; `strict` when it has bytes that are no UTF-8."""
+    """The text of a file with LF line ends; `strict` if it has bytes that are not UTF-8."""
 
     text: str
     strict: bool
 
 
 def decode_text(data: bytes) -> SearchedText | None:
-    """The text of a file as it is searched, or None when it is binary."""
+    """Decode a file for searching; None if it is binary."""
     text, strict = _characters(data)
     if "\0" in text:
         return None
@@ -64,10 +63,10 @@ def _characters(data: bytes) -> tuple[str, bool]:
 
 
 def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, shown: str) -> Iterator["Match"]:
-    """The matching lines, first to last; `deadline` on the monotonic clock ends the search without an error.
+    """Yield the matching lines in order. Reaching `deadline` (monotonic clock) ends the search without an error.
 
     Raises:
-        DeadlinePassed: the pattern backtracks without end on this text.
+        DeadlinePassed: the pattern backtracks too long on this text.
     """
     compiled = pattern.strict if file.strict else pattern.compiled
     text = file.text
@@ -99,7 +98,7 @@ def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, sho
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A matching line: its number, its offsets in the text, and where in it the match begins."""
+    """A matching line: its number, its offsets in the text, and the column of the match."""
 
     number: int
     start: int
@@ -108,7 +107,7 @@ class Match:
 
 
 def with_context(file: SearchedText, matches: list[Match], context: int) -> list[list[MatchedLine]]:
-    """The matching lines, each with so many lines around it; what touches stands in one group."""
+    """Return the matching lines with context; adjacent lines form one group."""
     groups: list[list[MatchedLine]] = []
     text = file.text
     last_number, last_end = 0, -1
@@ -130,7 +129,7 @@ def with_context(file: SearchedText, matches: list[Match], context: int) -> list
 
 
 def _lines_before(text: str, match: Match, context: int, *, after: int) -> list[MatchedLine]:
-    """Up to `context` lines above a match, as far as the offset `after` (an end of line), in their order."""
+    """Return up to `context` lines above a match, not before the offset `after` (an end of line)."""
     lines: list[MatchedLine] = []
     start = match.start
     while len(lines) < context and start - 1 > after:
@@ -149,7 +148,7 @@ def _shown(line: str) -> str:
 
 
 def cut(line: str, column: int, limit_bytes: int) -> str:
-    """A line, or the part of it around the match with what is left out counted, in about `limit_bytes`."""
+    """Return a line, or the part of it around the match with the omitted characters counted, in about `limit_bytes`."""
     if len(line.encode("utf-8", "replace")) <= limit_bytes:
         return line
     characters = max(1, limit_bytes * len(line) // len(line.encode("utf-8", "replace")))
@@ -162,13 +161,13 @@ def cut(line: str, column: int, limit_bytes: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is searched for, and where. Paths are relative to `top`, the directory searched."""
+    """What to search for, and where. Paths are relative to `top`, the directory searched."""
 
     top: RootedPath
     pattern: Pattern
     glob: str
     wanted: Callable[[str], bool]
-    """The glob as a test of a path from `top` on."""
+    """The glob as a predicate on paths relative to `top`."""
     context: int
     limit: int
     include_ignored: bool
@@ -176,13 +175,13 @@ class Query:
     """On the monotonic clock."""
 
     def path(self, roots: Roots, relative: str) -> str:
-        """A path beneath `top` as a caller writes it."""
+        """Return a path relative to `top` as a caller writes it."""
         return roots.shown(RootedPath(self.top.root, beneath(self.top, relative)))
 
 
 @dataclass(slots=True)
 class FileFindings:
-    """The lines to show of one file, in groups of neighbours."""
+    """The lines to show of one file, in groups of adjacent lines."""
 
     path: str
     groups: list[list[MatchedLine]]
@@ -190,7 +189,7 @@ class FileFindings:
 
 @dataclass(slots=True)
 class Findings:
-    """Filled file by file, in the order of the paths."""
+    """Results of a search, added file by file in the order of the paths."""
 
     roots: Roots
     limits: Limits
@@ -198,9 +197,9 @@ class Findings:
     files: list[FileFindings] = field(default_factory=list)
     matches: int = 0
     more: bool = False
-    """There is at least one match that is not among them."""
+    """Whether there is at least one more match."""
     timed_out: bool = False
-    """The time was over before everything was searched."""
+    """Whether the time ran out before everything was searched."""
     _bytes: int = 0
 
     @property
@@ -209,7 +208,7 @@ class Findings:
         return self.more or self.timed_out
 
     def search_file(self, relative: str) -> None:
-        """Search one file of a tree. What can't be read, is binary or too large is passed over."""
+        """Search one file of a tree. Unreadable, binary and too large files are skipped."""
         check_cancelled()
         if self._check_deadline() or not is_text_path(relative):
             return
@@ -219,7 +218,7 @@ class Findings:
         except DeadlinePassed:
             raise
         except CoreError:
-            # Gone meanwhile, closed by a deny glob, no regular file, no permission: not part of the tree for us.
+            # Deleted meanwhile, denied, not a regular file, no permission: not part of the tree for this search.
             return
         if file is not None:
             self._match(path, file)
@@ -254,7 +253,7 @@ class Findings:
         self._check_deadline()
 
     def _add(self, path: str, file: SearchedText, found: list[Match]) -> None:
-        """Keep the lines that fit into the answer."""
+        """Add the lines that fit into the answer."""
         kept = FileFindings(path, [])
         for group in with_context(file, found, self.query.context):
             lines: list[MatchedLine] = []

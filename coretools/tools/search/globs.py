@@ -1,6 +1,6 @@
 """Globs on paths: `*.py` anywhere, `src/**/*.ts` from the directory searched, `*.{js,ts}`, `!*.min.js`.
 
-Pure. What stands for one component is translated by `path_globs`; braces are expanded here.
+Pure. `path_globs` translates single components; braces are expanded here.
 """
 
 import re
@@ -11,14 +11,14 @@ from coretools.errors import InvalidArguments
 from coretools.roots.path_globs import component_pattern, component_tests, components_match
 
 ALTERNATIVES = 64
-"""Most globs that one with braces may stand for."""
+"""Most alternatives of a glob with braces."""
 
 CHARACTERS = 1_000
-"""Longest glob of a caller."""
+"""Longest glob accepted."""
 
 
 def glob_matcher(glob: str) -> Callable[[str], bool]:
-    """A test of paths (components joined by `/`, a directory with `/` at its end).
+    """Return a predicate on paths (components joined by `/`, a directory with `/` at its end).
 
     A glob without `/` matches the name; with one, the path from the directory searched on. `*`, `?` and `[...]` stay
     inside one component, `**` is any number of them. With `/` at its end it matches directories only. `!` in front
@@ -35,7 +35,7 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
 
 
 def name_matcher(glob: str) -> Callable[[str], bool] | None:
-    """The same as a test of the last name alone; None where the glob speaks of more than that.
+    """Return the same predicate on the last name alone; None if the glob depends on more than that.
 
     Raises:
         What `glob_matcher` raises.
@@ -52,7 +52,7 @@ def _any_of(globs: Sequence[str]) -> Callable[[str], bool]:
     lasts = [one.rstrip("/").rpartition("/")[2] for one in globs]
     if any(last in ("", ".", "**") for last in lasts):
         return lambda path: any(matches(path) for matches in alternatives)
-    # Most paths are told by their last name alone, however many globs there are.
+    # The last name alone decides most paths, however many globs there are.
     fits = re.compile("|".join(map(component_pattern, lasts))).match
     if not any("/" in one for one in globs):
         return lambda path: fits(path.rstrip("/").rpartition("/")[2]) is not None
@@ -62,9 +62,9 @@ def _any_of(globs: Sequence[str]) -> Callable[[str], bool]:
 
 
 def expand_braces(glob: str, *, escape: str = "") -> list[str]:
-    """`a.{b,c}` as `a.b` and `a.c`; braces may stand in braces. A brace without partner is a character like others.
+    """Expand `a.{b,c}` to `a.b` and `a.c`; braces may be nested. An unpaired brace is an ordinary character.
 
-    What follows an `escape` is an ordinary character.
+    The character after `escape` is an ordinary one.
 
     Raises:
         InvalidArguments: it would stand for more than ALTERNATIVES globs, or has too many braces.
@@ -82,7 +82,7 @@ def expand_braces(glob: str, *, escape: str = "") -> list[str]:
             before, pieces, after = found
             pending += [before + piece + after for piece in reversed(pieces)]
     if pending:
-        raise InvalidArguments(f"glob {glob}: its braces stand for more than {ALTERNATIVES} globs")
+        raise InvalidArguments(f"glob {glob}: its braces expand to more than {ALTERNATIVES} globs")
     return expanded
 
 
@@ -96,9 +96,9 @@ def _compiled(glob: str) -> Callable[[str], bool]:
 
 
 def _first_braces(glob: str, escape: str) -> tuple[str, list[str], str] | None:
-    """What stands before the first pair of braces, its alternatives, and what stands after it."""
+    """Split at the first pair of braces: the text before it, its alternatives, the text after it."""
     opened: list[list[int]] = []
-    """Of each brace that is open: where it stands, and the commas directly within it."""
+    """For each open brace: its position, and the commas directly within it."""
     first: list[int] = []
     for at in _outside_brackets(glob, escape):
         if glob[at] == "{":
@@ -115,7 +115,7 @@ def _first_braces(glob: str, escape: str) -> tuple[str, list[str], str] | None:
 
 
 def _outside_brackets(glob: str, escape: str) -> Iterator[int]:
-    """Where braces and commas stand outside of `[...]`."""
+    """Yield the positions of braces and commas outside of `[...]`."""
     at = 0
     last = glob.rfind("]")
     while at < len(glob):

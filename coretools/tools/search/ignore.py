@@ -1,8 +1,8 @@
-"""Ignore files: which files a search leaves out because the repository says so.
+"""Apply ignore files: which files a search skips.
 
-`.gitignore`, `.ignore` and `.rgignore` beneath a root, with the rules and the precedence that ripgrep gives them, so
-that a search with and without ripgrep sees the same files. Pure but for the function that it is given to look at
-directories; nothing above the root is consulted.
+`.gitignore`, `.ignore` and `.rgignore` beneath a root follow the rules and the precedence of ripgrep, so a search
+covers the same files with and without ripgrep. Pure except for the given function that reads the files; nothing above
+the root is read.
 """
 
 import re
@@ -15,7 +15,7 @@ from coretools.roots.path_globs import ComponentTest, component_pattern, compone
 from coretools.tools.search.globs import CHARACTERS, expand_braces
 
 KINDS = (".rgignore", ".ignore", ".gitignore")
-"""Names of ignore files; what an earlier kind decides holds, wherever the file stands."""
+"""Names of ignore files. An earlier kind takes precedence, wherever the file is."""
 
 REPOSITORY = ".git"
 """Never searched."""
@@ -33,17 +33,17 @@ class IgnoreRule:
     directories_only: bool
     alternatives: tuple[list[ComponentTest], ...]
     names: tuple[str, ...] | None
-    """Regular expressions of names, one of which fits the last name of whatever this speaks of; None for any name."""
+    """Regular expressions, one of which matches the last name of every path that this rule can match; None for any."""
 
     def fits(self, names: list[str], *, is_directory: bool) -> bool:
-        """Whether it speaks of this entry itself, named from the directory of the ignore file on."""
+        """Whether the rule matches this entry itself, by its path relative to the ignore file."""
         if self.directories_only and not is_directory:
             return False
         return any(components_match(names, tests) for tests in self.alternatives)
 
 
 def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
-    """The rules of an ignore file (gitignore(5), and braces as ripgrep takes them), last first: the last one wins."""
+    """Parse an ignore file (gitignore(5), with braces as in ripgrep). The last rule comes first, as it wins."""
     rules = (_rule(line) for line in text.removeprefix("\ufeff").split("\n"))
     return tuple(rule for rule in rules if rule is not None)[::-1]
 
@@ -65,7 +65,7 @@ class IgnoreRules:
         self._tests: dict[tuple[str, ...], Callable[[str], object]] = {}
 
     def chosen(self, directory: str, found: list[tuple[str, Kind]]) -> list[tuple[str, Kind]]:
-        """What is not ignored of all that a directory holds."""
+        """Return the entries of a directory that are not ignored."""
         above = () if directory == "." else tuple(directory.split("/"))
         names = dict(found).keys()
         if names.isdisjoint(KINDS):
@@ -82,7 +82,7 @@ class IgnoreRules:
         ]
 
     def covers(self, path: str, *, is_directory: bool) -> bool:
-        """Whether this entry is ignored itself; the directories that it stands in are not asked."""
+        """Whether this entry itself is ignored; its parent directories are not checked."""
         names = tuple(path.split("/"))
         return names[-1] == REPOSITORY or self._decided(names, is_directory=is_directory)
 
@@ -95,7 +95,7 @@ class IgnoreRules:
         return False
 
     def covers_any(self, path: str) -> bool:
-        """Whether this file, or a directory between it and `start`, is ignored."""
+        """Whether this file or a directory between it and `start` is ignored."""
         names = tuple(path.split("/"))
         for length in range(self._depth + 1, len(names)):
             above = names[:length]
@@ -106,7 +106,7 @@ class IgnoreRules:
         return self.covers(path, is_directory=False)
 
     def _may_match(self, directory: tuple[str, ...]) -> Callable[[str], object] | None:
-        """A test whether any rule can speak of a name in a directory: most names pass a hundred rules at once."""
+        """Return a predicate whether any rule can match a name in a directory: it checks most names in one step."""
         rules = [rule for _, some in self._chain(directory) for rule in some]
         if any(rule.names is None for rule in rules):
             return lambda _: True
@@ -116,10 +116,10 @@ class IgnoreRules:
         return self._tests.get(key)
 
     def _chain(self, directory: tuple[str, ...]) -> tuple[tuple[int, tuple[IgnoreRule, ...]], ...]:
-        """The rules that may speak of the entries of a directory, first to decide first, with their files' depth."""
+        """Return the rules for the entries of a directory in order of precedence, with the depth of their files."""
         if directory not in self._chains:
             depths = range(len(directory), -1, -1)
-            # What stands at or beneath `start` decides first, of whatever kind: it is all that ripgrep sees.
+            # Files at or beneath `start` take precedence, whatever their kind: ripgrep sees only those.
             first = len(directory) - self._depth + 1
             self._chains[directory] = tuple(
                 (depth, rules)
@@ -142,7 +142,7 @@ def _rule(line: str) -> IgnoreRule | None:
     if line.startswith("#") or len(line) > CHARACTERS:
         return None
     ignored = not line.startswith("!")
-    # The only escape that means something to what splits a path into components.
+    # The only escape that affects splitting a path into components.
     glob = _ESCAPED.sub(lambda found: "/" if found[0] == "\\/" else found[0], line.removeprefix("!"))
     directories_only = glob.endswith("/")
     anchored = "/" in glob.removesuffix("/")
@@ -154,7 +154,7 @@ def _rule(line: str) -> IgnoreRule | None:
 
 
 def _trimmed(line: str) -> str:
-    """The line without white space at its end; a space with a backslash before it stays."""
+    """Strip trailing white space; a space after a backslash stays."""
     trimmed = line.removesuffix("\r").rstrip()
     backslashes = len(trimmed) - len(trimmed.rstrip("\\"))
     return trimmed + " " if backslashes % 2 and line.startswith(" ", len(trimmed)) else trimmed

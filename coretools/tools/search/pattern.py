@@ -1,10 +1,10 @@
-"""The pattern language of `search_text`, written once for two engines.
+"""The pattern language of `search_text`, translated for two engines: the `regex` module and ripgrep. Pure.
 
-A pattern is read here, and what both engines mean alike is written out for each: for the `regex` module, and for
-ripgrep. The rest (look-around, back-references, what only one of them knows) is refused by name before either sees it,
-so an invalid pattern is the same error whatever is installed. Pure.
+A pattern is parsed here, and what has the same meaning in both engines is written for each. The rest (look-around,
+back-references, what only one engine supports) is refused by name, so an invalid pattern is the same error whatever is
+installed.
 
-The text written for ripgrep may match more than the other, never less: what it finds is matched again.
+The pattern for ripgrep may match more than the other, never less: the files it finds are matched again.
 """
 
 import re
@@ -17,30 +17,30 @@ from coretools.errors import InvalidArguments
 from coretools.tools.search.character_class import FOUR_I, NOT_TEXT, CharacterClass, escaped, read_class, read_escape
 
 CHARACTERS = 500
-"""Longest pattern. Our own engine builds a table for a literal in the cube of its length, deaf to its time limit and
-with the interpreter's lock held: 2,000 characters without regard to case took 4.3 s, 500 take 0.07 s."""
+"""Longest pattern. The `regex` module builds a table for a literal in time cubic in its length, ignoring its time limit
+and holding the interpreter's lock: 2,000 characters, ignoring case, took 4.3 s; 500 take 0.07 s."""
 
 DEPTH = 100
-"""Groups within groups; both engines stop somewhere above."""
+"""Deepest nesting of groups; the limits of both engines are higher."""
 
 REPEATS = 1_000
-"""Most repetitions by number, nested ones multiplied: ripgrep builds them all, 10 MB of program at most."""
+"""Most counted repetitions, nested ones multiplied: ripgrep expands all of them, up to 10 MB of program."""
 
 _QUANTIFIER = re.compile(r"[*+?]|\{(?P<least>\d{1,9})(?P<comma>,(?P<most>\d{1,9})?)?\}")
 _GROUP = re.compile(r"\(\?(?:P?<[^\W\d]\w*>|(?P<on>[A-Za-z]*)(?:-(?P<off>[A-Za-z]+))?(?P<end>[:)]))")
 _LINE_END = r"(?:\r?$)"
-"""For ripgrep, to which the CR of a CRLF is a part of the line. It consumes one, so what asks for the place behind `$`
-(`\\b`, `^`) must not be asked of ripgrep in a pattern with `$`."""
+"""For ripgrep, which treats the CR of CRLF as part of the line. It consumes the CR, so assertions on the position after
+`$` (`\\b`, `^`) must not be passed to ripgrep in a pattern with `$`."""
 
 _ANYWHERE = "(?:)"
 _FLAGS = frozenset("imsu")
 
 
 class Searcher(Protocol):
-    """A compiled pattern of the `regex` module, as far as it is used."""
+    """The used part of a compiled pattern of the `regex` module."""
 
     def search(self, text: str, position: int = 0, /, *, timeout: float | None = None) -> re.Match[str] | None:
-        """The first match from `position` on; TimeoutError after so many seconds."""
+        """Find the first match from `position` on; raises TimeoutError after `timeout` seconds."""
         ...
 
 
@@ -49,15 +49,15 @@ class Pattern:
     """A pattern for both engines."""
 
     compiled: Searcher
-    """Matches within one line of a text whose lines end with LF."""
+    """Matches within one line of a text with LF line ends."""
     strict: Searcher
-    """The same for text with bytes that are no UTF-8, as lone surrogates: nothing matches them."""
+    """The same for text in which lone surrogates stand for bytes that are not UTF-8; nothing matches them."""
     ripgrep: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of the pattern: for `regex`, for `regex` with lone surrogates about, and for ripgrep."""
+    """A part of the pattern: for `regex`, for `regex` on text with lone surrogates, and for ripgrep."""
 
     own: str
     strict: str
@@ -65,10 +65,10 @@ class _Piece:
 
 
 def parse_pattern(text: str, *, literal: bool, ignore_case: bool) -> Pattern:
-    """Read a pattern; with `literal` every character stands for itself.
+    """Parse a pattern; with `literal` every character is an ordinary one.
 
     Raises:
-        InvalidArguments: empty, too long, invalid, or with something that line-by-line linear matching does not have.
+        InvalidArguments: empty, too long, invalid, or with a construct that linear matching within lines lacks.
     """
     if not text:
         raise InvalidArguments("pattern: is empty")
@@ -91,23 +91,23 @@ def _compiled(pattern: str) -> Searcher:
     try:
         compiled: Searcher = regex.compile(pattern, regex.VERSION0 | regex.MULTILINE)
     except regex.error as error:
-        # The reader lets nothing through but properties that do not exist.
+        # The parser rejects everything else; only unknown properties get here.
         raise InvalidArguments(f"pattern: {error.msg}") from None
     return compiled
 
 
 class _PatternParser:
-    """Goes through a pattern once, from left to right."""
+    """Parses a pattern in one pass."""
 
     def __init__(self, text: str, *, ignore_case: bool) -> None:
         self.pieces: list[_Piece] = []
         self.ignore_case = ignore_case
         self._text = text
         self._at = 0
-        # Somewhere letters may match in both cases, where the engines' tables differ a little.
+        # Some letters match in both cases, and the case tables of the engines differ slightly.
         self._loose = ignore_case or re.search(r"\(\?[a-z]*i", text) is not None
         self._has_end = "$" in text
-        # What stands before a quantifier: how often it repeats by number already, or None if nothing can be repeated.
+        # For the item before a quantifier: its counted repetitions so far, or None if it can't be repeated.
         self._repeated: int | None = None
         self._groups: list[int] = []
         self._most = 1
@@ -177,7 +177,7 @@ class _PatternParser:
         if following in ("b", "B"):
             self._at += 2
             own = "\\" + following
-            # ripgrep 14 has no \B beside bytes that are no UTF-8, ripgrep 13 has: for it, any place may be one.
+            # ripgrep 14 does not match \B next to bytes that are not UTF-8, ripgrep 13 does: any position is accepted.
             self._add(own, own, own if following == "b" and not self._has_end else _ANYWHERE, repeated=None)
             return
         found, end = read_escape(self._text, self._at, self._refuse_at)
@@ -199,7 +199,7 @@ class _PatternParser:
             if found["end"] == ")":
                 self._leading_flags(found)
                 return
-            # Of the flags only i changes what matches within one line.
+            # Only the flag i affects matching within one line.
             if "i" in (found["off"] or ""):
                 start = "(?-i:"
             elif "i" in (found["on"] or ""):
@@ -229,7 +229,7 @@ class _PatternParser:
             self._refuse("back-references are not supported: a pattern takes time linear in the text")
 
     def _leading_flags(self, found: re.Match[str]) -> None:
-        """`(?i)` at the start speaks of the whole pattern. Elsewhere the engines differ in how far it reaches."""
+        """`(?i)` at the start applies to the whole pattern. Elsewhere the engines differ in its scope."""
         if self.pieces:
             self._refuse("flags in the middle reach differently far; write (?i:...) around what they are for")
         if "i" in found["on"]:
@@ -246,7 +246,7 @@ class _PatternParser:
         self._add(")", ")", ")", repeated=inside)
 
     def _quantifier(self) -> bool:
-        """Take a quantifier. False for a brace that is none: it stands for itself, as in `struct {`."""
+        """Parse a quantifier. False for a brace that is an ordinary character, as in `struct {`."""
         found = _QUANTIFIER.match(self._text, self._at)
         if found is None:
             return False

@@ -1,4 +1,4 @@
-"""The search tools: text in files, and names of files. Ignore files are respected, answers are bounded and sorted."""
+"""The search tools: find text in files, and names. They respect ignore files; results are bounded and sorted."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from coretools.tools.search.tree import beneath, runs_beneath
 
 
 class FoundLine(BaseModel):
-    """A line of an answer; `match` is False for one that only stands around."""
+    """A line of a result; `match` is False for a line of context."""
 
     number: int
     text: str
@@ -35,14 +35,14 @@ class FoundLine(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """The lines of one file, in groups of neighbours."""
+    """The lines of one file, in groups of adjacent lines."""
 
     path: str
     groups: list[list[FoundLine]]
 
 
 class FoundText(Result):
-    """What `search_text` found."""
+    """Result of `search_text`."""
 
     files: list[FoundFile]
     matches: int
@@ -50,14 +50,14 @@ class FoundText(Result):
     engine: str
 
     def text(self) -> str:
-        """`path:line:text` for a match, `path-line-text` for a line around it, `--` between groups."""
+        """`path:line:text` for a match, `path-line-text` for a line of context, `--` between groups."""
         groups = [self._group(file.path, group) for file in self.files for group in file.groups]
         around = any(not line.match for file in self.files for group in file.groups for line in group)
         body = ("\n--\n" if around else "\n").join(groups)
         return "\n".join([*([body] if body else []), *(f"[{note}]" for note in self.notes)])
 
     def facts(self) -> dict[str, object]:
-        """Counts, and which engine named the files (none when the caller did)."""
+        """Counts, and the engine that listed the files (none if the caller named a file)."""
         counts: dict[str, object] = {"matches": self.matches, "files": len(self.files)}
         return counts | ({"engine": self.engine} if self.engine else {})
 
@@ -69,23 +69,23 @@ class FoundText(Result):
 
 
 class FoundNames(Result):
-    """What `search_files` found."""
+    """Result of `search_files`."""
 
     paths: list[str]
     total: int
     notes: list[str]
 
     def text(self) -> str:
-        """One path a line."""
+        """One path per line."""
         return "\n".join([*map(escaped_name, self.paths), *(f"[{note}]" for note in self.notes)])
 
     def facts(self) -> dict[str, object]:
-        """How many are shown, and how many there are."""
+        """Number of paths shown, and the total."""
         return {"paths": len(self.paths), "total": self.total}
 
 
 class SearchTools:
-    """Tools that find text and names beneath the roots."""
+    """Tools that search for text and names beneath the roots."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SearchTools:
         confined_threads: ConfinedThreadPool,
         engines: tuple[SearchEngine, ...] = (),
     ) -> None:
-        """`engines` are tried in their order; by default ripgrep, then our own walk."""
+        """`engines` are tried in order; by default ripgrep, then our own directory walk."""
         self._roots = roots
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
@@ -168,7 +168,7 @@ class SearchTools:
         return FoundNames(paths=paths, total=total, notes=notes)
 
     def _top(self, path: str) -> RootedPath | None:
-        """Where a directory really is, links followed; None for a file."""
+        """Resolve a directory, following links; None for a file."""
         if file_status(self._roots, path).kind == "file":
             return None
         with open_directory(self._roots, path) as directory:
@@ -201,7 +201,7 @@ class SearchTools:
 
 
 def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:
-    """The part of a run of names that a glob matches.
+    """Return a function that selects the names matching a glob.
 
     Raises:
         InvalidArguments: see `glob_matcher`.

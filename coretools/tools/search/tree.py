@@ -1,4 +1,4 @@
-"""The files of a tree that a search looks at: everything beneath a directory but what its ignore files leave out."""
+"""Walk the entries of a tree that a search covers: everything beneath a directory that no ignore file excludes."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,14 +10,14 @@ from coretools.roots.root_set import RootedPath, Roots, join_path
 from coretools.tools.search.ignore import KINDS, REPOSITORY, IgnoreRules
 
 RULES_BYTES = 1024 * 1024
-"""A larger ignore file is none."""
+"""Largest ignore file; a larger one is disregarded."""
 
 ENTRIES_MOST = 2_000_000
-"""Entries of one walk. The deadline comes first on any disk."""
+"""Most entries of one walk. The deadline is reached earlier on any disk."""
 
 
 def ignore_rules(roots: Roots, top: RootedPath) -> IgnoreRules:
-    """The ignore files that speak of what lies beneath `top`, read beneath its root as they are needed."""
+    """Return the ignore rules for everything beneath `top`; the files are read beneath its root on demand."""
 
     def look(relative: str) -> tuple[str | None, ...]:
         try:
@@ -30,7 +30,7 @@ def ignore_rules(roots: Roots, top: RootedPath) -> IgnoreRules:
 
 
 def _ignore_file(directory: int, name: str) -> str | None:
-    """The text of an ignore file. A link is none, and nothing waits on a FIFO."""
+    """Return the text of an ignore file. Links are disregarded, and a FIFO is never opened."""
     if directory_access.entry_kind(directory, name) != "file":
         return None
     try:
@@ -61,7 +61,7 @@ def _all_but_repositories(_: str, found: list[WalkEntry]) -> list[WalkEntry]:
 
 
 def is_text_path(path: str) -> bool:
-    """Whether a name from the file system can be said, and so asked for again."""
+    """Whether a name from the file system can be encoded, so that a caller can use it."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -70,5 +70,5 @@ def is_text_path(path: str) -> bool:
 
 
 def beneath(top: RootedPath, relative: str) -> str:
-    """A path from `top` on as a path from its root on."""
+    """Convert a path relative to `top` to one relative to its root."""
     return join_path(top.relative, relative)
