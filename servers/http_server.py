@@ -33,9 +33,9 @@ _FLAGS = {"host": "server.host", "port": "server.port", "log_level": "log.level"
 def main() -> None:
     """Entry point of `coretools-http`."""
     parser = _parser()
-    options, others = parser.parse_known_args()
-    if others:
-        parser.error(f"unrecognized arguments: {' '.join(others)} (a directory is named with --root)")
+    options, unknown = parser.parse_known_args()
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)} (a directory is named with --root)")
     if sys.platform == "win32":
         sys.exit("coretools-http: Windows is not supported yet; it runs in WSL")
     ensure_standard_error()
@@ -115,11 +115,11 @@ def _server_config(options: argparse.Namespace, faults: list[str] | None = None)
             faults.append(str(error))
             return otherwise
 
-    others = [tried(partial(load, text), None) for text in options.registries]
+    registries = [tried(partial(load, text), None) for text in options.registries]
     return ServerConfig(
         config=config,
         roles=tried(partial(source.roles, config), {}),
-        others=tuple(one for one in others if one is not None),
+        others=tuple(one for one in registries if one is not None),
         environment=environment,
         source=source,
     )

@@ -25,18 +25,18 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], regist
         Unconfined: commands can't be confined as the operator requires.
     """
     process_exit = ProcessExit()
-    with claim_standard_streams() as wire:
+    with claim_standard_streams() as descriptors:
         async with open_assembly(settings, environment, registries) as assembly:
             questions = QuestionFactory(settings.asking)
-            beside = ServerOptions(
+            options = ServerOptions(
                 runs=assembly.resources, extensions=assembly.extensions(questions), questions=questions
             )
-            server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, beside)
+            server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)
             log_start(assembly, settings)
             if settings.policy.confinement.require is not None:
                 await require_tier(assembly)
             work = (partial(prepare, assembly),)
             await run_on_stdio(
-                server, wire, line_bytes=settings.limits.line_bytes, process_exit=process_exit, background=work
+                server, descriptors, line_bytes=settings.limits.line_bytes, process_exit=process_exit, background=work
             )
     return process_exit.exit_code

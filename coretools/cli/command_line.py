@@ -71,12 +71,12 @@ def read_options(own: Sequence[str], rest: Sequence[str]) -> tuple[argparse.Name
     parser = global_parser()
     names = option_names(parser)
     if rest[:1] == [CALL_BY_TOOL]:
-        more, words = split_options(rest, names, behind=names)
+        more, words = split_options(rest, names, after_command=names)
         return parser.parse_args([*own, *more]), words
-    behind = frozenset(names) - BEFORE_COMMAND_ONLY
-    words = split_options(rest, names, behind=behind)[1]
+    after_command = frozenset(names) - BEFORE_COMMAND_ONLY
+    words = split_options(rest, names, after_command=after_command)[1]
     theirs = [options_at(Routes(registry, EVERYTHING), words) for registry in registries_in(own)]
-    more, words = split_options(rest, names, behind=behind.difference(*theirs))
+    more, words = split_options(rest, names, after_command=after_command.difference(*theirs))
     return parser.parse_args([*own, *more]), words
 
 
@@ -94,7 +94,7 @@ def registries_in(own: Sequence[str]) -> list[Registry]:
 async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -> int:
     """Print completions of the last word, one per line with a description; nothing if the line can't be parsed."""
     typed = list(words[1:] if words[:1] == ["--"] else words) or [""]
-    own, rest = split_options(typed[:-1], option_names(global_parser()), behind=())
+    own, rest = split_options(typed[:-1], option_names(global_parser()), after_command=())
     if rest[:1] and rest[0] in built_in:
         return print_candidates(built_in_candidates(rest, typed[-1]))
     try:

@@ -100,8 +100,8 @@ async def _command_candidates(
 async def _values(
     context: CommandContext, command: Command, parameter: ParameterPage, text: str, given: Mapping[str, str]
 ) -> list[str]:
-    registries = {name: value for name, value in given.items() if name != parameter.name}
-    return await context.dispatcher.complete(command, parameter.name, text, registries)
+    other_values = {name: value for name, value in given.items() if name != parameter.name}
+    return await context.dispatcher.complete(command, parameter.name, text, other_values)
 
 
 def _options(page: CommandPage, typed: _TypedWords, current: str) -> list[Candidate]:

@@ -77,11 +77,11 @@ def option_names(parser: argparse.ArgumentParser) -> dict[str, bool]:
 
 
 def split_options(
-    words: Sequence[str], options: dict[str, bool], *, behind: Collection[str]
+    words: Sequence[str], options: dict[str, bool], *, after_command: Collection[str]
 ) -> tuple[list[str], list[str]]:
     """Return the words of the global options, and the rest in order.
 
-    `options` maps each option to whether it takes a value; those in `behind` are also taken after the first word.
+    `options` maps each option to whether it takes a value; those in `after_command` also after the first word.
     Nothing is taken after `--`.
     """
     own: list[str] = []
@@ -93,7 +93,7 @@ def split_options(
             return own, [*rest, *words[at:]]
         name, equals, _ = word.partition("=")
         at += 1
-        if name not in options or (rest and name not in behind):
+        if name not in options or (rest and name not in after_command):
             rest.append(word)
             continue
         own.append(word)

@@ -53,8 +53,8 @@ def tool_page(tool: types.Tool) -> str:
     lines = [f"{tool.name} ({effect_of(tool)}){notes}", "", *textwrap.wrap(tool.description or "", 100), ""]
     for name, schema in tool.input_schema.get("properties", {}).items():
         default = "required" if name in required else f"default {json.dumps(schema.get('default'))}"
-        said = f": {schema['description']}" if "description" in schema else ""
-        lines.append(f"  {name} ({schema.get('type', 'object')}, {default}){said}")
+        description = f": {schema['description']}" if "description" in schema else ""
+        lines.append(f"  {name} ({schema.get('type', 'object')}, {default}){description}")
     return "\n".join(lines)
 
 

@@ -44,7 +44,7 @@ COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
 
 BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
-"""First words that are coretools' own. A command of the graph with such a route is reached in the REPL."""
+"""First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -59,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _main(words: list[str]) -> int:
-    own, rest = split_options(words, option_names(global_parser()), behind=())
+    own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
@@ -67,7 +67,7 @@ def _main(words: list[str]) -> int:
     if not words:
         _parser().error("a command is missing")
     global_parser().parse_args(own)  # --version and a bad flag end it here
-    # Imported late: the graph takes half a second.
+    # Imported late: the catalog takes half a second to load.
     import anyio
 
     from coretools.cli.command_line import run_command_line
@@ -77,11 +77,11 @@ def _main(words: list[str]) -> int:
 
 def _names_tool(rest: list[str]) -> bool:
     """Whether this is `coretools call TOOL`, not the help of `call` or a line without a tool."""
-    return rest[0] == "call" and bool(split_options(rest[1:], option_names(global_parser()), behind=())[1])
+    return rest[0] == "call" and bool(split_options(rest[1:], option_names(global_parser()), after_command=())[1])
 
 
 def overview_of_built_in() -> str:
-    """What `coretools --help` says before the commands of the graph."""
+    """What `coretools --help` shows before the commands of the catalog."""
     summary, lines, _ = (__doc__ or "").split("\n\n")
     return f"{summary}\n\n{lines}"
 

@@ -43,7 +43,7 @@ def check(policy: OperatorPolicy) -> int:
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
-    lines += _offered(policy.offer)
+    lines += _selection_lines(policy.offer)
     if policy.tools.ask or policy.offer != CatalogPolicy():
         lines.append("note: whether commands with these names exist is checked when a server starts")
     lines += [f"note: {note}" for note in _notes(commands)]
@@ -53,13 +53,13 @@ def check(policy: OperatorPolicy) -> int:
     return 0
 
 
-def _offered(offer: CatalogPolicy) -> list[str]:
+def _selection_lines(selection: CatalogPolicy) -> list[str]:
     """Return which commands the file keeps, and which surfaces it adds."""
     switches = ("promote_read_only", "resources_as_tools", "prompts_as_tools")
-    kept = [f"of the sets {', '.join(offer.sets)}"] if offer.sets else []
-    kept += [f"only {', '.join(offer.only)}"] if offer.only != CatalogPolicy().only else []
-    kept += [f"without {', '.join(offer.without)}"] if offer.without else []
-    added = [name for name in switches if getattr(offer, name)]
+    kept = [f"of the sets {', '.join(selection.sets)}"] if selection.sets else []
+    kept += [f"only {', '.join(selection.only)}"] if selection.only != CatalogPolicy().only else []
+    kept += [f"without {', '.join(selection.without)}"] if selection.without else []
+    added = [name for name in switches if getattr(selection, name)]
     return [*([f"offered: {'; '.join(kept)}"] if kept else []), *([f"turned on: {', '.join(added)}"] if added else [])]
 
 

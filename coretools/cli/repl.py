@@ -195,7 +195,7 @@ def _completer(runner: CommandRunner) -> "Completer":
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
 
-    class Graph(Completer):
+    class CommandCompleter(Completer):
         """Completes commands."""
 
         def get_completions(
@@ -230,7 +230,7 @@ def _completer(runner: CommandRunner) -> "Completer":
                     display_meta=escape_controls(one.description),
                 )
 
-    return Graph()
+    return CommandCompleter()
 
 
 def _history_file(environment: Mapping[str, str]) -> Path | None:
@@ -339,6 +339,6 @@ def parse_line(runner: CommandRunner, words: Sequence[str]) -> CommandLine:
     Raises:
         InvalidArguments: `--answer` without a value.
     """
-    own, rest = split_options(words, LINE_OPTIONS, behind=LINE_OPTIONS.keys() - runner.option_names(words))
+    own, rest = split_options(words, LINE_OPTIONS, after_command=LINE_OPTIONS.keys() - runner.option_names(words))
     options = line_parser().parse_args(own)
     return CommandLine(words=rest, as_json=options.json, wants_help=options.wants_help, answers=options.answer)

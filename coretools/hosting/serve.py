@@ -168,8 +168,8 @@ def http_app(
 
 async def _on_stdio(registry: Registry, options: ServeOptions, process_exit: ProcessExit) -> None:
     server = build(registry, options)
-    with claim_standard_streams() as wire:
-        await run_on_stdio(server, wire, line_bytes=options.line_bytes, process_exit=process_exit)
+    with claim_standard_streams() as descriptors:
+        await run_on_stdio(server, descriptors, line_bytes=options.line_bytes, process_exit=process_exit)
 
 
 def _server(served: Registry | Server[Any], options: ServeOptions) -> Server[Any]:

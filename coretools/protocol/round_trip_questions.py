@@ -149,12 +149,12 @@ class RoundTripQuestions:
         self._answers = dict(self._state.answers)
         self._unsolicited: dict[str, Any] = {}
         for key, response in (params.input_responses or {}).items():
-            said = response.model_dump(mode="json", by_alias=True, exclude_none=True)
+            answer = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             if key in self._state.asked:
                 digest, way = self._state.asked[key]
-                self._answers[digest] = [way, said]
+                self._answers[digest] = [way, answer]
             elif params.request_state is None:
-                self._unsolicited[key] = said
+                self._unsolicited[key] = answer
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""
@@ -218,8 +218,8 @@ class RoundTripQuestions:
             return ResolvedAnswer(question.accept(await self._read_response(question, AskChannel(way), response))), ""
         except (InvalidArguments, ValidationError) as error:
             del self._answers[digest]
-            said = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
-            return self._settle(question), said
+            reason = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
+            return self._settle(question), reason
 
     def _settle(self, question: Question[Any]) -> ResolvedAnswer[Any] | AskChannel:
         try:

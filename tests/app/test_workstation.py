@@ -38,8 +38,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def text(result: dict[str, Any]) -> str:
-    said: str = result["content"][0]["text"]
-    return said
+    message: str = result["content"][0]["text"]
+    return message
 
 
 def test_the_handshake_era_is_served(project: Path) -> None:
@@ -77,8 +77,8 @@ def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, figure: F
     size, size_of_newer = (
         len(json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()) for one in (answer, newer)
     )
-    said = f"tools/list of the default profile: {size} bytes, {len(answer['result']['tools'])} tools"
-    figure(f"{said}; {size_of_newer} bytes at 2026-07-28")
+    message = f"tools/list of the default profile: {size} bytes, {len(answer['result']['tools'])} tools"
+    figure(f"{message}; {size_of_newer} bytes at 2026-07-28")
     assert size_of_newer < 14_000
     if os.environ.get("CORETOOLS_UPDATE_SNAPSHOTS"):
         SNAPSHOT.write_text(json.dumps(answer["result"]["tools"], indent=1, sort_keys=True) + "\n")
@@ -311,29 +311,29 @@ def test_a_child_that_floods_both_pipes_ends_and_memory_stays(project: Path) -> 
 def test_a_setting_that_cannot_be_used_ends_the_start(project: Path, words: list[str], sentence: str) -> None:
     """workstation-13: code 78, a sentence on stderr, nothing on stdout."""
     with peer(*words, cwd=project) as client:
-        out, said = client.process.communicate(timeout=30)
+        out, message = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
     assert out == b""
-    assert sentence in said.decode()
-    assert "Traceback" not in said.decode()
+    assert sentence in message.decode()
+    assert "Traceback" not in message.decode()
 
 
 def test_a_bad_variable_ends_the_start(project: Path) -> None:
     """workstation-13: by its name."""
     with peer(project, environment={"CORETOOLS_PROFILE": "root"}) as client:
-        _, said = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
-    assert b"CORETOOLS_PROFILE: unknown profile 'root'; choose read, dev, ci or all" in said
+    assert b"CORETOOLS_PROFILE: unknown profile 'root'; choose read, dev, ci or all" in message
 
 
 def test_no_root_in_the_home_directory_is_refused(project: Path) -> None:
     """A client that starts its servers in / or at home must not open either by accident."""
     with peer(cwd=project, environment={"HOME": str(project)}) as client:
-        _, said = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
-    assert b"home directory" in said
+    assert b"home directory" in message
     with peer(cwd=Path("/")) as client:
-        _, said = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
 
 
@@ -343,11 +343,11 @@ def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
         client.start_session()
         client.call("read_file", path="x\n2026-01-01 ERROR forged \x1b[31m")
         assert client.process.stdin is not None
-        _, said = client.process.communicate(timeout=30)
-    assert str(project).encode() in said
-    assert b"missing protections" in said
-    assert b"\x1b" not in said
-    assert not [line for line in said.splitlines() if line.startswith(b"2026-01-01")]
+        _, message = client.process.communicate(timeout=30)
+    assert str(project).encode() in message
+    assert b"missing protections" in message
+    assert b"\x1b" not in message
+    assert not [line for line in message.splitlines() if line.startswith(b"2026-01-01")]
 
 
 def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:

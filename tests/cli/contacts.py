@@ -79,8 +79,8 @@ def add(
     either: int | str = 0,
 ) -> str:
     """Add a contact."""
-    said = [f"{one.name} {one.age}" for one in entries]
-    return repr((name, tags, role, age, height, is_new, born and born.isoformat(), said, near, network, either))
+    output = [f"{one.name} {one.age}" for one in entries]
+    return repr((name, tags, role, age, height, is_new, born and born.isoformat(), output, near, network, either))
 
 
 @tool(Effect.READ, structured=True)

@@ -44,7 +44,7 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "expected"),
     [
         ("contact fail foreseen", 66, "coretools: nothing \\x1b[31mhere\n"),
         ("contact count 13", 1, ""),
@@ -65,7 +65,9 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
         ("contact ask pick --answer pick", 64, "write KEY=VALUE"),
     ],
 )
-async def test_what_goes_wrong_is_said_with_its_exit_code(capsys: Captured, line: str, code: int, said: str) -> None:
+async def test_what_goes_wrong_is_said_with_its_exit_code(
+    capsys: Captured, line: str, code: int, expected: str
+) -> None:
     """cli-4, cli-5, cli-12: results on stdout, everything else on stderr; the sentence says what would do."""
     try:
         found = await run(line)
@@ -73,7 +75,7 @@ async def test_what_goes_wrong_is_said_with_its_exit_code(capsys: Captured, line
     except CoreError as error:
         found, captured = error.exit_code, str(error)
     assert found == code
-    assert said in captured
+    assert expected in captured
 
 
 async def test_a_bug_is_told_by_its_call_id_only(capsys: Captured, caplog: pytest.LogCaptureFixture) -> None:

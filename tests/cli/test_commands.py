@@ -54,7 +54,7 @@ def test_json_has_one_shape_for_every_tool(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (["call", "read_file", "path=missing"], 66, "missing"),
         (["call", "read_file", "path=../outside"], 77, "outside"),
@@ -74,13 +74,15 @@ def test_json_has_one_shape_for_every_tool(project: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_the_exit_code_says_the_kind_of_failure(project: Path, words: list[str], code: int, said: str | None) -> None:
+def test_the_exit_code_says_the_kind_of_failure(
+    project: Path, words: list[str], code: int, expected: str | None
+) -> None:
     """cli-4, cli-5: a pipeline sees what went wrong; a person reads it on stderr."""
     done = coretools(*words, cwd=project)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
-    if said is not None:
-        assert said in done.stderr
+    if expected is not None:
+        assert expected in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -201,10 +203,10 @@ def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -
 
 def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
     """confinement-1, ci-19: the tier and the network, of a server with the same switches; why one does not start."""
-    told = coretools("doctor", cwd=project)
-    assert "commands are confined in tier: " in told.stdout
-    assert "\nnetwork: " in told.stdout
-    assert told.returncode == 0
+    diagnosis = coretools("doctor", cwd=project)
+    assert "commands are confined in tier: " in diagnosis.stdout
+    assert "\nnetwork: " in diagnosis.stdout
+    assert diagnosis.returncode == 0
     switches = (
         "--network",
         "allow",

@@ -105,7 +105,7 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ((), "coretools: a command is missing; see `coretools --help`\n"),
         (
@@ -120,14 +120,14 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
     ],
 )
 def test_a_line_that_is_wrong_is_refused_in_a_sentence(
-    project: Path, capsys: Captured, words: tuple[str, ...], said: str
+    project: Path, capsys: Captured, words: tuple[str, ...], expected: str
 ) -> None:
     """cli-4: wrong arguments are 64, wherever they are wrong."""
     assert typed(*words) == 64
-    told = capsys.readouterr()
-    assert told.err.startswith(said)
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    captured = capsys.readouterr()
+    assert captured.err.startswith(expected)
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
 
 
 def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:

@@ -34,13 +34,13 @@ BEHIND = frozenset(NAMES) - {"--limit"}
 )
 def test_own_options_are_taken_out_of_a_line(line: str, own: str, rest: str) -> None:
     """cli-12: before the command all of them, behind it those that no command is likely to have."""
-    assert split_options(line.split(), NAMES, behind=BEHIND) == (own.split(), rest.split())
+    assert split_options(line.split(), NAMES, after_command=BEHIND) == (own.split(), rest.split())
 
 
 def test_behind_the_first_word_only_what_is_named_is_taken() -> None:
     """cli-12: an option that the command has itself is the command's."""
     words = ["--network", "deny", "send", "--network", "x"]
-    assert split_options(words, NAMES, behind=BEHIND - {"--network"}) == (words[:2], words[2:])
+    assert split_options(words, NAMES, after_command=BEHIND - {"--network"}) == (words[:2], words[2:])
 
 
 async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path: Path) -> None:

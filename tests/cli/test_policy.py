@@ -37,7 +37,7 @@ def rules(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (["git", "status", "-s", "--", "x"], 0, ["allow: git status -s -- x", "rule 1 says allow for git status **"]),
         (["env", "-S", "rm -rf", "x"], 77, ["deny: env", "rule 2 says deny", "by hand here", "through env -S -> env"]),
@@ -46,23 +46,23 @@ def rules(tmp_path: Path) -> Path:
     ],
     ids=["allow", "deny", "ask", "default"],
 )
-def test_explain_says_which_rule_decides_and_why(rules: Path, words: list[str], code: int, said: list[str]) -> None:
+def test_explain_says_which_rule_decides_and_why(rules: Path, words: list[str], code: int, expected: list[str]) -> None:
     """policy-17: verdict first, then the reason, all that was looked at, and the lines that would allow it."""
     done = coretools("policy", "explain", "--policy", str(rules), "--", *words, cwd=rules.parent)
     assert (done.returncode, done.stderr) == (code, "")
-    assert [part for part in said if part not in done.stdout] == []
+    assert [part for part in expected if part not in done.stdout] == []
     assert f"policy: {rules}" in done.stdout
 
 
 def test_explain_says_what_ask_means(rules: Path) -> None:
     """policy-17: who asks, who refuses, and whether a yes may be sent; `check` names the tools that ask."""
     words = ("policy", "explain", "--policy", str(rules), "--", "git", "push")
-    said = coretools(*words, cwd=rules.parent).stdout
-    assert "run_command asks a person first" in said
-    assert "does not count" in said
+    expected = coretools(*words, cwd=rules.parent).stdout
+    assert "run_command asks a person first" in expected
+    assert "does not count" in expected
     rules.write_text(f'[tools]\nask = ["delete_file", "git_*"]\ntrusts_answers = true\n{RULES}')
-    said = coretools(*words, cwd=rules.parent).stdout
-    assert "counts, because [tools] trusts_answers is true" in said
+    expected = coretools(*words, cwd=rules.parent).stdout
+    assert "counts, because [tools] trusts_answers is true" in expected
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
     assert "a person is asked before delete_file, git_*" in checked
     assert "note: trusts_answers lets an agent confirm" in checked

@@ -114,10 +114,10 @@ def test_a_pipe_of_lines_runs_without_a_prompt(tmp_path: Path) -> None:
     assert "usage: git log [options]" in done.stdout
     assert "`help COMMAND` shows its usage" in done.stdout
     assert done.stdout.endswith("[exit code 3]\ntrue\n")
-    said = done.stderr.splitlines()
-    assert len(said) == 4, done.stderr
+    message = done.stderr.splitlines()
+    assert len(message) == 4, done.stderr
     for line, words in zip(
-        said, ("missing", "no shell reads this line", "no such command", "contains the commands"), strict=True
+        message, ("missing", "no shell reads this line", "no such command", "contains the commands"), strict=True
     ):
         assert words in line
     assert "coretools>" not in done.stdout + done.stderr

@@ -80,12 +80,12 @@ def test_a_prompt_that_overrides_does_not_take_the_place_of_a_command(routes: Ro
     assert another_summary not in [command.function for command in routes]
 
 
-@pytest.mark.parametrize(("line", "said"), [("nte x", "did you mean note?"), ("zzz", "`--help` lists them")])
-def test_words_that_mean_nothing_are_refused(routes: Routes, line: str, said: str) -> None:
+@pytest.mark.parametrize(("line", "expected"), [("nte x", "did you mean note?"), ("zzz", "`--help` lists them")])
+def test_words_that_mean_nothing_are_refused(routes: Routes, line: str, expected: str) -> None:
     """cli-12: with what comes close."""
     with pytest.raises(UnknownTool, match="no command") as caught:
         routes.get(line.split())
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,8 @@ def server(*words: str | Path, cwd: Path, environment: dict[str, str] | None = N
 
 def refused(*words: str | Path, cwd: Path) -> str:
     """What a start that is refused says, with the exit code of a wrong configuration."""
-    said, errors = started(*words, cwd=cwd).communicate(timeout=ANSWER_SECONDS)
-    assert said == b""
+    expected, errors = started(*words, cwd=cwd).communicate(timeout=ANSWER_SECONDS)
+    assert expected == b""
     return errors.decode()
 
 
@@ -130,8 +130,8 @@ def test_a_module_that_is_imported_neither_prints_to_the_wire_nor_reads_from_it(
     path.write_text(NOISY + COMMANDS)
     process = started("--with", f"{path}:registry", cwd=tmp_path)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDSHAKE}
-    said, errors = process.communicate(json.dumps(hello).encode() + b"\n", timeout=ANSWER_SECONDS)
-    assert [json.loads(line)["id"] for line in said.splitlines()] == [1]
+    expected, errors = process.communicate(json.dumps(hello).encode() + b"\n", timeout=ANSWER_SECONDS)
+    assert [json.loads(line)["id"] for line in expected.splitlines()] == [1]
     for noise in ("written to the descriptor", "printed by a child", "kept in a buffer", "read: ''"):
         assert noise in errors.decode()
 
@@ -175,7 +175,7 @@ def test_a_name_that_we_have_already_ends_the_start_with_both_sources(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ((), "nothing to serve"),
         (("--with", "no_such_module:registry", "--deny", "*.x"), "--deny: for coretools' own tools only"),
@@ -183,12 +183,14 @@ def test_a_name_that_we_have_already_ends_the_start_with_both_sources(tmp_path: 
     ],
     ids=["nothing", "a flag of our own tools", "no module"],
 )
-def test_a_start_that_cannot_work_says_why_and_ends_with_78(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_start_that_cannot_work_says_why_and_ends_with_78(
+    words: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
     """api-9: before anything is served; nothing reaches standard output."""
     process = started(*words, cwd=tmp_path)
     _, errors = process.communicate(timeout=ANSWER_SECONDS)
     assert process.returncode == 78
-    assert said in errors.decode()
+    assert expected in errors.decode()
     assert "Traceback" not in errors.decode()
 
 
@@ -233,7 +235,7 @@ def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("notes", "write MODULE:NAME"),
         (":registry", "write MODULE:NAME"),
@@ -246,15 +248,15 @@ def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None
         ("..relative:registry", "can't be imported: TypeError"),
     ],
 )
-def test_what_is_no_registry_is_refused_by_name(text: str, said: str, commands: Path) -> None:
+def test_what_is_no_registry_is_refused_by_name(text: str, expected: str, commands: Path) -> None:
     """api-9: says what stands there, and which registries the module has."""
     with pytest.raises(BadSetting) as refused:
         load(text.replace("FILE", str(commands)))
-    assert said.replace("FILE", str(commands)) in str(refused.value)
+    assert expected.replace("FILE", str(commands)) in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "expected"),
     [
         ("def (", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
@@ -264,12 +266,12 @@ def test_what_is_no_registry_is_refused_by_name(text: str, said: str, commands: 
     ],
 )
 def test_a_module_that_fails_when_it_is_imported_is_refused_by_its_failure(
-    source: str, said: str, tmp_path: Path
+    source: str, expected: str, tmp_path: Path
 ) -> None:
     """api-9: in one sentence, without a traceback."""
     path = tmp_path / "broken_commands.py"
     path.write_text(source)
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         load(f"{path}:registry")
 
 

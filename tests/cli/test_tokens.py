@@ -40,13 +40,13 @@ def typed(*words: str) -> int:
 def test_create_prints_the_token_alone(file: str, capsys: Captured) -> None:
     """auth-8: so that a script takes it as it is; everything else is on standard error."""
     assert typed("create", "--name", "ci", "--role", "dev", "--expires", "90d", "--file", file) == 0
-    told = capsys.readouterr()
-    assert re.fullmatch(r"ct_[A-Za-z0-9_-]{43}\n", told.out)
-    found = find_record(read_tokens(file)[0], told.out.strip())
+    captured = capsys.readouterr()
+    assert re.fullmatch(r"ct_[A-Za-z0-9_-]{43}\n", captured.out)
+    found = find_record(read_tokens(file)[0], captured.out.strip())
     assert found is not None
     assert (found.name, found.role, (found.expires or NOW) - found.created) == ("ci", "dev", expiry("90d", NOW) - NOW)
-    assert told.err.startswith(f"coretools: token {found.id} of ci, role dev, until ")
-    assert told.out.strip() not in told.err
+    assert captured.err.startswith(f"coretools: token {found.id} of ci, role dev, until ")
+    assert captured.out.strip() not in captured.err
 
 
 def test_a_token_may_say_as_whom_its_owner_commits(file: str, capsys: Captured) -> None:
@@ -109,7 +109,7 @@ def test_the_variable_of_the_server_names_the_file(file: str, capsys: Captured) 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (("create",), 64, "the following arguments are required: --name"),
         (("create", "--name", "a b"), 64, "name: at most 64 of letters"),
@@ -123,13 +123,13 @@ def test_the_variable_of_the_server_names_the_file(file: str, capsys: Captured) 
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    file: str, capsys: Captured, words: tuple[str, ...], code: int, said: str
+    file: str, capsys: Captured, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     """auth-8: nothing is printed that a script could take for a token, and nothing is made."""
     assert typed(*words, *(("--file", file) if words else ())) == code
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert said in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert expected in captured.err
     assert not os.path.exists(file)
 
 

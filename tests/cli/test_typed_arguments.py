@@ -80,7 +80,7 @@ def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
         ("=x t1 friend", {**whole, "name": "=x"}),
     ):
         assert called(line) == expected, line
-    for line, said in (
+    for line, expected_text in (
         ("name=a name=b t1 friend", "--name: given twice"),
         ("nme=ada t1 friend", r"did you mean --name\?"),
         ("ada t1 friend is_new=yes", "must be true or false"),
@@ -89,7 +89,7 @@ def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
         ("ada t1 friend age:=" + "[" * 20_000, "must be JSON"),
         ("name@=/no/such/file t1 friend", "No such file"),
     ):
-        with pytest.raises(InvalidArguments, match=said):
+        with pytest.raises(InvalidArguments, match=expected_text):
             called(line)
     assert taken("name=ada t1 friend")["name"] == "name=ada"
 
@@ -115,7 +115,7 @@ def test_what_must_be_given_stands_in_order(line: str, expected: tuple[object, .
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected_text"),
     [
         ("", "NAME and TAGS and ROLE must be given; usage: contact add NAME TAGS ... ROLE"),
         ("ada", "TAGS and ROLE must be given"),
@@ -138,11 +138,11 @@ def test_what_must_be_given_stands_in_order(line: str, expected: tuple[object, .
     ],
     ids=lambda value: value[:40],
 )
-def test_words_that_do_not_fit_are_refused(line: str, said: str) -> None:
+def test_words_that_do_not_fit_are_refused(line: str, expected_text: str) -> None:
     """cli-12: names the word at fault, and what would do."""
     with pytest.raises(InvalidArguments) as caught:
         taken(line)
-    assert said in str(caught.value)
+    assert expected_text in str(caught.value)
     assert str(caught.value).startswith("contact add: ")
 
 

@@ -92,9 +92,9 @@ class Stage:
 
 def browsed(order: dict[str, str], url: str) -> Drawn:
     node = NODE_FOLDER / "node_modules" / ".bin" / "node"
-    told = json.dumps({**order, "url": url})
+    request = json.dumps({**order, "url": url})
     ended = subprocess.run(
-        [node, NODE_FOLDER / "console.js"], input=told, capture_output=True, text=True, timeout=SECONDS
+        [node, NODE_FOLDER / "console.js"], input=request, capture_output=True, text=True, timeout=SECONDS
     )
     assert ended.returncode == 0, ended.stderr
     found: Drawn = json.loads(ended.stdout)

@@ -207,17 +207,17 @@ async def test_a_typescript_client_calls_each_set(node: Path, served: Service, c
     made = (*CALLS, SENT_AWAY, LATE)
     calls = [*(call.plain() for call in (*made, REFUSED)), {**WATCHED.plain(), "is_watched": True}]
     plan = {"url": served.url, "headers": served.headers, "calls": calls}
-    said = json.loads(ran(node, served, NODE_FOLDER / "drive.js", client, json.dumps(plan)).stdout)
-    assert said["era"] == era
-    assert {call.name for call in CALLS} <= {tool["name"] for tool in said["tools"]}
-    *results, refusal, watched = said["results"]
+    output = json.loads(ran(node, served, NODE_FOLDER / "drive.js", client, json.dumps(plan)).stdout)
+    assert output["era"] == era
+    assert {call.name for call in CALLS} <= {tool["name"] for tool in output["tools"]}
+    *results, refusal, watched = output["results"]
     for call, result in zip(made, results, strict=True):
         assert not result.get("isError"), result
         assert call.says in result["content"][0]["text"]
     assert refusal["isError"]
     assert REFUSED.says in refusal["content"][0]["text"]
     assert watched["content"][0]["text"] == WATCHED.says
-    assert said["progress"] == ["open is held"]
+    assert output["progress"] == ["open is held"]
 
 
 def ran(

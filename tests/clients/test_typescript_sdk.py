@@ -28,8 +28,8 @@ def drive(node: Path, client: str, root: Path) -> dict[str, Any]:
         timeout=SECONDS,
     )
     assert run.returncode == 0, run.stderr
-    said: dict[str, Any] = json.loads(run.stdout)
-    return said
+    message: dict[str, Any] = json.loads(run.stdout)
+    return message
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def drive(node: Path, client: str, root: Path) -> dict[str, Any]:
 )
 def test_a_typescript_client_lists_the_tools_and_calls_each_set(node: Path, clone: Path, client: str, era: str) -> None:
     """interoperability-1, interoperability-3: both generations, and both eras of the newer one."""
-    said = drive(node, client, clone)
-    assert said["era"] == era
-    assert {call.name for call in CALLS} <= {tool["name"] for tool in said["tools"]}
-    *results, refusal = said["results"]
+    message = drive(node, client, clone)
+    assert message["era"] == era
+    assert {call.name for call in CALLS} <= {tool["name"] for tool in message["tools"]}
+    *results, refusal = message["results"]
     for call, result in zip(CALLS, results, strict=True):
         assert not result.get("isError"), result
         assert call.says in result["content"][0]["text"]

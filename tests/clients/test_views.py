@@ -124,7 +124,7 @@ PAGES = ("diff", "tests")
 PICTURED = ("diff", "diff on a phone in the dark", "tests", "tests on a phone in the dark")
 
 
-def told(result: dict[str, Any]) -> list[dict[str, Any]]:
+def host_messages(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"method": "ui/notifications/tool-input", "params": {"arguments": {}}},
         {"method": "ui/notifications/tool-result", "params": result},
@@ -148,30 +148,38 @@ def scenes(made: dict[str, dict[str, Any]], folder: Path) -> dict[str, dict[str,
         return {"content": [{"type": "text", "text": said}], **more}
 
     all_scenes: dict[str, dict[str, Any]] = {
-        "diff": {"html": diff, "messages": told(made["diff"])},
-        "diff on a phone in the dark": {"html": diff, "messages": told(made["diff"]), "width": 390, "scheme": "dark"},
-        "summary": {"html": diff, "messages": told(made["summary"])},
-        "cut": {"html": diff, "messages": told(made["cut"])},
-        "error": {"html": diff, "messages": told(made["error"]), "state": "failed"},
-        "tests": {"html": tests, "messages": told(made["tests"])},
-        "tests on a phone in the dark": {
-            "html": tests,
-            "messages": told(made["tests"]),
+        "diff": {"html": diff, "messages": host_messages(made["diff"])},
+        "diff on a phone in the dark": {
+            "html": diff,
+            "messages": host_messages(made["diff"]),
             "width": 390,
             "scheme": "dark",
         },
-        "passed": {"html": tests, "messages": told(text("3 passed", structuredContent=passed))},
-        "late": {"html": tests, "messages": told(text("late", structuredContent=late))},
-        "no counts": {"html": tests, "messages": told(text("none\n[output]\nnothing here", structuredContent=none))},
-        "something else": {"html": tests, "messages": told(text(SCRIPT, structuredContent={"counts": None}))},
+        "summary": {"html": diff, "messages": host_messages(made["summary"])},
+        "cut": {"html": diff, "messages": host_messages(made["cut"])},
+        "error": {"html": diff, "messages": host_messages(made["error"]), "state": "failed"},
+        "tests": {"html": tests, "messages": host_messages(made["tests"])},
+        "tests on a phone in the dark": {
+            "html": tests,
+            "messages": host_messages(made["tests"]),
+            "width": 390,
+            "scheme": "dark",
+        },
+        "passed": {"html": tests, "messages": host_messages(text("3 passed", structuredContent=passed))},
+        "late": {"html": tests, "messages": host_messages(text("late", structuredContent=late))},
+        "no counts": {
+            "html": tests,
+            "messages": host_messages(text("none\n[output]\nnothing here", structuredContent=none)),
+        },
+        "something else": {"html": tests, "messages": host_messages(text(SCRIPT, structuredContent={"counts": None}))},
         "broken": {
             "html": tests,
-            "messages": told(text("broken", structuredContent={"counts": {}, "failures": [None]})),
+            "messages": host_messages(text("broken", structuredContent={"counts": {}, "failures": [None]})),
             "state": "plain",
         },
         "cancelled": {"html": diff, "messages": cancelled, "state": "cancelled"},
-        "dark by its host": {"html": tests, "context": dark, "messages": [*asked, *told(text("x"))]},
-        "light again": {"html": tests, "context": dark, "messages": [light, *told(text("x"))]},
+        "dark by its host": {"html": tests, "context": dark, "messages": [*asked, *host_messages(text("x"))]},
+        "light again": {"html": tests, "context": dark, "messages": [light, *host_messages(text("x"))]},
     }
     for name, scene in all_scenes.items():
         scene |= {"context": scene.get("context", {}), "ask": SHOWN}

@@ -56,8 +56,8 @@ SCHEMA_2020_12: dict[str, Any] = {
 
 
 def titled(word: str, *pairs: tuple[str, str]) -> JsonDict:
-    said: list[JsonValue] = [{"const": value, "title": title} for value, title in pairs]
-    return {word: said}
+    output: list[JsonValue] = [{"const": value, "title": title} for value, title in pairs]
+    return {word: output}
 
 
 TitledItem = Annotated[

@@ -124,8 +124,8 @@ def test_a_question_that_is_answered_beside_the_point_is_asked_again(served: Ser
 
 def test_answers_that_nobody_asked_for_are_ignored(served: Served) -> None:
     """interoperability-7: `input-required-result-ignore-extra-params` does not read the greeting."""
-    said = {"user_name": accepted(name="Alice"), "another": accepted(foo="bar")}
-    assert post(served, QUESTION, inputResponses=said).result["content"][0]["text"] == "Hello, Alice!"
+    output = {"user_name": accepted(name="Alice"), "another": accepted(foo="bar")}
+    assert post(served, QUESTION, inputResponses=output).result["content"][0]["text"] == "Hello, Alice!"
 
 
 @pytest.mark.parametrize("response", [12345, None, {}, accepted(), accepted(name=5)])

@@ -177,7 +177,7 @@ def test_what_cannot_be_offered_is_refused_before_anybody_connects() -> None:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_clients_on_a_unix_socket_share_services_and_nothing_else(mode: str, tmp_path: Path) -> None:
     """api-5, api-6: all at once, on one server; each sees its own progress only."""
-    told: dict[str, list[str]] = {}
+    received: dict[str, list[str]] = {}
     visits: list[str] = []
 
     async def visitor(name: str) -> None:
@@ -187,7 +187,7 @@ async def test_clients_on_a_unix_socket_share_services_and_nothing_else(mode: st
             if len(ready) == AT_ONCE:
                 everybody.set()
             await everybody.wait()
-            told[name] = await walked(client, name)
+            received[name] = await walked(client, name)
             visits.append(said(await client.call_tool("visit", {})))
 
     ready: list[str] = []
@@ -196,8 +196,8 @@ async def test_clients_on_a_unix_socket_share_services_and_nothing_else(mode: st
         async with listening(tmp_path / "socket"), anyio.create_task_group() as tasks:
             for number in range(AT_ONCE):
                 tasks.start_soon(visitor, f"client{number}")
-    assert len(told) == AT_ONCE
-    for name, seen in told.items():
+    assert len(received) == AT_ONCE
+    for name, seen in received.items():
         assert seen
         assert all(message.startswith(name) for message in seen)
     assert sorted(visits) == [f"visit {number + 1}" for number in range(AT_ONCE)]
@@ -379,19 +379,19 @@ async def test_a_client_that_does_not_read_costs_bounded_memory_and_its_end_free
 @pytest.mark.parametrize("mode", ERAS)
 async def test_http_serves_both_eras_to_many_clients_at_once(mode: str) -> None:
     """api-7, api-6: over a real socket; each client sees its own progress only, and all share the services."""
-    told: dict[str, list[str]] = {}
+    received: dict[str, list[str]] = {}
     visits: list[str] = []
 
     async def visitor(url: str, name: str) -> None:
         async with Client(url, mode=mode) as client:
-            told[name] = await walked(client, name)
+            received[name] = await walked(client, name)
             visits.append(said(await client.call_tool("visit", {})))
 
     with anyio.fail_after(SECONDS):
         async with over_http(commands()) as url, anyio.create_task_group() as tasks:
             for number in range(AT_ONCE):
                 tasks.start_soon(visitor, url, f"client{number}")
-    for name, seen in told.items():
+    for name, seen in received.items():
         assert seen
         assert all(message.startswith(name) for message in seen)
     assert sorted(visits) == [f"visit {number + 1}" for number in range(AT_ONCE)]

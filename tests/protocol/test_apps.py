@@ -244,7 +244,7 @@ class Idle(WrappingExtension):
 
 
 @pytest.mark.parametrize(
-    ("extensions", "said"),
+    ("extensions", "expected"),
     [
         ((Views([OWN]), Views([OWN])), "already attached"),
         ((Taken("org.example/x"), Idle(), Idle()), "already attached"),
@@ -252,10 +252,10 @@ class Idle(WrappingExtension):
     ],
 )
 def test_an_extension_that_can_not_be_attached_is_refused_at_start(
-    extensions: tuple[Extension, ...], said: str
+    extensions: tuple[Extension, ...], expected: str
 ) -> None:
     """apps-9: one that is there, and one that brings what the registry has."""
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         client("auto", None, extensions)
 
 

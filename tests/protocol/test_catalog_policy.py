@@ -113,16 +113,16 @@ async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("offer", "said"),
+    ("offer", "expected"),
     [
         (CatalogPolicy(sets=("gti",)), r"\[offer\] sets holds the unknown tool set 'gti'; choose from ci, commands"),
         (CatalogPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file', which matches no command"),
         (CatalogPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil', which matches no command"),
     ],
 )
-async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: CatalogPolicy, said: str) -> None:
+async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: CatalogPolicy, expected: str) -> None:
     """policy-19: a typing error in it would leave a command offered."""
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         async with serving(tmp_path, "auto", offer):
             pass
 

@@ -96,7 +96,7 @@ def named(event: object) -> str:
 
 
 @asynccontextmanager
-async def told(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client, Told]]:
+async def subscribed(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client, Told]]:
     """A client that is told of every list and of these resources, in whichever way its era has."""
     send, receive = anyio.create_memory_object_stream[object](100)
 
@@ -142,18 +142,18 @@ async def told(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client
 async def test_each_list_that_changes_is_told(mode: str) -> None:
     """notifications-1: by its own notification, and what is listed and called then is the new."""
     registry = registry_with(plan)
-    async with told(server_of(registry), mode) as (client, next_told):
+    async with subscribed(server_of(registry), mode) as (client, next_notification):
         assert (await client.list_tools()).tools == []
         await client.list_prompts()
         registry.add(come_and_go)
-        assert await next_told() == "tools"
+        assert await next_notification() == "tools"
         assert [one.name for one in (await client.list_tools()).tools] == ["come_and_go"]
         registry.add(news)
-        assert await next_told() == "resources"
+        assert await next_notification() == "resources"
         registry.remove("plan")
-        assert await next_told() == "prompts"
+        assert await next_notification() == "prompts"
         registry.remove("come_and_go")
-        assert await next_told() == "tools"
+        assert await next_notification() == "tools"
         with pytest.raises(MCPError, match="unknown tool"):
             await client.call_tool("come_and_go", {})
 
@@ -162,16 +162,16 @@ async def test_each_list_that_changes_is_told(mode: str) -> None:
 async def test_the_server_says_that_it_tells(mode: str) -> None:
     """notifications-2: in the handshake as in `server/discover`."""
     async with Client(server_of(registry_with(news)), mode=mode) as client:
-        said = client.server_capabilities
-    assert said.tools is not None
-    assert said.tools.list_changed
-    assert said.prompts is not None
-    assert said.prompts.list_changed
-    assert said.resources is not None
-    assert said.resources.list_changed
-    assert said.resources.subscribe
-    assert said.logging is not None
-    assert said.completions is not None
+        output = client.server_capabilities
+    assert output.tools is not None
+    assert output.tools.list_changed
+    assert output.prompts is not None
+    assert output.prompts.list_changed
+    assert output.resources is not None
+    assert output.resources.list_changed
+    assert output.resources.subscribe
+    assert output.logging is not None
+    assert output.completions is not None
 
 
 @ERAS
@@ -179,8 +179,8 @@ async def test_every_connection_is_told(mode: str) -> None:
     """notifications-1: also after the first of them is gone."""
     registry = registry_with(plan)
     server = server_of(registry)
-    async with told(server, mode) as (_, next_of_second):
-        async with told(server, mode) as (first, next_of_first):
+    async with subscribed(server, mode) as (_, next_of_second):
+        async with subscribed(server, mode) as (first, next_of_first):
             await first.list_tools()
             registry.add(come_and_go)
             assert [await next_of_first(), await next_of_second()] == ["tools", "tools"]
@@ -194,12 +194,12 @@ async def test_one_who_leaves_does_not_end_it_for_the_others(mode: str) -> None:
     shelf, registry = Shelf(), Registry()
     registry.add_set("shelf", shelf)
     server = server_of(registry)
-    async with told(server, mode, "shelf://a") as (_, next_told):
-        async with told(server, mode, "shelf://a") as (_, next_of_other):
+    async with subscribed(server, mode, "shelf://a") as (_, next_notification):
+        async with subscribed(server, mode, "shelf://a") as (_, next_of_other):
             shelf.versions["a"] = 2
-            assert [await next_told(), await next_of_other()] == ["shelf://a"] * 2
+            assert [await next_notification(), await next_of_other()] == ["shelf://a"] * 2
         shelf.versions["a"] = 3
-        assert await next_told() == "shelf://a"
+        assert await next_notification() == "shelf://a"
 
 
 @ERAS
@@ -210,7 +210,7 @@ async def test_what_changed_before_the_connection_is_there(mode: str) -> None:
     async with Client(server, mode=mode, cache=None) as client:
         assert (await client.list_tools()).tools == []
     registry.add(come_and_go)
-    async with told(server, mode) as (client, _):
+    async with subscribed(server, mode) as (client, _):
         with anyio.fail_after(BOUND_SECONDS):
             while not (listed := (await client.list_tools()).tools):
                 await anyio.lowlevel.checkpoint()
@@ -224,17 +224,17 @@ async def test_clients_over_http_are_told(mode: str) -> None:
     before = kept()
     app = server_of(registry).streamable_http_app()
     async with listening(app) as url:
-        async with told(url, mode, "x://news") as (client, next_told):
+        async with subscribed(url, mode, "x://news") as (client, next_notification):
             await client.list_tools()
             with anyio.fail_after(BOUND_SECONDS):
                 while True:
                     # The SDK's client opens its session's stream when it likes to, and what is sent before is lost.
                     registry.announce("x://news")
                     with anyio.move_on_after(0.2):
-                        assert await next_told() == "x://news"
+                        assert await next_notification() == "x://news"
                         break
             registry.add(come_and_go)
-            while (one := await next_told()) == "x://news":
+            while (one := await next_notification()) == "x://news":
                 pass
             assert one == "tools"
         with anyio.fail_after(BOUND_SECONDS):
@@ -288,13 +288,13 @@ async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
     server = server_of(registry)
     async with raw_session(server) as ask:
         await ask("resources/subscribe", {"uri": "x://news"})
-        async with told(server, "legacy") as (_, next_told):
+        async with subscribed(server, "legacy") as (_, next_notification):
             for _ in range(50):
                 registry.add(come_and_go)
-                assert await next_told() == "tools"
+                assert await next_notification() == "tools"
                 registry.announce("x://news")
                 registry.remove("come_and_go")
-                assert await next_told() == "tools"
+                assert await next_notification() == "tools"
 
 
 async def test_nothing_is_kept_of_a_session_that_ended() -> None:
@@ -324,16 +324,16 @@ async def test_a_session_that_is_not_initialized_is_told_nothing_and_subscribes_
 async def test_an_announced_change_is_told_to_those_who_subscribed(mode: str) -> None:
     """notifications-5: to nobody else, and once for each announcement that was taken."""
     registry = registry_with(news, resource("x://other")(named_function("other")))
-    async with told(server_of(registry), mode, "x://news") as (client, next_told):
+    async with subscribed(server_of(registry), mode, "x://news") as (client, next_notification):
         registry.announce("x://other")
         registry.announce("x://news")
-        assert await next_told() == "x://news"
+        assert await next_notification() == "x://news"
         if mode == "legacy":
             await client.unsubscribe_resource("x://news")
             await client.unsubscribe_resource("x://never")
             registry.announce("x://news")
         registry.add(come_and_go)
-        assert await next_told() == "tools"
+        assert await next_notification() == "tools"
 
 
 def named_function(name: str) -> Any:
@@ -370,13 +370,13 @@ async def test_a_resource_that_says_its_version_is_looked_at_while_somebody_is_s
     """notifications-6: gone and back are changes too; without a subscriber nothing is looked at."""
     shelf, registry = Shelf(), Registry()
     registry.add_set("shelf", shelf)
-    async with told(server_of(registry), mode, "shelf://a", "shelf://b") as (_, next_told):
+    async with subscribed(server_of(registry), mode, "shelf://a", "shelf://b") as (_, next_notification):
         shelf.versions["b"] = 2
-        assert await next_told() == "shelf://b"
+        assert await next_notification() == "shelf://b"
         del shelf.versions["a"]
-        assert await next_told() == "shelf://a"
+        assert await next_notification() == "shelf://a"
         shelf.versions["a"] = 1
-        assert await next_told() == "shelf://a"
+        assert await next_notification() == "shelf://a"
     await anyio.wait_all_tasks_blocked()
     looked = shelf.looked
     await anyio.wait_all_tasks_blocked()
@@ -439,18 +439,18 @@ def files(tmp_path: Path) -> Registry:
 async def test_a_file_is_a_resource_that_can_be_watched(files: Registry, tmp_path: Path, mode: str) -> None:
     """notifications-8: through the root: content, a change in place, a replacement, its end."""
     uri = "coretools://files/notes.txt"
-    async with told(server_of(files), mode, uri) as (client, next_told):
+    async with subscribed(server_of(files), mode, uri) as (client, next_notification):
         [template] = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "coretools://files/{+path}"
         assert (await client.list_resources()).resources == []
         assert (await client.read_resource(uri)).contents[0].text == "one"  # type: ignore[union-attr]  # text
         (tmp_path / "notes.txt").write_text("two and more")
-        assert await next_told() == uri
+        assert await next_notification() == uri
         (tmp_path / "other").write_text("two and more")
         os.replace(tmp_path / "other", tmp_path / "notes.txt")
-        assert await next_told() == uri
+        assert await next_notification() == uri
         (tmp_path / "notes.txt").unlink()
-        assert await next_told() == uri
+        assert await next_notification() == uri
         raw = (await client.read_resource("coretools://files/raw.bin")).contents[0]
         assert isinstance(raw, types.BlobResourceContents)
         assert raw.mime_type == "application/octet-stream"
@@ -493,12 +493,12 @@ async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp
     async with workstation(tmp_path) as (_, server), Client(server, mode=mode) as starter:
         run = fact(await starter.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         uri = f"coretools://runs/{run}/output"
-        async with told(server, mode, uri) as (client, next_told):
+        async with subscribed(server, mode, uri) as (client, next_notification):
             await client.call_tool("write_run", {"run": run, "text": "hello\n"})
-            assert await next_told() == uri
+            assert await next_notification() == uri
             assert "hello" in (await client.read_resource(uri)).contents[0].text  # type: ignore[union-attr]
             await client.call_tool("stop_run", {"run": run})
-            assert await next_told() == uri
+            assert await next_notification() == uri
 
 
 async def test_the_run_of_another_principal_is_no_resource(tmp_path: Path) -> None:
@@ -517,9 +517,9 @@ def test_a_workstation_server_tells_of_a_file(tmp_path: Path, era: str) -> None:
     (tmp_path / "notes.txt").write_text("one")
     with peer(tmp_path) as client:
         if era == "handshake":
-            said = client.ask("initialize", HANDSHAKE)["result"]["capabilities"]
-            assert said["tools"]["listChanged"]
-            assert said["resources"] == {"subscribe": True, "listChanged": True}
+            output = client.ask("initialize", HANDSHAKE)["result"]["capabilities"]
+            assert output["tools"]["listChanged"]
+            assert output["resources"] == {"subscribe": True, "listChanged": True}
             client.notify("notifications/initialized")
             assert client.ask("resources/subscribe", {"uri": uri})["result"] == {}
         else:

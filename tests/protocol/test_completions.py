@@ -107,7 +107,7 @@ async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
 
 @ERAS
 @pytest.mark.parametrize(
-    ("reference", "argument", "said"),
+    ("reference", "argument", "expected"),
     [
         (a_prompt("plans"), "tone", "did you mean plan"),
         (a_prompt("look"), "tone", "unknown prompt"),
@@ -119,11 +119,11 @@ async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
     ],
 )
 async def test_what_is_not_there_is_an_error_of_the_request(
-    mode: str, reference: types.PromptReference, argument: str, said: str
+    mode: str, reference: types.PromptReference, argument: str, expected: str
 ) -> None:
     """completion-6: -32602, whether it is the prompt, the template or the argument."""
     async with client(mode) as connected:
-        with pytest.raises(MCPError, match=said) as caught:
+        with pytest.raises(MCPError, match=expected) as caught:
             await connected.complete(reference, {"name": argument, "value": ""})
     assert caught.value.error.code == types.INVALID_PARAMS
 

@@ -32,8 +32,8 @@ def client(tmp_path: Path) -> Iterator[Peer]:
 
 
 def text(result: dict[str, Any]) -> str:
-    said: str = result["content"][0]["text"]
-    return said
+    output: str = result["content"][0]["text"]
+    return output
 
 
 def facts(result: dict[str, Any]) -> dict[str, Any]:
@@ -211,5 +211,5 @@ def test_on_the_command_line_a_run_is_stopped_and_that_is_said(tmp_path: Path) -
     )
     assert done.returncode == 0
     assert re.fullmatch(r"\[run-[0-9a-f]{8} running, .*\]\non\n", done.stdout)
-    assert re.search(r"coretools: run-[0-9a-f]{8} still ran and is stopped", done.stderr)
+    assert re.search(r"coretools: run-[0-9a-f]{8} was still running and is stopped", done.stderr)
     assert processes_with(f"sleep {seconds}") == []

@@ -209,11 +209,11 @@ async def test_a_peer_that_does_not_read_holds_up_no_command(mode: str) -> None:
             steps = []
             while (message := await receive()).get("method") == "notifications/progress":
                 steps.append(message["params"])
-    said = [one["progress"] for one in steps]
+    expected = [one["progress"] for one in steps]
     # One in the slot, one on its way, and one that the stream holds.
-    assert (said[0], said[-1]) == (1, 1000)
-    assert said == sorted(set(said))
-    assert len(said) <= 4
+    assert (expected[0], expected[-1]) == (1, 1000)
+    assert expected == sorted(set(expected))
+    assert len(expected) <= 4
     assert {one["progressToken"] for one in steps} == {"t"}
     assert message["result"]["content"][0]["text"] == "there"
 
@@ -231,11 +231,11 @@ async def test_the_last_progress_goes_out_before_the_result(mode: str) -> None:
 @ERAS
 async def test_a_cancelled_call_tells_no_more(mode: str) -> None:
     """workstation-14: its task ends with it."""
-    heard, told = Heard(), anyio.Event()
+    heard, was_notified = Heard(), anyio.Event()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
         await heard.step(done, total, message)
-        told.set()
+        was_notified.set()
 
     async with client(mode, heard) as connected:
         async with anyio.create_task_group() as tasks:
@@ -245,7 +245,7 @@ async def test_a_cancelled_call_tells_no_more(mode: str) -> None:
 
             tasks.start_soon(advance)
             with anyio.fail_after(BOUND_SECONDS):
-                await told.wait()
+                await was_notified.wait()
             tasks.cancel_scope.cancel()
         assert getattr((await connected.call_tool("answer", {})).content[0], "text", "") == "here"
     assert heard.steps == [(1, 2, None)]

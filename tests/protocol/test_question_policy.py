@@ -116,17 +116,17 @@ async def test_a_command_is_refused_where_nobody_can_be_asked(tmp_path: Path, er
     async with serving(tmp_path, era, None) as client:
         for more in ({}, {"answers": {"confirm": True}}):
             call = client.call_tool("run_command", {"command": "touch made", **more})
-            said = await unasked(era, call, kind="denied-command")
-            assert 'program = "touch"\narguments = ["made"]' in said
-            assert "does not count" in said
+            output = await unasked(era, call, kind="denied-command")
+            assert 'program = "touch"\narguments = ["made"]' in output
+            assert "does not count" in output
     assert os.listdir(tmp_path) == []
 
 
 async def test_the_operator_may_trust_the_arguments(tmp_path: Path) -> None:
     """questions-8: then the refusal says what to send, and it counts."""
     async with serving(tmp_path, "auto", None, tools=ToolPolicy(trusts_answers=True)) as client:
-        said = await unasked("auto", client.call_tool("run_command", {"command": "touch made"}))
-        assert 'send answers={"confirm": true}' in said
+        output = await unasked("auto", client.call_tool("run_command", {"command": "touch made"}))
+        assert 'send answers={"confirm": true}' in output
         result = await client.call_tool("run_command", {"command": "touch made", "answers": {"confirm": True}})
         assert kind(result) is None
     assert os.listdir(tmp_path) == ["made"]

@@ -251,17 +251,17 @@ async def test_a_yes_lets_the_command_go_on(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [(False, "the answer was no"), (decline("decline"), "declined"), (decline("cancel"), "dismissed")],
     ids=["no", "decline", "cancel"],
 )
-async def test_a_no_is_an_answer(era: str, answer: Any, said: str) -> None:
+async def test_a_no_is_an_answer(era: str, answer: Any, expected: str) -> None:
     """questions-11: never climbed past: no model is asked, no default taken, nothing done."""
     callbacks = {"elicitation_callback": Someone([answer]), "sampling_callback": model()}
     async with connected(era, SAMPLING, **callbacks) as (client, asker):
         result = await client.call_tool("drop", {"name": "x"})
         assert (kind(result), asker.done) == ("declined", [])
-        assert said in text(result)
+        assert expected in text(result)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -276,8 +276,8 @@ async def test_who_can_t_be_asked_gets_the_default_or_learns_what_to_send(era: s
     """questions-2, questions-4, questions-17: a client without elicitation."""
     async with connected(era) as (client, asker):
         assert text(await client.call_tool("note", {})) == "nothing"
-        said = await unasked(era, client.call_tool("drop", {"name": "x"}))
-        assert 'send answers={"sure": true}' in said
+        expected = await unasked(era, client.call_tool("drop", {"name": "x"}))
+        assert 'send answers={"sure": true}' in expected
         assert asker.done == []
         again = await client.call_tool("drop", {"name": "x", "answers": {"sure": True}})
         assert (text(again), asker.done) == ("dropped", ["x"])
@@ -639,15 +639,15 @@ async def test_what_is_no_answer_is_asked_again(responses: Any) -> None:
 async def test_an_answer_without_a_question_is_as_good_as_one_given_beforehand() -> None:
     """questions-13: a client that keeps no state may send it at once; what is none is asked for."""
     async with by_hand() as (call, _):
-        said = {
+        expected = {
             key: types.ElicitResult(action="accept", content={"answer": value})
             for key, value in {"colour": "red", "size": "m", "other": "x"}.items()
         }
-        assert text(await call("paint", {}, input_responses=said)) == "red m"
-        wrong = {**said, "size": types.ElicitResult(action="accept", content={"answer": "too long"})}
+        assert text(await call("paint", {}, input_responses=expected)) == "red m"
+        wrong = {**expected, "size": types.ElicitResult(action="accept", content={"answer": "too long"})}
         again = await call("paint", {}, input_responses=wrong)
         assert set(again.input_requests) == {"size"}
-        done = await call("paint", {}, input_responses={"size": said["size"]}, request_state=again.request_state)
+        done = await call("paint", {}, input_responses={"size": expected["size"]}, request_state=again.request_state)
         assert text(done) == "red m"
 
 

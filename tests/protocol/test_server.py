@@ -203,8 +203,8 @@ async def test_there_is_text_with_every_structured_result(mode: str) -> None:
     """workstation-19: that of the command, or else the data, for clients that read text only."""
     async with client(mode) as connected:
         bare = await connected.call_tool("count_silently", {})
-        said = await connected.call_tool("count_to", {"count": 3})
-    assert [(one.structured_content, one.content[0].text) for one in (bare, said)] == [  # type: ignore[union-attr]
+        output = await connected.call_tool("count_to", {"count": 3})
+    assert [(one.structured_content, one.content[0].text) for one in (bare, output)] == [  # type: ignore[union-attr]
         ({"count": 1}, '{"count": 1}'),
         ({"count": 3}, "counted to 3"),
     ]

@@ -168,12 +168,12 @@ async def test_a_notification_that_mentions_an_id_inside_is_still_one(ends: Ends
 
 async def test_the_end_of_input_is_told_and_a_last_line_without_end_is_read(ends: Ends) -> None:
     """workstation-6: nothing that the client sent is lost."""
-    told = anyio.Event()
+    at_end = anyio.Event()
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     os.close(ends.send_fd)
-    reader = StdioMessageReader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000, on_end=told.set)
+    reader = StdioMessageReader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000, on_end=at_end.set)
     assert isinstance(await reader.receive(), SessionMessage)
-    assert told.is_set()
+    assert at_end.is_set()
     with pytest.raises(anyio.EndOfStream):
         await reader.receive()
 

@@ -138,7 +138,7 @@ async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Regis
 
 @ERAS
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "expected"),
     [
         pytest.param(lambda it: it.call_tool("contact_list", {}), "unknown tool", id="resource-as-tool"),
         pytest.param(lambda it: it.call_tool("contact_plan", {"topic": "x"}), "unknown tool", id="prompt-as-tool"),
@@ -154,15 +154,15 @@ async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Regis
     ],
 )
 async def test_what_is_not_on_a_surface_is_an_error_of_the_request(
-    contacts: Registry, mode: str, ask: Any, said: str
+    contacts: Registry, mode: str, ask: Any, expected: str
 ) -> None:
     """catalog-2, catalog-5, catalog-8, interoperability-14: with the code of the revision, and in words that help."""
     async with client(contacts, mode) as connected:
-        with pytest.raises(MCPError, match=said) as caught:
+        with pytest.raises(MCPError, match=expected) as caught:
             await ask(connected)
-    is_missing = mode == "legacy" and said == "no resource"
+    is_missing = mode == "legacy" and expected == "no resource"
     assert caught.value.error.code == (-32002 if is_missing else types.INVALID_PARAMS)
-    if said == "unknown prompt":
+    if expected == "unknown prompt":
         assert caught.value.error.data["kind"] == "unknown-prompt"
 
 

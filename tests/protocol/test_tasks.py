@@ -114,8 +114,8 @@ class Work:
     async def look_around(self, call: Call) -> str:
         """Ask a model and for the directories, later."""
         await self.go_on.wait()
-        said, roots = await call.ask_all(AskModel(key="poem", message="a poem"), AskRoots(key="roots"))
-        return f"{said} in {', '.join(roots)}"
+        output, roots = await call.ask_all(AskModel(key="poem", message="a poem"), AskRoots(key="roots"))
+        return f"{output} in {', '.join(roots)}"
 
     @asks("name", "more")
     @tool(Effect.READ, long_running=True)
@@ -153,8 +153,8 @@ async def nobody(*_: object) -> types.ElicitResult:
 
 
 def text(result: dict[str, Any]) -> str:
-    said: str = result["result"]["content"][0]["text"]
-    return said
+    output: str = result["result"]["content"][0]["text"]
+    return output
 
 
 async def test_a_long_call_becomes_a_task_that_is_asked_for_its_result() -> None:
@@ -739,7 +739,7 @@ async def test_progress_of_a_command_is_the_message_of_its_task(tmp_path: Path) 
     async with real(tmp_path) as (_, connected):
         handle = await begin(connected, "run_command", command="sh -c 'echo on; exec tail -f /dev/null'")
         with anyio.fail_after(SECONDS):
-            while not (said := (await ask(connected.session, "tasks/get", handle.task_id)).get("statusMessage")):
+            while not (output := (await ask(connected.session, "tasks/get", handle.task_id)).get("statusMessage")):
                 await anyio.lowlevel.checkpoint()
-        assert re.fullmatch(r"\d+ s, 3 bytes: on", said)
+        assert re.fullmatch(r"\d+ s, 3 bytes: on", output)
         await ask(connected.session, "tasks/cancel", handle.task_id)

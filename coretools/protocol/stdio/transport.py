@@ -50,27 +50,29 @@ def claim_standard_streams() -> Iterator[StdioDescriptors]:
         BadSetting: one of the two is not open.
     """
     try:
-        wire = StdioDescriptors(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
+        descriptors = StdioDescriptors(
+            fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+        )
     except OSError as error:
         raise BadSetting(
             f"standard input and output must be open, they carry the protocol: {error.strerror}"
         ) from error
     # Writing must not block the event loop. The flag belongs to the open file description, which a terminal shares
     # with its shell: restored at the end.
-    was_blocking = os.get_blocking(wire.write_fd)
-    os.set_blocking(wire.write_fd, False)
+    was_blocking = os.get_blocking(descriptors.write_fd)
+    os.set_blocking(descriptors.write_fd, False)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
     try:
-        yield wire
+        yield descriptors
     finally:
-        os.set_blocking(wire.write_fd, was_blocking)
-        os.dup2(wire.read_fd, 0)
-        os.dup2(wire.write_fd, 1)
-        os.close(wire.read_fd)
-        os.close(wire.write_fd)
+        os.set_blocking(descriptors.write_fd, was_blocking)
+        os.dup2(descriptors.read_fd, 0)
+        os.dup2(descriptors.write_fd, 1)
+        os.close(descriptors.read_fd)
+        os.close(descriptors.write_fd)
 
 
 class LineWriter(AsyncResource):
@@ -182,12 +184,12 @@ class StdioMessageReader(LineMessageReader):
 
 @asynccontextmanager
 async def stdio_streams(
-    wire: StdioDescriptors, line_bytes: int, on_end: Callable[[], None]
+    descriptors: StdioDescriptors, line_bytes: int, on_end: Callable[[], None]
 ) -> AsyncIterator[tuple[StdioMessageReader, LineWriter]]:
     """Return the two ends for `Server.run`. `on_end` is called when the client has closed its end."""
     async with (
-        LineWriter(wire.write_fd) as writer,
-        StdioMessageReader(wire.read_fd, writer, line_bytes=line_bytes, on_end=on_end) as reader,
+        LineWriter(descriptors.write_fd) as writer,
+        StdioMessageReader(descriptors.read_fd, writer, line_bytes=line_bytes, on_end=on_end) as reader,
     ):
         yield reader, writer
 
@@ -197,7 +199,7 @@ BackgroundWork = Callable[[], Coroutine[Any, Any, None]]
 
 async def run_on_stdio(
     server: Server[Any],
-    wire: StdioDescriptors,
+    descriptors: StdioDescriptors,
     *,
     line_bytes: int,
     process_exit: ProcessExit,
@@ -210,7 +212,7 @@ async def run_on_stdio(
     requests = OpenRequests(server.server_info_stamp)
     async with (
         cancel_on_signal(process_exit, requests.finish),
-        stdio_streams(wire, line_bytes, process_exit.begin) as streams,
+        stdio_streams(descriptors, line_bytes, process_exit.begin) as streams,
         anyio.create_task_group() as tasks,
     ):
         for work in background:

@@ -155,8 +155,10 @@ class TaskCall:
 
     def _request_input(self, question: Question[Any], way: AskChannel, problem: str = "") -> InputRequest:
         request = request_of(question, way, problem=problem, revision=self._client.revision)
-        wire = request.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return self._task.request_input(question.key, wire, lambda response: _parse_response(question, response))
+        request_json = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return self._task.request_input(
+            question.key, request_json, lambda response: _parse_response(question, response)
+        )
 
 
 def _parse_response(question: Question[Any], response: Any) -> types.InputResponse:
@@ -263,8 +265,8 @@ class TaskExtension(Extension):
             )
         if isinstance(outcome.error, RequestRefused):
             refused = outcome.error
-            said: dict[str, Any] = {"code": refused.code, "message": str(refused)}
-            return TaskAnswer(error=said if refused.data is None else said | {"data": refused.data})
+            error: dict[str, Any] = {"code": refused.code, "message": str(refused)}
+            return TaskAnswer(error=error if refused.data is None else error | {"data": refused.data})
         return TaskAnswer(result=as_result(outcome).model_dump(by_alias=True, mode="json", exclude_none=True))
 
     async def _get(self, context: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
@@ -300,11 +302,11 @@ class TaskExtension(Extension):
 
     def _status(self, task: Task) -> dict[str, Any]:
         limits = self._tasks.limits
-        said = {"statusMessage": task.message} if task.message else {}
+        message = {"statusMessage": task.message} if task.message else {}
         return {
             "taskId": task.id,
             "status": task.status,
-            **said,
+            **message,
             "createdAt": task.created,
             "lastUpdatedAt": task.updated,
             "ttlMs": math.ceil(limits.ttl_seconds * 1000),
