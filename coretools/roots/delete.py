@@ -68,9 +68,9 @@ def delete_tree(
 def _require_deletable(roots: Roots, resolved: ResolvedPath) -> None:
     require_name(resolved)
     if not stat.S_ISDIR(resolved.require_found().st_mode):
-        raise WrongType(f"{resolved.shown}: no directory; delete_file deletes files and links", path=resolved.shown)
+        raise WrongType(f"{resolved.shown}: not a directory; use delete_file for files and links", path=resolved.shown)
     if roots.holds_root(resolved.place):
-        raise InvalidPath(f"{resolved.shown}: holds a root, which can't be deleted", path=resolved.shown)
+        raise InvalidPath(f"{resolved.shown}: contains a root, which cannot be deleted", path=resolved.shown)
 
 
 class _Level(NamedTuple):
@@ -150,7 +150,7 @@ class _TreeDeletion:
 
     def _require_same_mount(self, fd: int, shown: str) -> None:
         if _mount_of(fd) != self._mount:
-            raise Unsupported(f"{shown}: something is mounted here; it is not deleted", path=shown)
+            raise Unsupported(f"{shown}: a mount point, which is not deleted", path=shown)
 
     def _shown(self, beneath: str) -> str:
         return f"{self._deleted.shown}/{beneath}" if beneath else self._deleted.shown
@@ -167,7 +167,7 @@ class _TreeDeletion:
 
 def _require_above(fd: int, level: _Level, shown: str) -> None:
     if identity_of(os.fstat(fd)) != level.above:
-        raise Conflict(f"{shown}: was moved meanwhile; call again", path=shown)
+        raise Conflict(f"{shown}: was moved concurrently; call again", path=shown)
 
 
 def _mount_of(fd: int) -> tuple[int, int]:
@@ -184,9 +184,9 @@ def _truncate(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
     if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):
         return False
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True):
-        raise PermissionRefused(f"{shown}: the directory it lies in is write-protected", path=shown)
+        raise PermissionRefused(f"{shown}: its directory is write-protected", path=shown)
     if found.st_nlink > 1:
-        raise Conflict(f"{shown}: this hidden file has another name too; it has to be deleted by a person", path=shown)
+        raise Conflict(f"{shown}: this hidden file has other hard links; a person has to delete it", path=shown)
     if not found.st_mode & stat.S_IWUSR:  # a write-protected file may be deleted
         reading = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=here)
         try:
@@ -206,4 +206,4 @@ def _truncate(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
 def _require_same(fd: int, found: os.stat_result, shown: str) -> None:
     now = os.fstat(fd)
     if not os.path.samestat(now, found) or now.st_nlink > 1:
-        raise Conflict(f"{shown}: was exchanged meanwhile; call again", path=shown)
+        raise Conflict(f"{shown}: was replaced concurrently; call again", path=shown)

@@ -49,7 +49,7 @@ def parse(data: bytes, shown: str) -> list[Setting]:
     """Every assignment of a configuration file, in order.
 
     Raises:
-        GitRefused: the file is not in git's grammar.
+        GitRefused: the file is not valid git configuration.
     """
     reader = _ByteReader(data, shown)
     settings: list[Setting] = []
@@ -112,7 +112,7 @@ class _ByteReader:
 
     def refusal(self, what: str) -> GitRefused:
         line = self._data.count(b"\n", 0, max(self._at - 1, 0)) + 1
-        return GitRefused(f"{self._shown}: line {line} is not in git's configuration grammar ({what}); mend the file")
+        return GitRefused(f"{self._shown}: line {line} is not valid git configuration ({what}); correct the file")
 
 
 def _section(reader: _ByteReader) -> bytes:
@@ -122,7 +122,7 @@ def _section(reader: _ByteReader) -> bytes:
         if byte in _SPACE:
             return _subsection(reader, bytes(name).lower(), byte)
         if byte not in _KEY and byte != ord("."):
-            raise reader.refusal("a character that no section name has")
+            raise reader.refusal("an invalid character in a section name")
         name.append(byte)
     if not name:
         raise reader.refusal("a section without a name")
@@ -183,7 +183,7 @@ def _value(reader: _ByteReader) -> bytes:
         else:
             value.append(byte)
     if quoted:
-        raise reader.refusal("a quote that is not closed")
+        raise reader.refusal("an unclosed quote")
     return bytes(value)
 
 
@@ -254,7 +254,7 @@ def edit(data: bytes, changes: Values) -> bytes:
     """The bytes of a file with new values for some keys; comments, order, line endings and spelling of the rest stay.
 
     Raises:
-        GitRefused: the file is not in git's grammar. NotWritable: as for `written`.
+        GitRefused: the file is not valid git configuration. NotWritable: as for `written`.
     """
     end = b"\r\n" if data.count(b"\r\n") * 2 > data.count(b"\n") else b"\n"  # as in most lines
     mark, text = _whole_lines(data, end)

@@ -119,7 +119,7 @@ def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = M
         looked += 1
         if looked > most:
             raise TooLarge(
-                f"{resolved.shown}: more than {most} directories, too many to look for repositories in; "
+                f"{resolved.shown}: more than {most} directories, too many to search for repositories; "
                 "move it with mv in run_command"
             )
         with suppress(OSError):  # unreadable directories are skipped

@@ -161,5 +161,5 @@ def _member(part: str, at: int, *, as_git: bool) -> tuple[str, int]:
 
 def _after_backslash(part: str, at: int) -> tuple[str, int]:
     if at + 1 == len(part):
-        raise InvalidArguments(f"glob {part}: a backslash stands at the end")
+        raise InvalidArguments(f"glob {part}: a backslash at the end")
     return part[at + 1], at + 2

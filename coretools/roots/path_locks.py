@@ -67,7 +67,7 @@ class PathLocks:
                     yield
                     return
             keys = found
-        raise Conflict("the path changes all the time; try again")
+        raise Conflict("the path keeps changing; try again")
 
     @contextmanager
     def _lock(self, keys: frozenset[LockKey]) -> Iterator[None]:

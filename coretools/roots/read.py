@@ -126,7 +126,7 @@ class OpenFile:
 
     def _too_large(self, limit_bytes: int, size: int) -> TooLarge:
         return TooLarge(
-            f"{self.shown}: {size} bytes; the most that is read at once is {limit_bytes}",
+            f"{self.shown}: {size} bytes; at most {limit_bytes} are read at once",
             path=self.shown,
             size=size,
             limit=limit_bytes,
@@ -195,7 +195,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 refuse_secret(roots, resolved, fd)
                 undo.pop_all()
             return OpenFile(fd, resolved.shown, version_of(found), stat.S_IMODE(found.st_mode))
-    raise Conflict(f"{path}: turns into a link again and again; try later", path=path)
+    raise Conflict(f"{path}: repeatedly becomes a link; try again later", path=path)
 
 
 def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> FileContent:

@@ -267,7 +267,7 @@ class PathWalker:
 
     def _spot(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> ResolvedPath:
         if ".." in missing or name == "..":
-            raise NotFound(f"{self._shown}: a directory on the way does not exist", path=self._shown)
+            raise NotFound(f"{self._shown}: a parent directory does not exist", path=self._shown)
         resolved = ResolvedPath(self._root, self._shown, self._fd, "/".join(self._names) or ".", name, missing, found)
         self._roots.require_allowed(resolved.place, self._shown)
         return resolved
@@ -311,7 +311,7 @@ class PathWalker:
             raise
         self._links += 1
         if self._links > MAX_LINKS:
-            raise NotFound(f"{self._shown}: a loop of links, or more than {MAX_LINKS} of them", path=self._shown)
+            raise NotFound(f"{self._shown}: a loop of links, or more than {MAX_LINKS} links", path=self._shown)
         self._roots.require_allowed(RootedPath(self._root, "/".join((*self._names, name))), self._shown)
         if target.startswith("/"):
             self._leave(target, self._pending)

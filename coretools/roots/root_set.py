@@ -160,7 +160,7 @@ class Roots:
     def outside(self, shown: str) -> OutsideRoot:
         """The error for a path outside all roots."""
         where = ", ".join(printable(root.path) for root in self._roots)
-        return OutsideRoot(f"{shown}: leads out of the root; name a path beneath {where}", path=shown)
+        return OutsideRoot(f"{shown}: outside the roots; name a path beneath {where}", path=shown)
 
     def require_present(self, root: Root) -> None:
         """Refuse to work in a root that was renamed, deleted or replaced since the start.
@@ -301,11 +301,11 @@ def _open_root(spec: RootSpec, others: Sequence[Root]) -> Root:
     check_path(spec.path)
     path = os.path.realpath(spec.path)
     if not _may_be_root(path):
-        raise BadSetting(f"root {spec.path}: {path} can't be a root; name a directory of a project")
+        raise BadSetting(f"root {spec.path}: {path} cannot be a root; name the directory of a project")
     try:
         fd = os.open(path, HANDLE)
     except OSError as error:
-        raise BadSetting(f"root {spec.path}: not a directory that can be opened ({error.strerror})") from error
+        raise BadSetting(f"root {spec.path}: cannot be opened as a directory ({error.strerror})") from error
     identity = identity_of(os.fstat(fd))
     if any(other.identity == identity for other in others):
         os.close(fd)
@@ -335,6 +335,4 @@ def _normalized(path: str) -> str:
 
 def _root_gone(root: Root) -> RootGone:
     path = printable(root.path)
-    return RootGone(
-        f"the root {path} was renamed, deleted or replaced; put it back or start the server again", root=path
-    )
+    return RootGone(f"the root {path} was renamed, deleted or replaced; restore it or restart the server", root=path)

@@ -115,7 +115,7 @@ def _decode_as(data: bytes, skipped: int, codec: str, name: str, shown: str) -> 
         text = data[skipped:].decode(codec)
     except UnicodeDecodeError as error:
         raise NotText(
-            f"{shown}: begins like {name}, but is not at byte {skipped + error.start}; not read as text",
+            f"{shown}: begins like {name}, but is invalid at byte {skipped + error.start}; not read as text",
             path=shown,
             encoding=name,
             size=len(data),

@@ -90,7 +90,7 @@ class Undo:
         root = next(filter(self._holds_root, self._entries.moved), None)
         if root is not None:
             shown = f"{self._directory.shown}/{root}"
-            raise InvalidPath(f"{shown}: is or holds a root, which a restore would make anew; give `command`")
+            raise InvalidPath(f"{shown}: is or contains a root, which a restore would recreate; pass `command`")
         with translate_errors(self._directory.shown):
             self._make()
             for name in self._entries.moved:
@@ -109,8 +109,8 @@ class Undo:
         if os.listdir(self._fd):
             self._let_go()
             raise Conflict(
-                f"{self._directory.shown}/{UNDO_DIRECTORY}: holds something that no restore left, or that could not be"
-                " put back; move or delete it"
+                f"{self._directory.shown}/{UNDO_DIRECTORY}: contains something that no restore left, or that could not"
+                " be restored; move or delete it"
             )
         os.mkdir(_OURS, dir_fd=self._fd)
 
@@ -156,7 +156,7 @@ class Undo:
         except BlockingIOError:
             self._let_go()
             raise Conflict(
-                f"{self._directory.shown}: a restore of it is under way; call again when it is over"
+                f"{self._directory.shown}: a restore of it is under way; call again when it has ended"
             ) from None
         except FileNotFoundError:
             is_same = False

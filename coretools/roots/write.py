@@ -92,7 +92,7 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
                     return True
         if not stat.S_ISDIR(resolved.found.st_mode):
             raise AlreadyExists(
-                f"{resolved.shown}: a {kind_of(resolved.found.st_mode)} stands there already", path=resolved.shown
+                f"{resolved.shown}: a {kind_of(resolved.found.st_mode)} already exists there", path=resolved.shown
             )
         return False
 
@@ -105,7 +105,7 @@ def delete_file(roots: Roots, path: str) -> str:
     """
     with lock_paths(roots, path, follow=False), resolve_for_change(roots, path, follow=False) as resolved:
         if stat.S_ISDIR(resolved.require_found().st_mode):
-            raise WrongType(f"{resolved.shown}: a directory; only files are deleted", path=resolved.shown)
+            raise WrongType(f"{resolved.shown}: a directory; use delete_directory", path=resolved.shown)
         os.unlink(resolved.name, dir_fd=resolved.fd)
         return resolved.shown
 
@@ -133,9 +133,9 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         if target.missing:
             raise NotFound(f"{target.shown}: the directory {target.missing[0]} does not exist", path=target.shown)
         if target.found is not None and (not overwrite or stat.S_ISDIR(target.found.st_mode)):
-            raise AlreadyExists(f"{target.shown}: something stands there already", path=target.shown)
+            raise AlreadyExists(f"{target.shown}: already exists", path=target.shown)
         if origin.root is target.root and target.place.relative.startswith(f"{origin.place.relative}/"):
-            raise InvalidPath(f"{target.shown}: lies in {origin.shown} itself", path=target.shown)
+            raise InvalidPath(f"{target.shown}: lies inside {origin.shown}", path=target.shown)
         require_no_repository(roots, origin)
         try:
             _rename(origin, target, overwrite=overwrite)
@@ -193,7 +193,7 @@ def require_name(resolved: ResolvedPath) -> None:
     """
     if resolved.name == ".":
         what = "is a root, which" if resolved.above == "." else "ends in .., and such a path"
-        raise InvalidPath(f"{resolved.shown}: {what} can't be moved, deleted or replaced", path=resolved.shown)
+        raise InvalidPath(f"{resolved.shown}: {what} cannot be moved, deleted or replaced", path=resolved.shown)
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def create_missing(roots: Roots, resolved: ResolvedPath, *, parents: bool) -> It
     """
     if resolved.missing and not parents:
         raise NotFound(
-            f"{resolved.shown}: the directory {resolved.missing[0]} on the way does not exist", path=resolved.shown
+            f"{resolved.shown}: the parent directory {resolved.missing[0]} does not exist", path=resolved.shown
         )
     with ExitStack() as undo:
         while resolved.missing:
@@ -234,13 +234,11 @@ def _replaceable(
     require_name(resolved)
     if resolved.found is None:
         if expected is not None:
-            raise Conflict(f"{resolved.shown}: gone since it was read", path=resolved.shown)
+            raise Conflict(f"{resolved.shown}: deleted since it was read", path=resolved.shown)
         return None
     found = require_file(roots, resolved)
     if not overwrite:
-        raise AlreadyExists(
-            f"{resolved.shown}: the file exists, and overwriting was not asked for", path=resolved.shown
-        )
+        raise AlreadyExists(f"{resolved.shown}: the file exists; overwriting it was not requested", path=resolved.shown)
     if expected is not None:
         require_version(resolved, expected)
     if not os.access(resolved.name, os.W_OK, dir_fd=resolved.fd, effective_ids=True):
@@ -252,7 +250,7 @@ def _replaceable(
 def _require_movable(roots: Roots, resolved: ResolvedPath) -> None:
     require_name(resolved)
     if roots.holds_root(resolved.place):
-        raise InvalidPath(f"{resolved.shown}: holds a root, which can't be moved or replaced", path=resolved.shown)
+        raise InvalidPath(f"{resolved.shown}: contains a root, which cannot be moved or replaced", path=resolved.shown)
     glob = roots.deny.name_dependent_glob(resolved.place.relative)
     if glob is not None:
         raise deny_error(resolved.shown, glob)
@@ -274,7 +272,7 @@ def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: b
     """Move a file to another file system: copy it, rename the copy, delete the original if it is unchanged."""
     found = origin.require_found()
     if not stat.S_ISREG(found.st_mode):
-        raise Unsupported(f"{target.shown}: lies on another file system, where only files can be moved to")
+        raise Unsupported(f"{target.shown}: is on another file system, to which only files can be moved")
     fd = reopen(origin, READ)
     try:
         version = version_of(os.fstat(fd))

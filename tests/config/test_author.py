@@ -38,7 +38,7 @@ def test_an_author_is_written_as_git_writes_it(text: str, author: Author) -> Non
     ],
 )
 def test_what_git_would_refuse_or_write_otherwise_is_refused(text: str) -> None:
-    """git-37: the sentence names the setting and what would do."""
+    """git-37: the error names the setting and a valid form."""
     with pytest.raises(BadSetting, match=r"^roles\.ci\.author: .*'Ada Lovelace <ada@example\.com>'"):
         read_author(text, "roles.ci.author")
 
@@ -52,12 +52,12 @@ def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **author.variables}
     words = ["git", "commit", "-q", "--allow-empty", "-m", "x"]
     subprocess.run(words, cwd=tmp_path, check=True, timeout=60, env=environment)
-    told = ["git", "log", "-1", "--format=%ae %ce"]
-    assert subprocess.check_output(told, cwd=tmp_path, timeout=60, text=True).split() == ["a@example.com"] * 2
+    words = ["git", "log", "-1", "--format=%ae %ce"]
+    assert subprocess.check_output(words, cwd=tmp_path, timeout=60, text=True).split() == ["a@example.com"] * 2
 
 
 async def test_it_holds_in_tasks_and_threads_of_the_call_and_nowhere_else() -> None:
-    """git-37: calls that run at the same time have one each."""
+    """git-37: concurrent calls each have their own."""
     seen: dict[str, str | None] = {}
     both = {name: anyio.Event() for name in ("Ada", "Bob")}
 

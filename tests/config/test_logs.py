@@ -32,7 +32,7 @@ def as_json(made: logging.LogRecord) -> dict[str, Any]:
 
 
 def test_a_record_is_one_json_object() -> None:
-    """observability-9: time in UTC, level, logger, message, and the facts with their own types."""
+    """observability-9: time in UTC, level, logger, message, and the fields with their types."""
     line = as_json(record("call of %s", "read", facts={"tool": "read", "ms": 1.5, "status": 200}))
     assert line.pop("time").endswith("+00:00")
     assert line == {
@@ -47,7 +47,7 @@ def test_a_record_is_one_json_object() -> None:
 
 @pytest.mark.parametrize("length", [0, 300], ids=["short", "long"])
 def test_no_credential_stands_in_a_line(length: int) -> None:
-    """observability-9: neither in the message nor in a fact, however long; checked text is not shown again."""
+    """observability-9: neither in the message nor in a field, however long."""
     text = f"{'x ' * length}{KNOWN} and {TOKEN}"
     for _ in range(2):
         line = json.dumps(as_json(record("got %s", text, facts={"path": text})))
@@ -69,7 +69,7 @@ def test_a_traceback_is_part_of_the_line() -> None:
 
 
 def test_what_a_text_holds_forges_no_line_and_drives_no_terminal() -> None:
-    """observability-9: in both forms, in messages and in facts."""
+    """observability-9: in both forms, in messages and in fields."""
     made = record("saw %s", HOSTILE, facts={"path": HOSTILE})
     assert as_json(made)["path"] == HOSTILE
     text = TextFormatter(Redactor()).format(record("saw %s", HOSTILE, facts={"path": HOSTILE}))
@@ -78,18 +78,18 @@ def test_what_a_text_holds_forges_no_line_and_drives_no_terminal() -> None:
 
 
 def test_a_fact_can_not_take_the_place_of_the_line_s_own() -> None:
-    """observability-9: what calls itself `level` or `message` is left out."""
+    """observability-9: a field named `level` or `message` is dropped."""
     assert as_json(record("said", facts={"message": "forged", "level": "debug"}))["message"] == "said"
 
 
 def test_what_the_server_made_itself_is_not_looked_through() -> None:
-    """observability-9: an id stays as it is."""
+    """observability-9: an id is not changed."""
     assert as_json(record("said", facts={"call": TrustedText(KNOWN)}))["call"] == KNOWN
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_nobody_waits_for_who_reads_the_log(form: str) -> None:
-    """observability-10: a pipe that is not read takes what it holds; the rest is counted, and told later."""
+    """observability-10: a pipe that nobody reads fills up; further records are counted, and reported later."""
     program = f"""
 import logging, sys
 from coretools.config.logs import configure_logging
@@ -116,5 +116,5 @@ logging.info("at last")
     assert "log records were lost: the reader of the log did not keep up" in rest
     assert "at last" in rest.splitlines()[-1]
     if form == "json":
-        told = json.loads(rest.splitlines()[-2])
-        assert told["level"] == "warning"
+        notice = json.loads(rest.splitlines()[-2])
+        assert notice["level"] == "warning"

@@ -79,7 +79,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_key_of_the_file_has_its_place() -> None:
-    """policy-13: nothing in it is left unread."""
+    """policy-13: every key is used."""
     assert parsed(WHOLE) == OperatorPolicy(
         commands=CommandPolicy(
             default="deny",
@@ -115,13 +115,13 @@ def test_every_key_of_the_file_has_its_place() -> None:
 
 
 def test_an_empty_file_says_what_no_file_says() -> None:
-    """policy-13: the defaults stand in one place."""
+    """policy-13: the defaults are defined once."""
     assert parsed("") == OperatorPolicy(source="policy.toml")
     assert settings().policy == OperatorPolicy()
 
 
 def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
-    """policy-14: the table, the key, and what would be right."""
+    """policy-14: the table, the key, and a valid value."""
     rule = '[[commands.rule]]\nprogram = "x"\nverdict = "deny"\n'
     for text, sentence in (
         ("[comands]", r" comands: unknown key; did you mean commands\? \(known here: commands, tools, offer, con"),
@@ -219,14 +219,14 @@ def test_the_file_becomes_a_setting_and_flags_win_over_it(file: Path, tmp_path: 
 
 
 def test_a_file_that_was_named_and_is_missing_is_an_error(tmp_path: Path) -> None:
-    """policy-13: a server without the wished rules must not start."""
+    """policy-13: a server must not start without the configured rules."""
     with pytest.raises(BadSetting, match="can't be read: No such file"):
         settings(CORETOOLS_POLICY=str(tmp_path / "missing.toml"))
 
 
 @pytest.mark.parametrize("way", ["beneath", "link", "linked-directory", "link-in-root", "own-writable", "flag-rw"])
 def test_a_file_that_tools_could_change_is_refused(file: Path, tmp_path: Path, way: str) -> None:
-    """policy-15: by its real path and by each link on the way, beneath a root or a directory of its own granting."""
+    """policy-15: by its real path and by each link on the way, beneath a root or a directory that it makes writable."""
     root = tmp_path / "root"
     root.mkdir()
     inside, path, roots = root / "p.toml", file, [str(root)]
@@ -288,7 +288,7 @@ def test_a_file_of_another_user_is_refused(file: Path) -> None:
 
 
 def test_what_is_no_text_file_is_refused_at_once(file: Path, tmp_path: Path) -> None:
-    """policy-15: no wait on a FIFO, no endless link, no gigabyte."""
+    """policy-15: no blocking on a FIFO, no link loop, no huge file."""
     os.mkfifo(tmp_path / "fifo", 0o644)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "huge").write_bytes(b"#" * (1024 * 1024 + 1))

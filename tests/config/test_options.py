@@ -18,7 +18,7 @@ def read(*flags: str, roots: tuple[str, ...] = ("/r",), directory: str = "/work"
 
 
 def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default() -> None:
-    """workstation-13: one order for every setting."""
+    """workstation-13: one precedence for every setting."""
     assert read().profile == "dev"
     assert read(CORETOOLS_PROFILE="read").profile == "read"
     assert read("--profile", "ci", CORETOOLS_PROFILE="read").profile == "ci"
@@ -32,14 +32,14 @@ def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default() -> None
 
 
 def test_roots_come_from_words_then_the_variable_then_the_directory() -> None:
-    """workstation-13: the current directory only when nothing is named."""
+    """workstation-13: the current directory is used only if no root is named."""
     assert read(roots=("/a", "/b:ro")).roots == ("/a", "/b:ro")
     assert read(roots=(), CORETOOLS_ROOTS="/a:ro, /b").roots == ("/a:ro", "/b")
     assert read(roots=()).roots == ("/work",)
 
 
 def test_lists_and_limits_add_up() -> None:
-    """workstation-13: repeatable flags beside the variable's items."""
+    """workstation-13: repeatable options add to the variable's items."""
     settings = read("--deny", "*.key", CORETOOLS_DENY="a, b,")
     assert settings.deny == ("a", "b", "*.key")
     assert settings.default_deny
@@ -80,7 +80,7 @@ def test_a_bad_setting_is_refused_by_name(flags: list[str], environment: dict[st
     ],
 )
 def test_a_list_has_commas_and_one_with_colons_is_refused(name: str, before: str, now: str) -> None:
-    """workstation-17: what an older version took is never taken for one item; the sentence has the line that works."""
+    """workstation-17: the separator of older versions is refused; the error has a valid form."""
     with pytest.raises(BadSetting, match=re.escape(f"commas between them: {name}={now}")):
         read(roots=(), **{name: before})
     found = read(roots=(), **{name: now})
@@ -106,7 +106,7 @@ def test_an_author_and_a_umask_come_from_a_flag_or_a_variable() -> None:
     ("directory", "home"), [("/", "/root"), ("/home/ada", "/home/ada"), ("/home/ada/", "/home/ada")]
 )
 def test_nobody_opens_the_whole_machine_or_their_home_by_accident(directory: str, home: str) -> None:
-    """workstation-13: a client that starts its servers there must name a root."""
+    """workstation-13: a client that starts servers there must name a root."""
     with pytest.raises(BadSetting, match="no root named"):
         read(roots=(), directory=directory, HOME=home)
     assert read(roots=("/home/ada",), HOME="/home/ada").roots == ("/home/ada",)

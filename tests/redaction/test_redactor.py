@@ -60,7 +60,7 @@ SHAPES = {
 
 
 def test_a_token_is_known_by_its_shape() -> None:
-    """redaction-1: wherever it stands; what surrounds it stays."""
+    """redaction-1: wherever it occurs; the surrounding text is kept."""
     for frame in (
         "{}",
         "a {} b",
@@ -84,7 +84,7 @@ def test_a_token_is_known_by_its_shape() -> None:
 
 @pytest.mark.parametrize("before", ["x", "X", "9", "_", "value", "a" * 5000])
 def test_a_token_is_known_in_the_middle_of_a_word(before: str) -> None:
-    """redaction-1: where its beginning is rare enough; what is glued to it stays."""
+    """redaction-1: if its prefix is rare enough; adjacent text is kept."""
     glued = ("github", "gitlab", "slack", "anthropic", "npm", "pypi", "docker", "vault", "github fine-grained")
     glued += ("openai of old", "openrouter", "google map", "hugging face")
     glued += ("jwt",) if len(before) <= 64 else ()
@@ -142,7 +142,7 @@ IN_CONTEXT = {
 
 
 def test_a_credential_is_known_by_what_stands_before_it() -> None:
-    """redaction-2: names, headers, addresses and keys; the name stays, and so does everything after the value."""
+    """redaction-2: names, headers, URLs and keys; the name is kept, and everything after the value."""
     for text, shown in IN_CONTEXT.values():
         assert PLAIN.text(text) == shown, (text, shown)
         assert PLAIN.data(text.encode()).decode() == shown, (text, shown)
@@ -235,7 +235,7 @@ SPELLINGS = {
 @pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS.keys())
 @pytest.mark.parametrize("value", [PASSPHRASE, TOKEN])
 def test_a_value_of_the_environment_is_known_in_its_usual_spellings(value: str, spell: object) -> None:
-    """redaction-4: without any name or shape."""
+    """redaction-4: without any name or format."""
     assert callable(spell)
     text = spell(value)
     shown = KNOWING.text(f"so {text} so")
@@ -245,7 +245,7 @@ def test_a_value_of_the_environment_is_known_in_its_usual_spellings(value: str, 
 
 
 def test_which_variables_are_secret() -> None:
-    """redaction-4: by their names; passwords in addresses whatever the name; paths to credentials are none."""
+    """redaction-4: by their names; passwords in URLs whatever the name; paths of credential files are not secret."""
     environment = {
         "GITHUB_TOKEN": "value-01",
         "AWS_SECRET_ACCESS_KEY": "value-02",
@@ -270,7 +270,7 @@ def test_which_variables_are_secret() -> None:
 
 
 def test_short_values_and_lines_of_long_ones() -> None:
-    """redaction-4: under eight characters nothing is looked for; each long line is, in pieces if very long."""
+    """redaction-4: shorter values are ignored; each long line is searched for, very long ones in pieces."""
     assert Redactor(["secret1"]).text("a secret1 b") == "a secret1 b"
     lines = Redactor(["{\n  first-long-line-of-it\n  second-long-line-of-it\n}"])
     assert lines.text("x second-long-line-of-it y") == "x [redacted:environment] y"
@@ -279,7 +279,7 @@ def test_short_values_and_lines_of_long_ones() -> None:
 
 
 def test_a_value_that_is_a_part_of_our_marks_does_no_harm() -> None:
-    """redaction-5: what is redacted once stays as it is."""
+    """redaction-5: redacted text is not changed again."""
     redactor = Redactor(["redacted", "password", "environment"])
     once = redactor.text("password=hunter2 environment redacted")
     assert once == "password=[redacted:password] [redacted:environment] [redacted:environment]"
@@ -327,7 +327,7 @@ STREAMS = [
 
 @pytest.mark.parametrize("text", STREAMS, ids=lambda text: text[:20])
 def test_no_border_between_pieces_lets_a_credential_through(text: str) -> None:
-    """redaction-6: the output is that of the whole, at every border and byte by byte."""
+    """redaction-6: the output equals that of the whole text, wherever it is split, also byte by byte."""
     data = text.encode()
     whole = KNOWING.data(data)
     assert whole != data
@@ -345,7 +345,7 @@ KEY_LINES = [
 
 
 def test_lines_that_only_look_like_a_key_are_shown_whole_wherever_they_are_cut() -> None:
-    """redaction-6: on every patch release of Python, no character of a line is lost beside a border."""
+    """redaction-6: on every patch release of Python, no character is lost next to a split."""
     for seed in range(60):
         chance = random.Random(seed)
         data = "".join(chance.choice(KEY_LINES) + "\n" for _ in range(8)).encode()
@@ -360,7 +360,7 @@ A_CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 
 
 def test_no_expression_repeats_a_group_possessively() -> None:
-    """redaction-6: before CPython 3.11.5 such a repeat keeps what its last, failed turn took (gh-106052)."""
+    """redaction-6: before CPython 3.11.5 such a repeat keeps what its last, failed iteration matched (gh-106052)."""
     assert REPEATED_GROUP.search(A_CLASS.sub("x", r"(?:a[)]b?c){{0,2}}+"))
     for path in Path(coretools.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -370,7 +370,7 @@ def test_no_expression_repeats_a_group_possessively() -> None:
 
 
 def test_random_pieces_of_random_output_let_nothing_through() -> None:
-    """redaction-6: however it is cut."""
+    """redaction-6: wherever it is split."""
     for seed in range(100):
         chance = random.Random(seed)
         words = [
@@ -391,7 +391,7 @@ def test_random_pieces_of_random_output_let_nothing_through() -> None:
 
 
 def test_a_prompt_and_complete_lines_are_not_held_back() -> None:
-    """redaction-6: only the word that is being written is; who waits for a prompt gets it."""
+    """redaction-6: only an unfinished word is held back; a prompt is passed on."""
     stream = StreamRedactor(PLAIN)
     assert stream.feed(b"listening on 80\n>>> ") == b"listening on 80\n>>> "
     assert stream.feed(b"pri") == b""
@@ -404,7 +404,7 @@ def test_a_prompt_and_complete_lines_are_not_held_back() -> None:
 
 
 def test_a_value_with_a_blank_is_held_back_from_its_first_word_on() -> None:
-    """redaction-6: a value may look like the words of a sentence."""
+    """redaction-6: a value may look like ordinary words."""
     stream = StreamRedactor(KNOWING)
     first, second = PASSPHRASE.encode().split()
     assert stream.feed(b"it is " + first + b" ") == b"it is "
@@ -413,7 +413,7 @@ def test_a_value_with_a_blank_is_held_back_from_its_first_word_on() -> None:
 
 @pytest.mark.parametrize("unit", [b"x", b"x ", b"A" * 64 + b"\n", b'password="', b"eyJaaaaaaaaaaaa.", b"TOKEN=a1b2c3"])
 def test_what_is_held_back_is_bounded(unit: bytes) -> None:
-    """redaction-6: whatever is printed, all but a stated part goes on or is replaced."""
+    """redaction-6: all output but a limited part is passed on or redacted."""
     stream = StreamRedactor(PLAIN)
     for _ in range(40):
         stream.feed((unit * 4096)[:4096])
@@ -431,7 +431,7 @@ def test_a_credential_longer_than_what_is_held_is_left_out() -> None:
 
 
 def test_four_megabytes_of_hostile_text_end_in_time() -> None:
-    """redaction-7: the work grows with the length only; each unit is one that a careless expression dies of."""
+    """redaction-7: the work is linear; each unit makes a careless expression backtrack exponentially."""
     units = [
         *("ghp_", "eyJaaaaaaaaaa.", "eyJ", "token=", "token='a token=\"b ", "password ", "://a:", "a:b", "bearer "),
         *("-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "A" * 64 + "\n", "authorization: ", "login "),
@@ -460,7 +460,7 @@ def test_four_megabytes_of_hostile_text_end_in_time() -> None:
 
 
 def test_a_gap_is_widened_to_whole_lines() -> None:
-    """redaction-8: of a token that was cut no half is shown, and what is missing is still counted."""
+    """redaction-8: no part of a cut token is shown, and the dropped bytes are still counted."""
     excerpter = Excerpter(4000)
     data = b"first\n" + f"{SHAPES['github']} ".encode() * 400 + b"\nlast\n"
     excerpter.feed(data)
@@ -500,7 +500,7 @@ def test_a_command_line_shows_no_credential(argv: list[str], line: str) -> None:
 
 
 def test_a_command_line_is_bounded() -> None:
-    """redaction-9: words, characters of a word and of the line; what is cut is counted."""
+    """redaction-9: words, characters of a word and of the line; the rest is counted."""
     assert (
         redacted_command_line(["echo", "x" * 1000])
         == f"echo {'x' * MAX_WORD_CHARACTERS}[... 700 more characters ...]".replace("echo x", "echo 'x") + "'"

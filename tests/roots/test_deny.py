@@ -77,7 +77,7 @@ def test_a_glob_covers_what_it_says() -> None:
     ],
 )
 def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: bool) -> None:
-    """roots-7: by name, or by what it holds."""
+    """roots-7: by name, or by its content."""
     rules = DenyRules(DEFAULT_DENY)
     assert (rules.denying_glob(path) is not None or bool(rules.secret_format(path))) is is_closed
 
@@ -126,7 +126,7 @@ def test_without_the_default_no_content_closes_anything() -> None:
     ],
 )
 def test_a_glob_hangs_on_the_directories_it_names(glob: str, directory: str, hangs: bool) -> None:
-    """roots-8: renaming one of them would open what the glob closes."""
+    """roots-8: renaming one of them would reveal what the glob denies."""
     assert (DenyRules([glob]).name_dependent_glob(directory) is not None) is hangs
 
 

@@ -26,7 +26,7 @@ def handle(tmp_path: Path) -> Iterator[int]:
 
 
 def test_everything_has_its_kind(handle: int) -> None:
-    """git-13: links are links, whatever they lead to; a second look sees the same."""
+    """git-13: links are links, whatever their target; a second call returns the same."""
     expected = {"file": "file", "directory": "directory", "link": "link", "directory-link": "link", "fifo": "other"}
     for _ in range(2):
         assert directory_access.entry_kinds(handle) == expected
@@ -38,7 +38,7 @@ def test_everything_has_its_kind(handle: int) -> None:
 
 
 def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
-    """git-13: git's own monitor leaves one in its directory."""
+    """git-13: git's fsmonitor leaves one in its directory."""
     # The path of a socket is at most 107 bytes long.
     with chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
@@ -65,7 +65,7 @@ def test_a_file_is_read_up_to_its_limit(handle: int) -> None:
 
 @pytest.mark.parametrize("name", ["directory-link", "file", "nothing", "fifo"])
 def test_only_a_directory_is_opened(handle: int, name: str) -> None:
-    """git-13: not one that a link leads to."""
+    """git-13: not the target of a link."""
     with pytest.raises(CoreError), directory_access.open_subdirectory(handle, name):
         pass
     if name != "nothing":
@@ -74,7 +74,7 @@ def test_only_a_directory_is_opened(handle: int, name: str) -> None:
 
 
 def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
-    """git-18: also one that keeps size and time of modification."""
+    """git-18: also a change that keeps size and modification time."""
     before = directory_access.entry_version(handle, "file")
     (tmp_path / "new").write_text("tex2")
     os.utime(tmp_path / "new", ns=(before.modified_ns, before.modified_ns) if before else None)
@@ -94,7 +94,7 @@ def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
     ],
 )
 def test_a_version_is_trusted_when_the_next_change_will_show(changed_ns: int, at_ns: int, is_settled: bool) -> None:
-    """git-18, confinement-26: later where times are whole seconds, and by the later of both times (FAT has but one)."""
+    """git-18, confinement-26: later for times in whole seconds, and by the later of both times (FAT has only one)."""
     assert Version(1, 2, 3, changed_ns, changed_ns).is_settled(at_ns) is is_settled
     assert Version(1, 2, 3, changed_ns, 1).is_settled(at_ns) is is_settled
     assert Version(1, 2, 3, 1, changed_ns).is_settled(at_ns) is is_settled

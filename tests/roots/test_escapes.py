@@ -17,8 +17,8 @@ from coretools.roots.write import delete_file, move, write_bytes
 from tests.roots.world import (
     CANARY,
     CHANGES,
-    LOOKS,
     OPERATIONS,
+    READS,
     SECRET,
     Operation,
     World,
@@ -70,7 +70,7 @@ def attacks(world: World) -> dict[str, str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_no_operation_reaches_beyond_the_root(world: World, operation: Operation) -> None:
-    """roots-1: every path that leads out is refused, whatever is to be done with it, and nothing changes outside."""
+    """roots-1: every path that leads out is refused by every operation, and nothing changes outside."""
     tried = attacks(world)
     before, inside, open_before = state(world.outside), state(world.root), descriptors()
     for what, path in tried.items():
@@ -81,9 +81,9 @@ def test_no_operation_reaches_beyond_the_root(world: World, operation: Operation
     assert state(world.root) == inside
 
 
-@pytest.mark.parametrize("operation", [*LOOKS.values(), CHANGES["write"]], ids=[*LOOKS, "write"])
+@pytest.mark.parametrize("operation", [*READS.values(), CHANGES["write"]], ids=[*READS, "write"])
 def test_a_link_to_a_file_outside_is_not_followed(world: World, operation: Operation) -> None:
-    """roots-1: the last name of a path may be the link."""
+    """roots-1: the last component may be the link."""
     world.link("out", world.outside / "secret.txt")
     before = state(world.outside)
     with pytest.raises(OutsideRoot):
@@ -93,7 +93,7 @@ def test_a_link_to_a_file_outside_is_not_followed(world: World, operation: Opera
 
 
 def test_deleting_and_moving_a_link_act_on_the_link_itself(world: World) -> None:
-    """roots-4: what a link leads to is neither deleted nor moved."""
+    """roots-4: the target of a link is neither deleted nor moved."""
     before = state(world.outside)
     world.link("one", world.outside / "secret.txt")
     world.link("two", world.outside)
@@ -105,7 +105,7 @@ def test_deleting_and_moving_a_link_act_on_the_link_itself(world: World) -> None
 
 
 def test_the_canary_is_in_no_error(world: World) -> None:
-    """roots-1: an error does not say what stands outside, nor where a link leads."""
+    """roots-1: an error reveals neither what exists outside nor the target of a link."""
     world.link("out", world.outside / "nothing-here")
     world.link("there", world.outside / "secret.txt")
     messages = []
@@ -163,7 +163,7 @@ def test_links_that_stay_inside_are_followed(world: World, name: str, target: st
     "path", ["dir/../plain.txt", "./plain.txt", "dir/sub/../../plain.txt", "//plain.txt", "dir/up/x"]
 )
 def test_dots_mean_what_the_kernel_means_by_them(world: World, path: str) -> None:
-    """roots-3: `..` is the directory above the one that was reached, not a piece of text."""
+    """roots-3: `..` is the parent of the directory reached, not a text operation."""
     world.link("dir/up", "sub/..")
     (world.root / "dir" / "x").write_bytes(b"plain")
     if path.startswith("//"):
@@ -197,12 +197,12 @@ def special_files(root: Path) -> tuple[str, ...]:
 
 
 def test_special_files_are_refused_without_blocking(world: World) -> None:
-    """roots-5: content comes from regular files only; the timeout of the test is what a FIFO would run into."""
+    """roots-5: content comes from regular files only; a FIFO would run into the test's timeout."""
     names = special_files(world.root)
     before = descriptors()
     for name in names:
         assert file_status(world.roots, name).kind == name
-        for operation in (LOOKS["open_file"], LOOKS["open_directory"], CHANGES["write"]):
+        for operation in (READS["open_file"], READS["open_directory"], CHANGES["write"]):
             with pytest.raises(WrongType, match=name):
                 operation(world.roots, name)
     assert descriptors() == before
@@ -211,7 +211,7 @@ def test_special_files_are_refused_without_blocking(world: World) -> None:
 
 
 def test_a_writer_that_waits_at_a_fifo_goes_on_waiting(world: World) -> None:
-    """roots-5: a FIFO is refused by what it is, before it is opened."""
+    """roots-5: a FIFO is refused by its type, before it is opened."""
     os.mkfifo(world.root / "fifo")
     with subprocess.Popen(["sh", "-c", "echo waiting; echo content > fifo"], cwd=world.root, stdout=-1) as writer:
         assert writer.stdout is not None
@@ -224,7 +224,7 @@ def test_a_writer_that_waits_at_a_fifo_goes_on_waiting(world: World) -> None:
 
 
 def test_a_huge_sparse_file_is_refused_by_its_size(world: World) -> None:
-    """roots-6: nothing of it is read, let alone held in memory."""
+    """roots-6: nothing of it is read."""
     with (world.root / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(TooLarge) as caught:
@@ -250,7 +250,7 @@ DENIED = {
 
 
 def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
-    """roots-7: by whatever way a path reaches a closed file, it is refused for reads and for writes."""
+    """roots-7: in whatever way a path reaches a denied file, reads and writes are refused."""
     for directory in (".git", ".ssh"):
         (world.root / directory).mkdir()
     for name in (".env", "dir/.env", ".git/config", ".ssh/known_hosts"):
@@ -266,7 +266,7 @@ def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     with opened(world.root, resolver=world.roots.resolver_name, deny=(".netrc",)) as roots:
         open_before = descriptors()
         for path in DENIED.values():
-            for name, operation in {**LOOKS, "write": CHANGES["write"]}.items():
+            for name, operation in {**READS, "write": CHANGES["write"]}.items():
                 with pytest.raises(DeniedPath):
                     operation(roots, path.format(root=world.root))
                 assert state(world.root) == before, (path, name)
@@ -277,7 +277,7 @@ def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     "path", ["new/.kube/x", "to-dir/new/.aws", ".git/hooks/pre-commit", "dir/.gnupg/x", ".SSH/new"]
 )
 def test_nothing_closed_is_created(world: World, path: str) -> None:
-    """roots-7: nor are the directories on the way to it."""
+    """roots-7: neither can its parent directories."""
     world.link("to-dir", "dir")
     before = state(world.root)
     with pytest.raises(DeniedPath):
@@ -301,7 +301,7 @@ def test_nothing_closed_is_created(world: World, path: str) -> None:
     ],
 )
 def test_a_move_does_not_open_what_is_closed(world: World, source: str, destination: str) -> None:
-    """roots-8: nor can a directory on whose name a glob hangs be moved, or anything to its place."""
+    """roots-8: a directory whose name is part of a glob cannot be moved, nor anything to its place."""
     (world.root / ".git" / "hooks").mkdir(parents=True)
     (world.root / "sub").mkdir()
     (world.root / ".docker").mkdir()
@@ -314,7 +314,7 @@ def test_a_move_does_not_open_what_is_closed(world: World, source: str, destinat
 
 
 def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World) -> None:
-    """roots-7: names are no secret in a listing; a walk names what only its content could close."""
+    """roots-7: listings show denied names; walks show names that only the content could deny."""
     (world.root / ".env").write_bytes(SECRET)
     (world.root / ".ssh").mkdir()
     (world.root / ".ssh" / "config").write_bytes(CANARY)
@@ -325,7 +325,7 @@ def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World
 
 
 def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: World) -> None:
-    """roots-9: it can't be told from a file of the root; a write gives the name a new inode."""
+    """roots-9: it is like any file of the root; a write gives the name a new inode."""
     os.link(world.outside / "secret.txt", world.root / "hard")
     assert world.read("hard") == CANARY
     write_bytes(world.roots, "hard", b"changed")
@@ -338,7 +338,7 @@ def test_hard_links_are_refused_when_the_operator_says_so(world: World, resolver
     os.link(world.outside / "secret.txt", world.root / "hard")
     with opened(world.root, resolver=resolver, refuse_hard_links=True) as roots:
         before = descriptors()
-        for operation in (LOOKS["read_bytes"], CHANGES["write"]):
+        for operation in (READS["read_bytes"], CHANGES["write"]):
             with pytest.raises(DeniedPath, match="hard links"):
                 operation(roots, "hard")
         assert descriptors() == before
@@ -347,7 +347,7 @@ def test_hard_links_are_refused_when_the_operator_says_so(world: World, resolver
 
 
 def test_a_process_file_system_in_the_root_opens_no_way_out(world: World) -> None:
-    """roots-1: the magic links of /proc are read as text, never jumped through."""
+    """roots-1: magic links of /proc are read as text, never followed by the kernel."""
     with mounted("proc", "ro", world.root / "proc"):
         before = descriptors()
         for way in ("self/root", "self/cwd", "thread-self/root"):
@@ -367,7 +367,7 @@ def outcome(world: World, path: str) -> bytes | str:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_is_read_is_what_the_kernel_would_read_and_lies_inside(world: World, seed: int) -> None:
-    """roots-1, roots-3: random trees of directories and links, random paths; realpath(3) is the decide."""
+    """roots-1, roots-3: random trees of directories and links, random paths; realpath(3) is the reference."""
     chance = random.Random(seed)
     names = ["a", "b", "c", "dir", "sub"]
     directories = [world.root, world.root / "dir", world.root / "dir" / "sub"]

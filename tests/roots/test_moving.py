@@ -15,7 +15,7 @@ from tests.roots.world import World, descriptors, opened, state
 
 
 def test_a_file_and_a_directory_are_moved(world: World) -> None:
-    """roots-23: the destination names the thing itself."""
+    """roots-23: the destination is the new path itself."""
     assert move(world.roots, "plain.txt", "./dir/moved.txt") == ("plain.txt", "dir/moved.txt")
     move(world.roots, "dir", "elsewhere")
     assert (world.root / "elsewhere" / "moved.txt").read_bytes() == b"plain"
@@ -69,7 +69,7 @@ def test_a_file_moved_onto_itself_or_another_name_of_it_is_not_lost(world: World
 
 
 def test_of_many_moves_to_one_name_one_succeeds(world: World) -> None:
-    """roots-23: the look and the move are one act."""
+    """roots-23: check and move are atomic."""
     for number in range(8):
         (world.root / f"source-{number}").write_bytes(b"%d" % number)
     start = threading.Barrier(8)
@@ -127,7 +127,7 @@ def test_mode_and_time_go_along(world: World, elsewhere: Path, resolver: str) ->
 
 
 def test_a_directory_does_not_move_to_another_file_system(world: World, elsewhere: Path, resolver: str) -> None:
-    """roots-25: half a move is none."""
+    """roots-25: a failed move changes nothing."""
     before = state(world.root)
     with opened(world.root, elsewhere, resolver=resolver) as roots, pytest.raises(Unsupported, match="file system"):
         move(roots, "dir", f"{elsewhere}/dir")

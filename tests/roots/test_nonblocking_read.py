@@ -40,18 +40,18 @@ def _is_possible(world: World) -> None:
     if not world.roots.first.is_on_disk:
         pytest.skip("the temporary directory lies on a file system that may ask another program")
     read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY)  # the way to it is in memory from here on
-    if at_once(world.roots, "plain.txt") is None:
+    if read_now(world.roots, "plain.txt") is None:
         pytest.skip("RESOLVE_CACHED or RWF_NOWAIT: this kernel or file system lacks it")
 
 
-def at_once(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
+def read_now(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
     content = read_nonblocking(roots, path, limit_bytes=limit)
     return None if content is None else content.data
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, MAX_BYTES])
 def test_a_small_file_is_read(world: World, size: int) -> None:
-    """roots-28: with the same content, name and version as ever."""
+    """roots-28: with the same content, name and version as the normal read."""
     (world.root / "dir" / "data").write_bytes(os.urandom(size))
     expected = read_bytes(world.roots, "dir/data", limit_bytes=PLENTY)
     assert read_nonblocking(world.roots, "dir/data", limit_bytes=PLENTY) == expected
@@ -64,7 +64,7 @@ def test_a_small_file_is_read(world: World, size: int) -> None:
 def test_every_spelling_is_the_same_file(world: World, path: str) -> None:
     """roots-28"""
     path = path.format(root=world.root)
-    assert at_once(world.roots, path) in (None, read_bytes(world.roots, path, limit_bytes=PLENTY).data)
+    assert read_now(world.roots, path) in (None, read_bytes(world.roots, path, limit_bytes=PLENTY).data)
 
 
 def _large(world: World) -> str:
@@ -119,59 +119,59 @@ LEFT: list[Callable[[World], str]] = [
 
 @pytest.mark.parametrize("made", LEFT)
 def test_what_is_not_plain_is_left_to_the_ordinary_way(world: World, made: Callable[[World], str]) -> None:
-    """roots-28, roots-1, roots-7: nothing is given, nothing is raised, no descriptor stays."""
+    """roots-28, roots-1, roots-7: it returns None, raises nothing and leaks no descriptor."""
     with chdir(Path.cwd()):  # a socket is bound from within its directory: its path may be too long
         path = made(world)
     before = descriptors()
-    assert at_once(world.roots, path) is None
+    assert read_now(world.roots, path) is None
     assert descriptors() == before
 
 
 def test_a_limit_of_the_caller_holds(world: World) -> None:
     """roots-28, roots-6"""
-    assert at_once(world.roots, "plain.txt", limit=4) is None
-    assert at_once(world.roots, "plain.txt", limit=5) == b"plain"
+    assert read_now(world.roots, "plain.txt", limit=4) is None
+    assert read_now(world.roots, "plain.txt", limit=5) == b"plain"
 
 
 def test_what_the_operator_refuses_is_left(world: World) -> None:
     """roots-28, roots-9: a file with two names, where those are refused; its own deny globs."""
     os.link(world.root / "plain.txt", world.root / "second.txt")
-    assert at_once(world.roots, "second.txt") == b"plain"
+    assert read_now(world.roots, "second.txt") == b"plain"
     with opened(world.root, resolver="openat2", refuse_hard_links=True, deny=("inner.txt",)) as roots:
-        assert at_once(roots, "second.txt") is None
-        assert at_once(roots, "dir/inner.txt") is None
-        assert at_once(roots, "dir/sub/deep.txt") == b"deep"
+        assert read_now(roots, "second.txt") is None
+        assert read_now(roots, "dir/inner.txt") is None
+        assert read_now(roots, "dir/sub/deep.txt") == b"deep"
 
 
 def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
-    """roots-28: the clock is the only thing that is not real; a program that watches opens needs to be root."""
+    """roots-28: only the clock is simulated; a program that watches opens would have to be root."""
     now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
     for tried in (True, False, True):
         with attempt_nonblocking(world.roots, clock=lambda: next(now)) as may_try:
             assert may_try is tried
     world.roots.disable_nonblocking_until(math.inf)
-    assert at_once(world.roots, "plain.txt") is None
+    assert read_now(world.roots, "plain.txt") is None
 
 
 def test_a_root_that_is_gone_is_left(world: World) -> None:
-    """roots-28, roots-17: the handle would go on to mean the old directory."""
+    """roots-28, roots-17: the descriptor would still refer to the old directory."""
     moved = world.root.rename(world.root.with_name("elsewhere"))
-    assert at_once(world.roots, "plain.txt") is None
+    assert read_now(world.roots, "plain.txt") is None
     world.root.mkdir()
     (world.root / "plain.txt").write_bytes(CANARY)
-    assert at_once(world.roots, "plain.txt") is None
+    assert read_now(world.roots, "plain.txt") is None
     (world.root / "plain.txt").unlink()
     world.root.rmdir()
     moved.rename(world.root)
-    assert at_once(world.roots, "plain.txt") == b"plain"
+    assert read_now(world.roots, "plain.txt") == b"plain"
 
 
 def test_a_root_in_a_root_and_the_other_resolver_are_left(world: World) -> None:
     """roots-28, roots-14"""
     with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver="openat2") as roots:
-        assert at_once(roots, "dir/inner.txt") is None
+        assert read_now(roots, "dir/inner.txt") is None
     with opened(world.root, resolver="walk") as roots:
-        assert at_once(roots, "plain.txt") is None
+        assert read_now(roots, "plain.txt") is None
 
 
 def test_another_file_system_in_the_root_is_left(world: World) -> None:
@@ -179,7 +179,7 @@ def test_another_file_system_in_the_root_is_left(world: World) -> None:
     with mounted("tmpfs", "size=1m", world.root / "mounted") as place:
         (place / "file").write_bytes(b"there")
         assert read_bytes(world.roots, "mounted/file", limit_bytes=PLENTY).data == b"there"
-        assert at_once(world.roots, "mounted/file") is None
+        assert read_now(world.roots, "mounted/file") is None
 
 
 def test_a_file_that_may_not_be_read_is_left(world: World) -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_may_not_be_read_is_left(world: World) -> None:
         expected: bytes | None = read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY).data
     except CoreError:  # as an ordinary user
         expected = None
-    assert at_once(world.roots, "plain.txt") == expected
+    assert read_now(world.roots, "plain.txt") == expected
 
 
 EXCHANGING = """
@@ -210,7 +210,7 @@ def test_a_file_that_is_exchanged_for_a_link_lets_nothing_out(world: World) -> N
     with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"ready\n"
-        found = {at_once(world.roots, "plain.txt") for _ in range(20_000)}
+        found = {read_now(world.roots, "plain.txt") for _ in range(20_000)}
         other.kill()
     assert found == {None, b"plain"}
     assert descriptors() == before

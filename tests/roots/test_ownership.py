@@ -25,7 +25,7 @@ from coretools.roots.file_version import is_harmless_to_open
     ],
 )
 def test_only_a_short_regular_file_or_nothing_may_be_opened(tmp_path: Path, name: str, expected: bool) -> None:
-    """git-26: a FIFO would block whoever opens it; a look does not."""
+    """git-26: opening a FIFO would block; the check does not."""
     (tmp_path / "file").write_bytes(b"x" * 10)
     (tmp_path / "long file").write_bytes(b"x" * 11)
     (tmp_path / "directory").mkdir()
@@ -38,5 +38,5 @@ def test_only_a_short_regular_file_or_nothing_may_be_opened(tmp_path: Path, name
 
 
 def test_a_device_may_not_be_opened() -> None:
-    """git-26: reading some devices has effects."""
+    """git-26: reading some devices has side effects."""
     assert not is_harmless_to_open("/dev/null", limit_bytes=10)

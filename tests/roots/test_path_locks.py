@@ -91,7 +91,7 @@ def test_a_change_of_the_same_name_waits_whatever_it_is_called(
 
 
 def test_moves_in_opposite_directions_end(files: FilesystemTools, tmp_path: Path) -> None:
-    """roots-30: both names are claimed at once, so nobody waits in a circle; what is in the files is not lost."""
+    """roots-30: both names are locked at once, so there is no deadlock; no content is lost."""
     b = str(tmp_path / "b" / "f")
     (tmp_path / "b" / "f").unlink()
 
@@ -113,16 +113,16 @@ def test_moves_in_opposite_directions_end(files: FilesystemTools, tmp_path: Path
 
 async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: FilesystemTools, tmp_path: Path) -> None:
     """roots-30: and leaves its place in the queue."""
-    held, done = threading.Event(), threading.Event()
+    locked, done = threading.Event(), threading.Event()
 
     def hold() -> None:
         with lock_paths(roots, "f"):
-            held.set()
+            locked.set()
             done.wait(SOON)
 
     with ThreadPoolExecutor(1) as pool:
         holder = pool.submit(hold)
-        assert held.wait(SOON)
+        assert locked.wait(SOON)
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: anyio.to_thread.run_sync(files.write_file, "f", "two\n"))
             await anyio.to_thread.run_sync(queued, 2)

@@ -14,7 +14,7 @@ from tests.roots.world import World
     ids=["empty", "nul", "surrogate", "undecodable", "long name", "long name in bytes", "long path"],
 )
 def test_text_that_can_name_no_file_is_refused(world: World, text: str) -> None:
-    """roots-10: before the kernel sees it, with a sentence that says why."""
+    """roots-10: before the kernel sees it, with an error that says why."""
     with pytest.raises(InvalidPath):
         read_bytes(world.roots, text, limit_bytes=100)
 
@@ -23,7 +23,7 @@ def test_text_that_can_name_no_file_is_refused(world: World, text: str) -> None:
     "text", ["~", "$HOME", "%2e%2e", "file:x", "a" * 255, "é" * 127, " a ", "-rf", "C:x", "a\nb", "*"]
 )
 def test_nothing_is_expanded_folded_or_trimmed(world: World, text: str) -> None:
-    """roots-10: every other character is an ordinary one of a name."""
+    """roots-10: every other character is ordinary."""
     check_path(text)
     (world.root / text).write_bytes(b"as named")
     assert world.read(text) == b"as named"
@@ -61,5 +61,5 @@ def test_a_name_that_is_no_utf_8_is_shown_with_its_bytes() -> None:
     ],
 )
 def test_windows_takes_some_paths_for_something_else(text: str, problem: str | None) -> None:
-    """roots-12: the rules of another system are a pure function, so they are tested here."""
+    """roots-12: the rules are a pure function, so they are tested on any system."""
     assert windows_problem(text) == problem

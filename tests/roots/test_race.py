@@ -14,7 +14,7 @@ from coretools.roots.directory_listing import list_directory, walk
 from coretools.roots.read import open_directory, read_bytes
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
 from tests.checkout import TREE
-from tests.roots.world import CANARY, LOOKS, PLENTY, World, descriptors, state
+from tests.roots.world import CANARY, PLENTY, READS, World, descriptors, state
 
 SECONDS = 2.0
 
@@ -72,7 +72,7 @@ def attempts(world: World) -> list[Callable[[], object]]:
     roots, fresh = world.roots, itertools.count()
     return [
         lambda: read_bytes(roots, "d/secret.txt", limit_bytes=PLENTY).data,
-        lambda: LOOKS["read_nonblocking"](roots, "d/secret.txt"),
+        lambda: READS["read_nonblocking"](roots, "d/secret.txt"),
         lambda: read_bytes(roots, "d/sub/../secret.txt", limit_bytes=PLENTY).data,
         lambda: read_bytes(roots, "d/../d/secret.txt", limit_bytes=PLENTY).data,
         lambda: [entry.name for entry in list_directory(roots, "d", limit=99).entries],
@@ -96,7 +96,7 @@ def opened_and_listed(world: World) -> list[str]:
 
 
 def test_a_directory_swapped_for_a_link_lets_nothing_out_or_in(world: World) -> None:
-    """roots-1: zero leaks, and the outside as it was, however the swap falls between look and act."""
+    """roots-1: no leak and no change outside, whenever the swap happens between check and use."""
     (world.outside / "victim.txt").write_bytes(CANARY)
     (world.outside / "outside-only").mkdir()
     (world.outside / "sub").mkdir()

@@ -10,7 +10,7 @@ from coretools.errors import NotFound, PermissionRefused, TooLarge, WrongType
 from coretools.roots.directory_listing import WalkEntry, list_directory, walk
 from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
 from coretools.roots.write import write_bytes
-from tests.roots.world import LOOKS, Operation, World, descriptors
+from tests.roots.world import READS, Operation, World, descriptors
 
 
 def everything(_directory: str, found: list[WalkEntry]) -> list[WalkEntry]:
@@ -37,7 +37,7 @@ def test_a_file_over_the_limit_is_refused(world: World, size: int, limit: int) -
 
 
 def test_a_file_that_grows_while_it_is_open_is_held_to_the_limit(world: World) -> None:
-    """roots-6: the size at the start is not believed."""
+    """roots-6: the initial size is not trusted."""
     with open_file(world.roots, "plain.txt") as file:
         with (world.root / "plain.txt").open("ab") as more:
             more.write(bytes(500_000))
@@ -66,7 +66,7 @@ def test_a_directory_is_no_file_and_a_file_no_directory(world: World) -> None:
     assert descriptors() == before
 
 
-@pytest.mark.parametrize("operation", LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize("operation", READS.values(), ids=READS)
 @pytest.mark.parametrize("path", ["missing", "dir/missing", "missing/below", "dangling"])
 def test_what_is_not_there_is_said_to_be_not_there(world: World, operation: Operation, path: str) -> None:
     """roots-18: and costs no descriptor."""
@@ -157,7 +157,7 @@ def test_a_walk_enters_nothing_that_is_skipped_and_ends_at_its_limit(world: Worl
 
 
 def test_a_walk_holds_nothing_open_between_two_steps(world: World) -> None:
-    """roots-19: it may be left where it is."""
+    """roots-19: the iterator may be abandoned."""
     before = descriptors()
     steps = walk(world.roots, ".", choose=everything, most=99)
     next(steps)
@@ -213,7 +213,7 @@ def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
 
 
 def test_a_link_to_nothing_is_said_to_be_one(world: World) -> None:
-    """roots-29: what stands at the path is a link; what is missing is where it leads."""
+    """roots-29: the path is a link whose target is missing."""
     world.link("dangling", "dir/gone-for-good")
     world.link("to-dangling", "dangling")
     for path in ("dangling", "to-dangling", "dir/../dangling", f"{world.root}/dangling"):
@@ -233,9 +233,9 @@ def test_versions_differ_after_every_write(world: World) -> None:
 
 
 def test_reading_leaves_no_trace(world: World) -> None:
-    """roots-1: no operation that only looks changes a mode or a time."""
+    """roots-1: no read operation changes a mode or a time."""
     before = [(path, path.lstat().st_mode, path.lstat().st_mtime_ns) for path in sorted(world.root.rglob("*"))]
-    for operation in LOOKS.values():
+    for operation in READS.values():
         for path in ("plain.txt", "dir"):
             try:
                 operation(world.roots, path)

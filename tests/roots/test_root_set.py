@@ -12,7 +12,7 @@ from coretools.roots.directory_listing import list_directory, walk
 from coretools.roots.read import kind_at, open_directory, read_bytes
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
-from tests.roots.world import CHANGES, LOOKS, OPERATIONS, PLENTY, Operation, World, descriptors, opened, state
+from tests.roots.world import CHANGES, OPERATIONS, PLENTY, READS, Operation, World, descriptors, opened, state
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tests.roots.world import CHANGES, LOOKS, OPERATIONS, PLENTY, Operation, Wor
     ["/", "//", "/proc/self/root", "/proc", "/proc/self", "/sys", "/dev", "missing", "file", "", "~", "self-link"],
 )
 def test_what_is_no_directory_of_files_can_t_be_a_root(tmp_path: Path, resolver: str, path: str) -> None:
-    """roots-13: a bad root fails at start, and nothing stays open."""
+    """roots-13: an invalid root fails at start and leaks nothing."""
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "self-link").symlink_to("/")
     (tmp_path / "good").mkdir()
@@ -63,7 +63,7 @@ def test_an_unknown_resolver_fails_at_start(tmp_path: Path) -> None:
 
 
 def test_the_strongest_resolver_is_taken_and_named(tmp_path: Path, resolver: str) -> None:
-    """roots-2: what is in use can be asked for."""
+    """roots-2: the resolver in use can be queried."""
     with opened(tmp_path, resolver=resolver) as roots:
         assert roots.resolver_name == resolver
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules([])) as roots:
@@ -105,7 +105,7 @@ def test_a_root_is_known_by_the_path_that_the_operator_gave(world: World, resolv
 
 
 def test_links_and_dots_lead_from_one_root_to_another(world: World, resolver: str) -> None:
-    """roots-3: the other root's own handle is used, with its own rights."""
+    """roots-3: the other root's descriptor and permissions are used."""
     world.link("over", world.outside)
     world.link("relative", "../outside/secret.txt")
     with opened(world.root, RootSpec(str(world.outside), writable=False), resolver=resolver) as roots:
@@ -144,7 +144,7 @@ NESTED = {
 
 @pytest.mark.parametrize("path", NESTED.values(), ids=NESTED)
 def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path: str) -> None:
-    """roots-14: its rights and its anchored globs hold however it is reached."""
+    """roots-14: its permissions and anchored globs apply however it is reached."""
     alias = world.root.parent / "alias"
     alias.symlink_to(world.root)
     world.link("to-dir", "dir")
@@ -171,10 +171,10 @@ def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path
 
 
 def test_a_nested_root_that_was_renamed_keeps_its_rights(world: World, resolver: str) -> None:
-    """roots-14, roots-17: it is known by what it is; by no path can it be changed through the outer one."""
+    """roots-14, roots-17: it is known by its identity; no path through the outer root can change it."""
     with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver=resolver) as roots:
         (world.root / "dir").rename(world.root / "renamed")
-        for operation in (LOOKS["read_bytes"], CHANGES["write"], CHANGES["delete"]):
+        for operation in (READS["read_bytes"], CHANGES["write"], CHANGES["delete"]):
             with pytest.raises(RootGone):
                 operation(roots, "renamed/inner.txt")
     assert (world.root / "renamed" / "inner.txt").read_bytes() == b"inner"
@@ -249,7 +249,7 @@ def test_a_listing_of_the_root_and_a_missing_file_work(world: World) -> None:
 
 
 def test_a_working_directory_is_given_by_handle(world: World) -> None:
-    """roots-1: whoever starts something there is in the directory that was checked, wherever it is by then."""
+    """roots-1: a process starts in the directory that was checked, wherever that is by then."""
     with open_directory(world.roots, "dir") as directory:
         (world.root / "dir").rename(world.root / "moved")
         (world.root / "dir").symlink_to(world.outside)

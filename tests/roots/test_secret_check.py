@@ -50,7 +50,7 @@ def test_a_suspect_without_a_secret_is_a_file_like_any_other(world: World, name:
 
 
 def test_a_secret_is_closed_for_every_change(world: World) -> None:
-    """secret-files-3: not replaced, moved, moved over, deleted, or asked for its status; its name is listed."""
+    """secret-files-3: it cannot be replaced, moved, overwritten by a move, deleted or queried; its name is listed."""
     (world.root / ".env").write_bytes(SECRET)
     before = descriptors()
     for act in (
@@ -68,7 +68,7 @@ def test_a_secret_is_closed_for_every_change(world: World) -> None:
 
 
 def test_a_secret_can_be_written_where_none_is(world: World) -> None:
-    """secret-files-3: who writes it knows it; from then on it is hidden like any other."""
+    """secret-files-3: its writer knows the content; from then on it is hidden like any other."""
     write_bytes(world.roots, "new/.env", SECRET, parents=True)
     assert why(world.roots, "new/.env") == "it holds values of environment variables"
     with pytest.raises(DeniedPath):
@@ -105,7 +105,7 @@ def test_what_can_not_be_decided_is_hidden(world: World) -> None:
 
 
 def test_a_repository_is_looked_for_in_the_nearest_directories_upwards(world: World) -> None:
-    """secret-files-2: a decision costs and rests on so many looks at most, however deep a command made its tree."""
+    """secret-files-2: the number of lookups for a decision is bounded, however deep the tree."""
     (world.root / ".env").write_bytes(SECRET)
     deep = "/".join(["d"] * 500)
     os.makedirs(world.root / deep)
@@ -117,7 +117,7 @@ def test_a_repository_is_looked_for_in_the_nearest_directories_upwards(world: Wo
 
 
 def test_what_is_opened_is_what_is_judged(world: World) -> None:
-    """secret-files-4: an empty file that is replaced by a secret between look and open is refused."""
+    """secret-files-4: an empty file that is replaced by a secret between check and open is refused."""
     (world.root / ".env").write_bytes(b"")
     (world.root / "other").write_bytes(SECRET)
     for _ in range(200):
@@ -179,7 +179,7 @@ def test_a_name_in_the_index_opens_nothing(world: World) -> None:
 
 
 def test_worktrees_and_submodules_have_an_index_of_their_own(world: World) -> None:
-    """secret-files-5: beneath a root; a `.git` that leads elsewhere says nothing."""
+    """secret-files-5: beneath a root; a `.git` that leads outside counts for nothing."""
     main = world.root / "main"
     main.mkdir()
     git(main, "init", "-q")

@@ -108,7 +108,7 @@ def test_a_character_that_the_encoding_lacks_is_an_error() -> None:
 
 
 def test_a_character_that_utf_8_lacks_is_an_error() -> None:
-    """roots-26: half of a surrogate pair is none."""
+    """roots-26: half of a surrogate pair has no encoding."""
     with pytest.raises(NotText, match="utf-8"):
         decode(b"", "file").encode("\ud800")
 

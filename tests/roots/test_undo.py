@@ -115,7 +115,7 @@ def test_what_a_killed_server_left_is_put_back(project: Path, roots: Roots, dire
 
 
 def test_a_link_is_moved_and_removed_itself(project: Path, roots: Roots, directory: Directory, tmp_path: Path) -> None:
-    """ci-21: never what it leads to."""
+    """ci-21: never its target."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "mine").write_text("")
@@ -233,7 +233,7 @@ def test_a_root_among_the_entries_is_never_touched(project: Path, inner: str) ->
     (project / inner / "kept").write_text("x")
     specs = [RootSpec(str(project)), RootSpec(str(project / inner), writable=False)]
     with Roots(specs, deny=DenyRules(())) as roots, open_directory(roots, ".") as directory:
-        with pytest.raises(InvalidPath, match="holds a root"):
+        with pytest.raises(InvalidPath, match="contains a root"):
             Undo(roots, directory, ENTRIES).begin()
         before = state(project)
         for planted in ("begun", "absent-packages"):
@@ -294,7 +294,7 @@ print(os.listdir("outside"), sorted(os.listdir("p")), sorted(os.listdir("full"))
 
 
 def test_mounts_are_left_alone_and_a_full_disk_is_survived(tmp_path: Path) -> None:
-    """filesystem-35, ci-21: bind mounts, which have the device of what lies around them; no room for a copy."""
+    """filesystem-35, ci-21: bind mounts, which have the device of their surroundings; no room for a copy."""
     said = subprocess.run(
         ["unshare", "-Urm", sys.executable, "-c", MOUNTED, tmp_path], capture_output=True, text=True, check=False
     )

@@ -41,7 +41,7 @@ def test_a_file_keeps_its_mode(world: World, mode: int) -> None:
 
 
 def test_the_set_user_id_bit_goes_with_the_content(world: World) -> None:
-    """roots-21: as it does when a file is written to."""
+    """roots-21: as write(2) does."""
     (world.root / "plain.txt").chmod(0o4755)
     write_bytes(world.roots, "plain.txt", b"changed")
     assert (world.root / "plain.txt").stat().st_mode & 0o7777 == 0o755
@@ -133,7 +133,7 @@ def test_nothing_is_replaced_unless_that_is_asked_for(world: World) -> None:
 
 
 def test_of_many_that_create_one_file_one_succeeds(world: World) -> None:
-    """roots-23: the look and the creation are one act."""
+    """roots-23: check and creation are atomic."""
     start = threading.Barrier(8)
     created: list[int] = []
 
@@ -212,7 +212,7 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("path", ["plain.txt", "new.txt", "new/deep/file"])
 def test_a_write_that_fails_half_way_leaves_nothing_behind(world: World, path: str) -> None:
-    """roots-24: no temporary file, no directory, no descriptor; the old content stands."""
+    """roots-24: no temporary file, no directory, no descriptor; the old content is kept."""
     before, open_before = state(world.root), descriptors()
     with file_size_limit(65_536), pytest.raises(InputOutput):
         write_bytes(world.roots, path, bytes(2_000_000), parents=True)

@@ -100,7 +100,7 @@ def _directory(roots: Roots, path: str) -> str:
 
 Operation = Callable[[Roots, str], object]
 
-LOOKS: dict[str, Operation] = {
+READS: dict[str, Operation] = {
     "open_file": _file,
     "read_bytes": lambda roots, path: read_bytes(roots, path, limit_bytes=PLENTY).data,
     "read_nonblocking": _nonblocking,
@@ -120,4 +120,4 @@ CHANGES: dict[str, Operation] = {
     "move_to": lambda roots, path: move(roots, "plain.txt", path, overwrite=True),
 }
 
-OPERATIONS = LOOKS | CHANGES
+OPERATIONS = READS | CHANGES

@@ -116,7 +116,7 @@ def test_after_a_kill_the_next_call_puts_the_project_back(root: Path, client: Pe
     with peer(root) as second:
         second.start_session()
         refused = text_of(second.call("ci_test", command="true"))
-        assert refused == ".: a restore of it is under way; call again when it is over"
+        assert refused == ".: a restore of it is under way; call again when it has ended"
         client.process.kill()
         client.process.wait()
         while "under way" in text_of(second.call("ci_test", command="true")):
