@@ -61,14 +61,8 @@ _TABLES: tuple[tuple[Container[str], Reader], ...] = (
 _CODE_READERS = (read_ambiguous_wrapper, read_interpreter, read_project_code)
 """Readers of programs that count as code by name; for these the wide match of a name is the safe one."""
 
-_SYSTEM_DIRECTORIES = (
-    "/bin/",
-    "/sbin/",
-    "/usr/bin/",
-    "/usr/sbin/",
-    "/usr/local/bin/",
-    "/usr/local/sbin/",
-    "/opt/homebrew/bin/",
+_SYSTEM_DIRECTORIES = frozenset(
+    ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/", "/opt/homebrew/bin/")
 )
 """Directories of the system's programs. A program at any other path may be a file that a tool has written."""
 
@@ -97,22 +91,22 @@ def unwrap(argv: Words) -> UnwrappedCommand:
     if len(argv) > MAX_WORDS:
         return UnwrappedCommand((UnwrappedProgram(Subcommand(argv, ""), (), ()),), is_complete=False)
     programs: list[UnwrappedProgram] = []
-    waiting: deque[tuple[Subcommand, tuple[str, ...]]] = deque([(Subcommand(argv, ""), ())])
-    known = {waiting[0][0]}
-    firm = 1
+    pending: deque[tuple[Subcommand, tuple[str, ...]]] = deque([(Subcommand(argv, ""), ())])
+    known = {pending[0][0]}
+    certain_programs = 1
     is_complete = True
-    while waiting:
-        subcommand, chain = waiting.popleft()
-        codes, inner, is_read = _read_subcommand(subcommand)
-        is_complete = is_complete and is_read
-        programs.append(UnwrappedProgram(subcommand, codes, chain))
+    while pending:
+        subcommand, chain = pending.popleft()
+        opaque_code, inner, is_read_completely = _read_subcommand(subcommand)
+        is_complete = is_complete and is_read_completely
+        programs.append(UnwrappedProgram(subcommand, opaque_code, chain))
         new = [item for item in inner if item not in known]
-        firm += sum(not item.is_guess for item in new)
-        if len(chain) >= MAX_DEPTH or firm > MAX_PROGRAMS:
+        certain_programs += sum(not item.is_guess for item in new)
+        if len(chain) >= MAX_DEPTH or certain_programs > MAX_PROGRAMS:
             is_complete = is_complete and not new
             continue
         known.update(new)
-        waiting.extend((item, (*chain, item.launcher)) for item in new)
+        pending.extend((item, (*chain, item.launcher)) for item in new)
     return UnwrappedCommand(tuple(programs), is_complete)
 
 

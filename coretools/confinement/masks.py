@@ -95,9 +95,8 @@ class Masks(NamedTuple):
         found = {one.path: (one.directory[0], one.inode[0]) for one in self.git_configs if one.inode}
         found |= {path: (inode.device, inode.number) for path, inode in self.state}
         found |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
-        return {
-            path: identity for path, identity in found.items() if identity[1]
-        }  # unknown for a path that is too long
+        # The inode of a path that is too long is unknown.
+        return {path: identity for path, identity in found.items() if identity[1]}
 
 
 class PathsKeepMoving(Exception):
@@ -113,7 +112,7 @@ class MaskFinder:
         self._hidden = HiddenFiles(classifier or RootRules(roots), roots.hidden_inodes)
         self._tree = DirectoryTree(roots, self._read)
         self._suspects: list[tuple[Root, Suspect]] = []
-        self._closed: list[HiddenPath] = []
+        self._inaccessible_paths: list[HiddenPath] = []
         self._found: Masks | None = None
         self._classification: Iterator[None] | None = None
         """The second half of a scan, after the listing; None before it."""
@@ -163,14 +162,14 @@ class MaskFinder:
                 if not self._tree.advance(until - time.monotonic()):
                     return None
                 if self._unconfirmed is not None and self._tree.is_stable:
-                    return self._accepted(self._unconfirmed)
+                    return self._accept(self._unconfirmed)
                 self._classification = self._classify()
             for _ in self._classification:
                 if time.monotonic() > until:
                     return None
             assert self._found is not None
-            if not self._protected_before - self._seen(self._found):
-                return self._accepted(self._found)
+            if not self._protected_before - self._identities_seen(self._found):
+                return self._accept(self._found)
             if time.monotonic() > self._deadline:
                 raise PathsKeepMoving
             self._tree.begin()
@@ -210,29 +209,29 @@ class MaskFinder:
         """Close all descriptors."""
         self._tree.close()
 
-    def _seen(self, found: Masks) -> set[tuple[int, ...]]:
+    def _identities_seen(self, found: Masks) -> set[tuple[int, ...]]:
         """Return device and inode of the suspects of this scan and of the protected paths."""
-        closed = {one.identity[:2] for one in self._closed}
+        closed = {one.identity[:2] for one in self._inaccessible_paths}
         return {*self._hidden.suspect_inodes, *closed, *((inode.device, inode.number) for _, inode in found.state)}
 
-    def _accepted(self, found: Masks) -> Masks:
+    def _accept(self, found: Masks) -> Masks:
         self._protected_before = {*(one.identity[:2] for one in found.hidden), *(one[:2] for _, one in found.state)}
         return found
 
     def _classify(self) -> Iterator[None]:
         """Classify the suspects that were listed, and store the result in `_found`."""
-        gathered = self._gathered() if self._tree.is_changed or self._found is None else self._found
-        judged = yield from self._hidden.find(self._suspects)
-        hidden = tuple(sorted({*judged, *self._closed}))
-        self._found = gathered if gathered.hidden == hidden else gathered._replace(hidden=hidden)
+        masks = self._masks_without_hidden() if self._tree.is_changed or self._found is None else self._found
+        classified = yield from self._hidden.find(self._suspects)
+        hidden = tuple(sorted({*classified, *self._inaccessible_paths}))
+        self._found = masks if masks.hidden == hidden else masks._replace(hidden=hidden)
         self._tree.is_changed = False
 
-    def _gathered(self) -> Masks:
+    def _masks_without_hidden(self) -> Masks:
         """Return the result without hidden paths, from the relevant listings."""
         nodes = list(self._tree.relevant)
         pinned, read_only = _protected(nodes, "pinned"), _protected(nodes, "read_only")
         self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
-        self._closed = [
+        self._inaccessible_paths = [
             _inaccessible(node) for node in nodes if node.closed_reason and node.role == _WORK_TREE and node.path != "."
         ]
         return Masks(
@@ -259,9 +258,8 @@ class MaskFinder:
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _WORK_TREE)
             if node.path == "." and entry.name in NAMES:
                 _protect(listing.read_only, node.root, path)
-            if entry.name == "HEAD" and is_git_directory(
-                node.root.fd, node.path
-            ):  # bare, or separate from its work tree
+            # A bare repository, or a git directory separate from its work tree.
+            if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):
                 _protect(listing.credential_files, node.root, *map(node.join, GIT_CONFIG_NAMES))
         collector.store(listing)
         self._record_mounted(node, listing)
@@ -283,10 +281,8 @@ class MaskFinder:
         listing = ScannedDirectory()
         collector = ControlFileCollector(node.path, is_git=node.role == _GIT_DIRECTORY)
         names = {entry.name for entry in entries}
-        is_repository = node.role in (
-            _GIT_DIRECTORY,
-            _NESTED_GIT_DIRECTORY,
-        )  # a nested one might be disguised: its HEAD moved away, or one put above it
+        # By role, not by content: a nested git directory can be disguised, its HEAD moved away or one put above it.
+        is_repository = node.role in (_GIT_DIRECTORY, _NESTED_GIT_DIRECTORY)
         if node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
             _pin(node.root, node.path, listing)
         for entry in entries:

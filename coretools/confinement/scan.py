@@ -133,8 +133,8 @@ class DirectoryTree:
         return self._mounts is None or self._mounts.has_foreign
 
     def begin(self) -> None:
-        """Begin a scan: what ended before this call will be seen in it."""
-        # Mounts first: a change that is seen here may have brought one that the events of a watch don't tell.
+        """Begin a scan, which will see every change that ended before this call."""
+        # Mounts first: inotify reports neither a mount nor the entries that it brings.
         is_mounted = self._mounts is not None and self._mounts.changed()
         changed = self._watches.changed() if self._watches is not None else set()
         if changed is None or is_mounted or not self._is_begun:
@@ -197,23 +197,23 @@ class DirectoryTree:
         self.is_changed = True
         self.is_stable = self.is_stable and node.listing is None  # an unreadable directory is tried at each scan
         if node.listing is None and self.directories >= MAX_DIRECTORIES:
-            self._close(node, TOO_MANY)
+            self._mark_inaccessible(node, TOO_MANY)
             return
         try:
-            handle = os.open(node.path, _OPEN, dir_fd=node.root.fd)
+            descriptor = os.open(node.path, _OPEN, dir_fd=node.root.fd)
         except (FileNotFoundError, NotADirectoryError):
             # It is gone and a parent has changed, or a parent is being moved away and back at this moment.
             self._retry.append(node)
             return
         except OSError:  # commands may make it readable again, so they may not enter it
-            self._close(node, UNREADABLE)
+            self._mark_inaccessible(node, UNREADABLE)
             return
         try:
-            self._list_open(node, handle)
+            self._list_open(node, descriptor)
         except OSError:
-            self._close(node, UNREADABLE)
+            self._mark_inaccessible(node, UNREADABLE)
         finally:
-            os.close(handle)
+            os.close(descriptor)
 
     def _list_open(self, node: DirectoryNode, handle: int) -> None:
         self._watch(node, handle)  # before it is read, so that no change is missed
@@ -221,7 +221,7 @@ class DirectoryTree:
         status = os.fstat(handle)
         if node.parent is not None and identity_of(os.stat("..", dir_fd=handle)) != node.parent.identity:
             self.is_stable = False  # another directory at the same path: a parent was exchanged
-            self._close(node, MOVED)
+            self._mark_inaccessible(node, MOVED)
             return
         with os.scandir(handle) as entries:
             listing = self._read(node, entries)
@@ -249,7 +249,7 @@ class DirectoryTree:
             node.children[name] = DirectoryNode(node.root, path, child.inode, child.role, kind, node)
             self._pending.append(node.children[name])
         for known in old.values():
-            self._drop(known)
+            self._forget(known)
 
     def _watch(self, node: DirectoryNode, handle: int) -> None:
         """Watch a directory for changes, or poll it if that is impossible."""
@@ -282,10 +282,10 @@ class DirectoryTree:
             self._watches.remove(node.watch)
         node.watch = None
 
-    def _close(self, node: DirectoryNode, reason: str) -> None:
+    def _mark_inaccessible(self, node: DirectoryNode, reason: str) -> None:
         """Mark a directory as unreadable: commands may not enter it, and each scan tries it again."""
         for child in node.children.values():
-            self._drop(child)
+            self._forget(child)
         self._release(node)
         self.directories -= node.listing is not None
         node.children, node.listing, node.closed_reason = {}, None, reason
@@ -298,7 +298,7 @@ class DirectoryTree:
         else:
             self.relevant[node] = None
 
-    def _drop(self, node: DirectoryNode) -> None:
+    def _forget(self, node: DirectoryNode) -> None:
         """Forget a directory and everything beneath it."""
         dropped = [node]
         while dropped:
