@@ -95,7 +95,7 @@ async def burn(call: Call) -> int:
 @notes.tool(Effect.READ)
 @hidden
 def size() -> int:
-    """Count the characters. In no list and no help; whoever knows its name can type it."""
+    """Count the characters. Left out of every list and of help; a person who knows its name can type it."""
     return sum(len(note.text) for note in NOTEBOOK.values())
 
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scope(BaseModel):
-    """What a survey looks at: a form for whoever is asked."""
+    """What a survey looks at: a form for the person who is asked."""
 
     first: Annotated[int, Field(ge=1, description="First page")]
     last: Annotated[int, Field(ge=1, le=500, description="Last page")]
@@ -45,7 +45,7 @@ SCOPE = AskForm(key="scope", message="Which pages?", model=Scope)
 @asks(AUTHOR, SCOPE)
 async def survey(call: Call) -> Survey:
     """Look at the pages of a book, one after the other."""
-    author, scope = await call.ask_all(AUTHOR, SCOPE)  # before anything is done: a call may begin anew with the answers
+    author, scope = await call.ask_all(AUTHOR, SCOPE)  # before any effect: a call may restart with the answers
     pages = list(range(scope.first, scope.last + 1))
     for done, page in enumerate(pages, 1):
         await anyio.sleep(0.001)  # the work; a cancelled call ends where it waits

@@ -138,7 +138,7 @@ class Catalog:
         """The tool of this name.
 
         Raises:
-            UnknownTool: not in the catalog; says why, or which name is similar.
+            UnknownTool: not in the catalog; the error states why, or which name is similar.
         """
         return self._named(self.tools, name, "tool")
 

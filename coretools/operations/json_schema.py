@@ -25,7 +25,7 @@ _UNRESTRICTIVE_KEYWORDS = frozenset({"title", "description", "examples", "deprec
 """Keywords of JSON Schema that restrict no value."""
 
 
-# A command's own schema (`@raw_schema`). `jsonschema` is imported late: it takes 60 ms, and no tool of ours uses it.
+# A command's own schema (`@raw_schema`). `jsonschema` is imported late: it takes 60 ms, and no built-in tool uses it.
 
 
 def check_input_schema(source: str, schema: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The return annotation of a command: its kind, its JSON Schema, and values as JSON (docs/specs/declarations.md).
 
 There are three kinds. A `Result` formats itself as text. Content is text, bytes, images, audio, links and messages.
-Every other type must be serializable as JSON; its values are sent as structured content beside their text.
+Every other type must be serializable as JSON; its values are sent as structured content and as text.
 """
 
 import inspect

@@ -297,7 +297,7 @@ def _chosen(question: Question[Any], raw: Any, choices: Sequence[str]) -> str:
     meant = [choice for choice in choices if isinstance(raw, str) and raw and choice.lower().startswith(raw.lower())]
     if len(meant) == 1:
         return meant[0]
-    problem = f"{raw!r:.60} fits {', '.join(meant)}" if meant else f"{raw!r:.60} is none of them"
+    problem = f"{raw!r:.60} fits {', '.join(meant)}" if meant else f"{raw!r:.60} is not one of them"
     raise question.fault(f"choose one of {', '.join(choices)}; {problem}")
 
 

@@ -221,7 +221,7 @@ async def silent(trip: Trip, context: AgentContext) -> str:
     ("agent", "expected"),
     [(untyped, "untyped: annotate"), (of_text, "of_text: annotate"), (plain, "must be async"), (silent, "description")],
 )
-def test_an_agent_that_cannot_be_offered_is_refused_at_start(agent: Any, expected: str) -> None:
+def test_an_agent_that_cannot_be_served_is_refused_at_start(agent: Any, expected: str) -> None:
     """api-13: by name, with what is missing."""
     with pytest.raises(BadSetting, match=expected):
         agent_tool(agent, Effect.READ)
@@ -323,7 +323,7 @@ async def test_a_cancelled_call_cancels_the_agent(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_agent_asks_as_any_command_does(mode: str) -> None:
-    """api-17: answers may be sent beforehand; its own failure stays inside."""
+    """api-17: answers may be prefilled; its own failure stays inside."""
 
     async def curious(given: Sum, context: AgentContext) -> str:
         """Ask."""

@@ -499,8 +499,8 @@ def test_removing_what_is_not_there_is_an_error() -> None:
     assert list(registry) == []
 
 
-def test_a_signature_without_a_schema_is_told_by_its_source() -> None:
-    """catalog-9: found before the catalog is exchanged, not by the first client that lists."""
+def test_a_signature_without_a_schema_is_reported_with_its_source() -> None:
+    """catalog-9: found before the catalog is replaced, not by the first client that lists."""
 
     class Odd:
         pass

@@ -144,8 +144,8 @@ async def test_a_source_that_fails_has_no_values(go_to: Command, caplog: pytest.
     assert "completing broken failed" in caplog.text
 
 
-async def test_a_source_that_is_not_there_is_told_by_name() -> None:
-    """completion-1: the name of a method that its tool set has not; and of a function that has no tool set."""
+async def test_a_missing_source_is_reported_by_name() -> None:
+    """completion-1: a method that its object does not have, and a function without an object."""
 
     @tool(Effect.READ)
     def alone(town: Annotated[str, Completes("towns")]) -> str:

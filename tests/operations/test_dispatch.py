@@ -113,7 +113,7 @@ async def test_text_is_a_result_too() -> None:
     assert await run("say_text") == Outcome(text="said", data={"result": "said"})
 
 
-async def test_a_foreseen_error_keeps_its_kind_sentence_and_facts() -> None:
+async def test_an_expected_error_keeps_its_kind_sentence_and_facts() -> None:
     """declarations-10: the sentence says what would work."""
     outcome = await run("not_there")
     assert outcome.error is not None

@@ -110,7 +110,7 @@ async def served() -> AsyncIterator[Served]:
         tasks.cancel_scope.cancel()
 
 
-async def test_changes_that_follow_each_other_are_told_once() -> None:
+async def test_changes_that_follow_each_other_are_notified_once() -> None:
     """catalog-9: each within 100 ms of the last; the catalog is the old one until then, the new one whole after."""
     async with served() as one:
         one.registry.add(second)
@@ -131,7 +131,7 @@ async def test_changes_that_follow_each_other_are_told_once() -> None:
 @pytest.mark.parametrize(
     ("function", "kind"), [(second, Surface.TOOL), (notes, Surface.RESOURCE), (plan, Surface.PROMPT)]
 )
-async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Surface) -> None:
+async def test_only_lists_that_differ_are_notified(function: Any, kind: Surface) -> None:
     """catalog-9: for each kind by itself."""
     async with served() as one:
         one.registry.add(function)
@@ -140,8 +140,8 @@ async def test_only_the_lists_that_are_another_are_told(function: Any, kind: Sur
         assert await one.changes.next() == {kind}
 
 
-async def test_changes_without_end_are_told_all_the_same() -> None:
-    """catalog-9: at the latest after ten times the quiet."""
+async def test_continuous_changes_are_notified_all_the_same() -> None:
+    """catalog-9: at the latest after ten debounce periods."""
     async with served() as one:
         for _ in range(MAX_DEBOUNCES // 2):
             for change in (lambda: one.registry.add(second), lambda: one.registry.remove("second")):
@@ -174,7 +174,7 @@ async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> N
             one.catalog.command(LOCAL, "first")
 
 
-async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_is_not_told_of() -> None:
+async def test_a_command_that_was_removed_and_added_again_can_be_called_and_is_not_notified() -> None:
     """catalog-9: the list is the same; the command behind it is the new one."""
     async with served() as one:
         one.registry.remove("first")
@@ -189,7 +189,7 @@ async def test_a_command_that_was_taken_away_and_added_again_can_be_called_and_i
         assert one.catalog.command(LOCAL, "first") is again
 
 
-async def test_what_cannot_be_built_leaves_the_old_offer_in_force(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_catalog_that_cannot_be_built_leaves_the_old_one_in_force(caplog: pytest.LogCaptureFixture) -> None:
     """catalog-9: nobody is notified; the log has the reason; the next change that can be built is notified."""
     async with served() as one:
         one.registry.add(second)
@@ -291,7 +291,7 @@ async def test_what_changed_while_nobody_followed_is_found() -> None:
     assert one.tools == ["first", "second"]
 
 
-async def test_who_stops_listening_is_told_no_more() -> None:
+async def test_an_unsubscribed_listener_is_not_notified() -> None:
     """catalog-9: and a following that ended watches no more."""
     async with served() as one:
         one.stop()
@@ -305,8 +305,8 @@ async def test_who_stops_listening_is_told_no_more() -> None:
     assert len(one.clock.asked) == 1
 
 
-async def test_every_principal_has_the_offer_of_his_selection() -> None:
-    """catalog-7, catalog-9: each is exchanged; the same selection is one catalog."""
+async def test_every_principal_has_the_catalog_of_its_selection() -> None:
+    """catalog-7, catalog-9: each is replaced; equal selections share one catalog."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.CHANGE)(lambda_named("change")))
@@ -318,8 +318,8 @@ async def test_every_principal_has_the_offer_of_his_selection() -> None:
         catalog.command("guest", "change")
 
 
-def test_what_cannot_be_offered_at_the_start_ends_the_start() -> None:
-    """catalog-6: the first use of an catalog builds it."""
+def test_commands_that_cannot_be_served_end_the_start() -> None:
+    """catalog-6: the first use of a catalog builds it."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.READ)(at("first", "{word}")(lambda_named("collides", word=True))))

@@ -91,7 +91,7 @@ def test_what_is_no_tool_is_refused_by_its_source() -> None:
         ("all", True, ["look_at"]),
     ],
 )
-def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
+def test_a_profile_has_its_tools_in_the_order_of_their_definition(
     registry: Registry, profile: str, read_only: bool, names: list[str]
 ) -> None:
     """declarations-7: profiles; read-only wins over each; hidden tools are in none."""
@@ -108,7 +108,9 @@ def test_a_profile_offers_its_tools_in_the_order_of_their_definition(
         ("x" * 500, "unknown tool"),
     ],
 )
-def test_what_is_not_offered_cannot_be_called_and_says_why(registry: Registry, name: str, reason: str) -> None:
+def test_a_command_outside_the_catalog_cannot_be_called_and_the_error_has_the_reason(
+    registry: Registry, name: str, reason: str
+) -> None:
     """declarations-8: lists and calls go through the same catalog."""
     with pytest.raises(UnknownTool, match=reason) as caught:
         build_catalog(registry, Selection(profile="all", read_only=True)).get(name)

@@ -161,7 +161,7 @@ async def test_a_subscriber_waits_for_the_next_message() -> None:
     assert got == [b"a", b"b", b"end"]
 
 
-async def test_a_slow_subscriber_loses_the_oldest_and_is_told_how_many() -> None:
+async def test_a_slow_subscriber_loses_the_oldest_messages_and_their_number_is_counted() -> None:
     """api-21, api-23: by count and by bytes; the publisher never waits, and the newest always fits."""
     topics = MemoryServices(SMALL).topics
     async with topics.subscribe("news") as messages:

@@ -110,7 +110,7 @@ def test_a_wrong_secret_is_not_repeated() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_what_was_given_beforehand_wins_in_every_mode() -> None:
+def test_a_prefilled_answer_takes_precedence_in_every_mode() -> None:
     """questions-2: nobody is asked what was answered."""
     for mode in ASK_MODES:
         for question in ALL:
@@ -198,7 +198,7 @@ def test_the_error_says_what_to_send(question: Question[Any], expected: str) -> 
     question.accept(sent[question.key])
 
 
-def test_a_yes_for_the_operator_counts_beforehand_only_where_he_says_so() -> None:
+def test_a_prefilled_confirmation_for_the_operator_counts_only_where_the_policy_allows_it() -> None:
     """questions-8: whoever fills in the arguments of a call can't also be the person who is asked."""
     question = AskConfirmation(key="k", message="m", is_for_operator=True)
     resolution = AnswerResolution("elicitation")
@@ -304,7 +304,7 @@ def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
 
 
 def test_commands_that_are_merged_ask_too() -> None:
-    """questions-9: the operator's word holds for whoever's command it is."""
+    """questions-9: the operator's policy applies to every author's commands."""
     theirs = Registry()
     theirs.add_set("sample", Asker())
     ours = Registry(policy=ToolPolicy(ask=("drop",)))
