@@ -363,7 +363,7 @@ async def test_a_lock_is_respected_and_another_repository_left_alone(project: Pa
         _, remarks = await run(
             place, "git -C project config user.name Moved; mv project p; mv other project; mv p other", "."
         )
-        assert "another repository has its place" in remarks
+        assert "another repository is there" in remarks
     assert setting(project, "user.name") == "Other"
     assert setting(project.parent / "other", "user.name") == "Waits"
 

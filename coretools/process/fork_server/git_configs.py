@@ -1,8 +1,8 @@
-"""git's configuration for commands: a copy without credentials in each view, and the way back of their changes.
+"""git configurations for commands: a copy without credentials in each view, and how their changes are carried over.
 
-A copy lies in a directory of the server's own and is reached by a link that is mounted over the repository's file, so
-git locks and renames beside the copy. When a command has ended its changes are taken from the copy, key by key: what
-starts no program goes to the file itself, all else stays with commands for as long as the server runs. The file is
+A copy is in a directory of the server and is reached by a link that is mounted over the file of the repository, so that
+git creates its lock beside the copy. After a command its changes are read from the copy, key by key: keys that start no
+program are written to the file itself, all others apply to commands for as long as the server runs. The file is
 written only while no command runs: one that is replaced loses its cover for a moment in views that are there.
 """
 
@@ -29,7 +29,7 @@ from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import RootedPath, Roots, identity_of
 
-NOT_PARSABLE = "it is no configuration from which credentials can be taken"
+NOT_PARSABLE = "it is no configuration from which credentials can be removed"
 MAX_NAMED = 10
 """Keys that a result names."""
 
@@ -47,13 +47,13 @@ _NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
 
 
 class _ParsedConfig(NamedTuple):
-    """A file as it was when it was read, and what commands see of it."""
+    """A configuration as it was read, and what commands see of it."""
 
     data: bytes
     settings: Sequence[Setting]
-    """What commands see."""
+    """The settings that commands see."""
     text: bytes | None
-    """None for what is no configuration."""
+    """None if the file is no valid configuration."""
     has_credential: bool
     includes: tuple[str, ...]
     gives_away: bool = False
@@ -61,18 +61,18 @@ class _ParsedConfig(NamedTuple):
 
 @dataclass(slots=True)
 class _ConfigChanges:
-    """What commands changed in one file."""
+    """Changes of commands to one configuration."""
 
     directory: tuple[int, int]
     kept: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
-    """To be written to the file."""
+    """Pending changes for the file."""
     own: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
-    """For commands only."""
+    """Changes that apply to commands only."""
     generation: int = 0
 
 
 class GitConfigs:
-    """All of a server. Used by one thread at a time."""
+    """All git configurations of a server. Used by one thread at a time."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -81,18 +81,18 @@ class GitConfigs:
         self._copies: list[ConfigCopies] = []
         self._includes = GitIncludes(roots)
         self._own: dict[str, tuple[int, ...]] = {}
-        """Files as they were when they were written here."""
+        """States of the files after the server wrote them."""
         self._running = 0
         self._uncertain: list[ForkServerClient] = []
 
     def command_started(self) -> None:
-        """A command is about to be started."""
+        """Record that a command is about to start."""
         self._running += 1
 
     def command_ended(self, uncertain: Sequence[ForkServerClient]) -> list[str]:
-        """One has ended, or could not be started; something of it may be left in these cells.
+        """Record that a command has ended or did not start; processes of it may be left in `uncertain`.
 
-        What is to be said of what it changed, in sentences.
+        Returns sentences about its changes for the result.
         """
         self._running -= 1
         self._uncertain = [client for client in {*self._uncertain, *uncertain} if not client.is_gone]
@@ -100,16 +100,16 @@ class GitConfigs:
 
     @property
     def can_write(self) -> bool:
-        """Whether there is something to be written, and no command that could see the file uncovered."""
+        """Whether changes are pending, and no command runs that could see the file without its copy."""
         return not self._running and not self._uncertain and any(one.kept for one in self._changes.values())
 
     def close(self) -> None:
-        """After the end of all commands: write what waits."""
+        """Write pending changes after the end of all commands."""
         self._collect()
         self.write()
 
     def apply_to(self, masks: Masks) -> Masks:
-        """The same with what commands see of each configuration; one that can't be cleaned is hidden."""
+        """Add a copy of each configuration to the masks; one whose credentials can't be removed is hidden."""
         read: dict[str, _ParsedConfig] = {}
         own = [path for path in masks.read_only if path.rpartition("/")[2] in _FILES]
         found = {path: self._inspect(path, read, is_own=True) for path in own}
@@ -130,7 +130,7 @@ class GitConfigs:
     def _inspect(
         self, path: str, read: dict[str, _ParsedConfig], *, is_own: bool
     ) -> MaskedGitConfig | HiddenPath | None:
-        """What is to be done about a file; None for nothing. `is_own`: it is a repository's own by its name."""
+        """How to mask a file; None for not at all. `is_own`: by its name it is the repository's own configuration."""
         place = self._roots.split(path)
         if place is None:
             return None
@@ -150,15 +150,15 @@ class GitConfigs:
         return MaskedGitConfig(path, directory, place.root.writable, text, inode, generation)
 
     def _text_for_commands(self, path: str, directory: tuple[int, int], known: _ParsedConfig) -> tuple[bytes, int]:
-        """What commands see of a configuration with what they changed, and how often it was spoiled."""
+        """The text that commands see, with their changes, and how often they left an invalid file."""
         changes = self._changes.get(path)
         if changes is not None and changes.directory == directory:
             return serialize(with_changes(known.settings, {**changes.kept, **changes.own})), changes.generation
-        self._changes.pop(path, None)  # of a repository that was here before
+        self._changes.pop(path, None)  # of another repository that was here before
         return known.text or b"", 0
 
     def _opened(self, place: RootedPath, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
-        """Identity of the directory of a file, the file's bytes, and which file it is. `is_new`: to this server."""
+        """Identity of the directory, content, and identity of a file. `is_new`: this server has not read it before."""
         above, _, name = place.relative.rpartition("/")
         handle = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
@@ -170,12 +170,12 @@ class GitConfigs:
             os.close(handle)
 
     def _included(self, read: Mapping[str, _ParsedConfig]) -> list[str]:
-        """Files beneath the roots that these include (git-config(1), Includes)."""
+        """Files in the roots that these configurations include (git-config(1), Includes)."""
         paths = [one for path, known in read.items() for one in included_paths(path, known.includes)]
         return [path for path in paths if self._roots.split(path) is not None]
 
     def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
-        """Make files of links to copies that a command has put elsewhere (`cp -a`): outside they lead nowhere."""
+        """Replace links to copies that a command put elsewhere (`cp -a`) by files: they dangle outside the view."""
         texts = {target: one.text for copies in self._copies for target, one in copies.originals.items()}
         for path, target in links:
             place = self._roots.split(path)
@@ -193,34 +193,34 @@ class GitConfigs:
             os.close(directory)
 
     def without_own(self, found: ControlFiles) -> ControlFiles:
-        """Control files and what configurations include, but for files that are as they were written here.
+        """Control files and included files, except those in the state in which the server wrote them.
 
-        No command made those what they are.
+        No command changed those.
         """
         whole = {**found, **self._includes.states(found)}
         return {path: state for path, state in whole.items() if self._own.get(path) != state} if self._own else whole
 
     def make_copies(self, path: str, masks: Masks) -> ConfigCopies:
-        """Copies for one view, in a new directory. `drop` is to follow when nothing of the view is left.
+        """Create the copies for one view, in a new directory. Call `drop` when the view is gone.
 
         Raises:
-            ForkServerFailed: no place for them.
+            ForkServerFailed: they can't be created.
         """
         try:
             copies = ConfigCopies(path, masks)
         except OSError as error:
-            raise ForkServerFailed(f"no place for copies of git's configuration: {error}", error.errno or 0) from error
+            raise ForkServerFailed(f"git's configuration can't be copied: {error}", error.errno or 0) from error
         self._copies.append(copies)
         return copies
 
     def drop(self, copies: ConfigCopies | None) -> None:
-        """Forget the copies of a view that is gone, if it had any."""
+        """Remove the copies of a view that is gone, if it had any."""
         if copies is not None:
             self._copies.remove(copies)
             shutil.rmtree(copies.path, ignore_errors=True)
 
     def _collect(self) -> list[str]:
-        """Take what commands have changed since the last time; what is to be said of it, in sentences."""
+        """Read the changes of commands since the last call; return sentences for the result."""
         reports: list[str] = []
         not_carried_over: list[str] = []
         for copies in self._copies:
@@ -243,11 +243,11 @@ class GitConfigs:
         return self._changes.setdefault(repository.path, _ConfigChanges(repository.directory))
 
     def _note(self, repository: MaskedGitConfig, changes: Values) -> list[str]:
-        """Note changes of a command; the keys of those that are not carried over."""
+        """Record changes of a command; return the keys that are not carried over."""
         if not changes:
             return []
         found = self._changes_of(repository)
-        if found.directory != repository.directory:  # another repository has its place by now
+        if found.directory != repository.directory:  # another repository is there by now
             return sorted(changes)
         before = self._read.get(repository.path)
         values = values_of(() if before is None else before.settings)
@@ -259,9 +259,9 @@ class GitConfigs:
         return sorted(key for key in changes if key in found.own)
 
     def write(self) -> list[str]:
-        """Write what waits to the files, each with git's own lock; what could not be written, and why.
+        """Write pending changes to the files, each under git's own lock; return what could not be written, and why.
 
-        Blocks. No command may run.
+        Blocks. No command may run meanwhile.
         """
         failed: list[str] = []
         for path, changes in list(self._changes.items()):
@@ -286,7 +286,7 @@ class GitConfigs:
         directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
             if identity_of(os.fstat(directory)) != changes.directory:
-                raise OSError(errno.ESTALE, "another repository has its place")
+                raise OSError(errno.ESTALE, "another repository is there")
             git_lock.replace(directory, name, partial(_with_changes, changes=changes.kept))
             changes.kept = {}
             return file_state(os.stat(name, dir_fd=directory, follow_symlinks=False))

@@ -1,7 +1,7 @@
-"""Files that git reads beside the configurations of repositories: what those include, and the user's own.
+"""Files that git reads besides the configurations of repositories: their includes and the configuration of the user.
 
-git acts on them as on a configuration, so they count as control files where commands could change them. They are found
-by reading the configurations at each look, which costs about 20 us for each; a text is parsed again when it differs.
+git acts on them as on a configuration, so they are control files where commands can change them. Each scan reads the
+configurations, about 20 us for each; a file is parsed again only if its content differs.
 """
 
 import os
@@ -18,22 +18,22 @@ from coretools.roots.git_config import parse
 from coretools.roots.root_set import RootedPath, Roots
 
 MAX_INCLUDED = 100
-"""Files that configurations include, and that are looked into."""
+"""Most included files that are read."""
 
 _OUTSIDE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class GitIncludes:
-    """Those that matter for the commands of one server. Used by one thread at a time."""
+    """The includes that matter for the commands of one server. Used by one thread at a time."""
 
     def __init__(self, roots: Roots, environment: Mapping[str, str] = os.environ) -> None:
-        """`environment` says where the user's own configuration is."""
+        """`environment` locates the configuration of the user."""
         self._roots = roots
         self._own = _configurations_of_user(environment)
         self._known: dict[str, tuple[bytes, tuple[str, ...]]] = {}
 
     def states(self, control_files: Iterable[str]) -> ControlFiles:
-        """What stands beneath the writable roots of what these, and the user's own configuration, include."""
+        """States of the files in writable roots that these configurations, and that of the user, include."""
         configurations = [path for path in control_files if path.rpartition("/")[2] in GIT_CONFIG_NAMES]
         found: dict[str, tuple[int, ...]] = {}
         for path in (*self._all_included([*configurations, *self._own]), *map(os.path.realpath, self._own)):
@@ -43,13 +43,13 @@ class GitIncludes:
         return found
 
     def _all_included(self, waiting: list[str]) -> list[str]:
-        """What these configurations include, and what that includes."""
+        """All files that these configurations include, transitively."""
         known: dict[str, tuple[bytes, tuple[str, ...]]] = {}
         included: dict[str, None] = {}
         while waiting:
             path = waiting.pop()
             for one in included_paths(path, self._included(path, known)):
-                # What a file beneath the roots names is followed there only: a command may have written it.
+                # Includes of a file in the roots are followed in the roots only: a command may have written it.
                 may_read = self._roots.split(path) is None or self._roots.split(one) is not None
                 if may_read and one not in included and len(included) < MAX_INCLUDED:
                     included[one] = None
@@ -58,14 +58,14 @@ class GitIncludes:
         return list(included)
 
     def _included(self, path: str, known: dict[str, tuple[bytes, tuple[str, ...]]]) -> tuple[str, ...]:
-        """What a configuration includes, as it says it."""
+        """The include paths of a configuration, as written in it."""
         place = self._roots.split(path)
         try:
             data = _read_outside(path) if place is None else self._beneath(place)
             before = self._known.get(path)
             if before is None or before[0] != data:
                 before = (data, git_keys.included_paths(parse(data, path)))
-        except (OSError, GitRefused):  # git reads none of it
+        except (OSError, GitRefused):  # git would not read it either
             return ()
         known[path] = before
         return before[1]
@@ -80,13 +80,13 @@ class GitIncludes:
 
 
 def included_paths(path: str, included: Sequence[str]) -> list[str]:
-    """The absolute paths of what a configuration includes (git-config(1), Includes)."""
+    """The absolute paths of the includes of a configuration (git-config(1), Includes)."""
     above = posixpath.dirname(path)
     return [posixpath.normpath(posixpath.join(above, os.path.expanduser(one))) for one in included]
 
 
 def _configurations_of_user(environment: Mapping[str, str]) -> list[str]:
-    """Where git looks for the configuration of the user and of the system (git-config(1), FILES)."""
+    """Paths of the configurations of the user and of the system (git-config(1), FILES)."""
     home = os.path.expanduser("~")
     usual = [
         f"{environment.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
@@ -98,7 +98,7 @@ def _configurations_of_user(environment: Mapping[str, str]) -> list[str]:
 
 
 def _read_outside(path: str) -> bytes:
-    """A file of the user's, through links; nothing else is opened, since opening some devices has an effect."""
+    """Content of a regular file, through links. Nothing else is opened, since opening a device may have an effect."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         return b""
     handle = os.open(path, _OUTSIDE)
