@@ -68,7 +68,9 @@ class LiveQuestions:
         self._request_id = context.request_id
         self._seconds = asking.seconds
         self._resolution = answer_resolution(asking)
-        self._possible_ways = supported_ways(context.session) if context.session.can_send_request else frozenset()
+        self._possible_channels = (
+            supported_channels(context.session) if context.session.can_send_request else frozenset()
+        )
         self._answers: dict[str, Any] = {}
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
@@ -79,7 +81,7 @@ class LiveQuestions:
         """Return the answers in order. Nothing is asked unless every question can be asked or has an answer."""
         require_distinct_keys(questions)
         for question in questions:
-            self._resolution.resolve(question, self._possible_ways)
+            self._resolution.resolve(question, self._possible_channels)
         return tuple([await self._answer(question) for question in questions])
 
     async def _answer(self, question: Question[Any]) -> Any:
@@ -92,7 +94,7 @@ class LiveQuestions:
         raise declined_error(question, f"no answer within {self._seconds:g} s")
 
     async def _ask_until_answered(self, question: Question[Any]) -> Any:
-        possible, problem, attempts = set(self._possible_ways), "", 0
+        possible, problem, attempts = set(self._possible_channels), "", 0
         while True:
             found = self._resolution.resolve(question, possible)
             if isinstance(found, ResolvedAnswer):
@@ -109,11 +111,11 @@ class LiveQuestions:
                     raise question.fault(f"no answer in {MAX_ATTEMPTS} attempts; the last: {_reason(error)}") from error
                 problem = _reason(error)
 
-    async def _send(self, question: Question[Any], way: AskChannel, problem: str) -> types.InputResponse:
-        request = request_of(question, way, problem=problem, revision=self._session.protocol_version)
+    async def _send(self, question: Question[Any], channel: AskChannel, problem: str) -> types.InputResponse:
+        request = request_of(question, channel, problem=problem, revision=self._session.protocol_version)
         # Without the id it would go to the GET stream, which a client need not open, and wait there for ever.
         metadata = ServerMessageMetadata(related_request_id=self._request_id)
-        return await self._session.send_request(request, _RESULTS[way], metadata=metadata)
+        return await self._session.send_request(request, _RESULTS[channel], metadata=metadata)
 
 
 _RESULTS: dict[AskChannel, type[types.ElicitResult | types.CreateMessageResult | types.ListRootsResult]] = {
@@ -123,8 +125,8 @@ _RESULTS: dict[AskChannel, type[types.ElicitResult | types.CreateMessageResult |
 }
 
 
-def supported_ways(session: ServerSession) -> frozenset[AskChannel]:
-    """Return the ways to ask that the client declared, in its handshake or with this request."""
+def supported_channels(session: ServerSession) -> frozenset[AskChannel]:
+    """Return the channels that the client declared, in its handshake or with this request."""
     declared = session.client_capabilities
     if declared is None:
         return frozenset()
@@ -140,12 +142,12 @@ def supported_ways(session: ServerSession) -> frozenset[AskChannel]:
     return frozenset(found)
 
 
-def request_of(question: Question[Any], way: AskChannel, *, problem: str, revision: str) -> types.InputRequest:
+def request_of(question: Question[Any], channel: AskChannel, *, problem: str, revision: str) -> types.InputRequest:
     """Return the protocol's request for a question; `problem` is what was wrong with the last answer."""
     message = escape_surrogates(f"{question.message}\n({problem})" if problem else question.message)
-    if way is AskChannel.ROOTS:
+    if channel is AskChannel.ROOTS:
         return types.ListRootsRequest()
-    if way is AskChannel.FORM:
+    if channel is AskChannel.FORM:
         form = types.ElicitRequestFormParams(message=message, requested_schema=form_of(question, revision))
         return types.ElicitRequest(params=form)
     if isinstance(question, AskModel):
@@ -177,13 +179,13 @@ def form_of(question: Question[Any], revision: str) -> dict[str, Any]:
     return form
 
 
-def answer_in(question: Question[Any], way: AskChannel, response: types.InputResponse) -> Any:
+def answer_in(question: Question[Any], channel: AskChannel, response: types.InputResponse) -> Any:
     """Return the answer in a response, for `Question.accept`.
 
     Raises:
         Declined: the question was declined or dismissed. InvalidArguments: the response does not fit the request.
     """
-    match way, response:
+    match channel, response:
         case AskChannel.FORM, types.ElicitResult():
             return _form_answer(question, response)
         case AskChannel.MODEL, (

@@ -27,7 +27,7 @@ from coretools.protocol.live_questions import (
     answer_in,
     digest_of,
     request_of,
-    supported_ways,
+    supported_channels,
 )
 from coretools.questions.kinds import AskConfirmation, Question
 from coretools.questions.resolution import (
@@ -92,9 +92,9 @@ class RequestState:
     nonce: str = ""
     minted: float = 0.0
     asked: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The questions of the last round trip: key to (digest, way)."""
+    """The questions of the last round trip: key to (digest, channel)."""
     answers: dict[str, Any] = field(default_factory=dict)
-    """Digest to way and response, as received."""
+    """Digest to channel and response, as received."""
 
     @classmethod
     def read(cls, text: str | None) -> "RequestState":
@@ -107,7 +107,7 @@ class RequestState:
             return cls()
         try:
             found = json.loads(text)
-            asked = {key: (str(digest), str(way)) for key, (digest, way) in found["asked"].items()}
+            asked = {key: (str(digest), str(channel)) for key, (digest, channel) in found["asked"].items()}
             return cls(int(found["round"]), str(found["nonce"]), float(found["minted"]), asked, dict(found["answers"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MCPError(code=types.INVALID_PARAMS, message="Invalid or expired requestState") from error
@@ -118,15 +118,15 @@ class RequestState:
         return json.dumps(values, separators=(",", ":"))
 
 
-AnswerOrWay = tuple[ResolvedAnswer[Any] | AskChannel, str]
-"""The answer to a question, or the way to ask it; and what was wrong with the answer received, if one was."""
+AnswerOrChannel = tuple[ResolvedAnswer[Any] | AskChannel, str]
+"""The answer to a question, or the channel to ask it on; and what was wrong with the answer received, if one was."""
 
 _CAPABILITIES: dict[AskChannel, Capability] = {
     AskChannel.FORM: "elicitation",
     AskChannel.MODEL: "sampling",
     AskChannel.ROOTS: "roots",
 }
-"""The client capability that each way needs."""
+"""The client capability that each channel needs."""
 
 
 class RoundTripQuestions:
@@ -139,7 +139,7 @@ class RoundTripQuestions:
         asking: Asking,
         used_states: UsedStates,
     ) -> None:
-        self._possible_ways = supported_ways(context.session)
+        self._possible_channels = supported_channels(context.session)
         self._revision = context.session.protocol_version
         self._asking = asking
         self._resolution = answer_resolution(asking)
@@ -151,8 +151,8 @@ class RoundTripQuestions:
         for key, response in (params.input_responses or {}).items():
             answer = response.model_dump(mode="json", by_alias=True, exclude_none=True)
             if key in self._state.asked:
-                digest, way = self._state.asked[key]
-                self._answers[digest] = [way, answer]
+                digest, channel = self._state.asked[key]
+                self._answers[digest] = [channel, answer]
             elif params.request_state is None:
                 self._unsolicited[key] = answer
 
@@ -172,7 +172,7 @@ class RoundTripQuestions:
             raise self.needed(questions, known)
         return answers
 
-    async def known(self, *questions: Question[Any]) -> list[AnswerOrWay]:
+    async def known(self, *questions: Question[Any]) -> list[AnswerOrChannel]:
         """Return, for each question, its answer or the way to ask it, and what was wrong with the answer received.
 
         Raises:
@@ -181,7 +181,7 @@ class RoundTripQuestions:
         require_distinct_keys(questions)
         return [await self._resolve(question) for question in questions]
 
-    def needed(self, questions: Sequence[Question[Any]], known: Sequence[AnswerOrWay]) -> InputNeeded:
+    def needed(self, questions: Sequence[Question[Any]], known: Sequence[AnswerOrChannel]) -> InputNeeded:
         """Return the error that ends the call with its unanswered questions.
 
         Raises:
@@ -198,7 +198,7 @@ class RoundTripQuestions:
         following = RequestState(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
         return InputNeeded(requests, following.to_text())
 
-    async def _resolve(self, question: Question[Any]) -> AnswerOrWay:
+    async def _resolve(self, question: Question[Any]) -> AnswerOrChannel:
         """Return the answer or the way to ask, and what was wrong with the answer received."""
         digest = digest_of(question)
         # Earlier answers come first: a client with fewer capabilities now must not turn a no into the default.
@@ -213,9 +213,11 @@ class RoundTripQuestions:
             # Without a state the response is not tied to a question: it counts like an answer given in advance, but
             # not as a confirmation.
             self._answers[digest] = [found.value, self._unsolicited.pop(question.key)]
-        way, response = self._answers[digest]
+        channel, response = self._answers[digest]
         try:
-            return ResolvedAnswer(question.accept(await self._read_response(question, AskChannel(way), response))), ""
+            return ResolvedAnswer(
+                question.accept(await self._read_response(question, AskChannel(channel), response))
+            ), ""
         except (InvalidArguments, ValidationError) as error:
             del self._answers[digest]
             reason = str(error) if isinstance(error, InvalidArguments) else "no response to this request"
@@ -223,19 +225,23 @@ class RoundTripQuestions:
 
     def _settle(self, question: Question[Any]) -> ResolvedAnswer[Any] | AskChannel:
         try:
-            return self._resolution.resolve(question, self._possible_ways)
+            return self._resolution.resolve(question, self._possible_channels)
         except AnswerNeeded as error:
-            missing = [_CAPABILITIES[way] for way in channels_for(question, self._asking.mode) if way in _CAPABILITIES]
+            missing = [
+                _CAPABILITIES[channel]
+                for channel in channels_for(question, self._asking.mode)
+                if channel in _CAPABILITIES
+            ]
             if not missing:  # no capability would help
                 raise
             # A tool result would help a model more, but the revision requires an error (basic/index, "_meta").
             needed = self._resolution.answer_needed(question, f"the client does not offer {missing[0]}")
             raise CapabilityMissing(missing[0], str(needed), hint=needed.hint) from error
 
-    async def _read_response(self, question: Question[Any], way: AskChannel, response: Any) -> Any:
+    async def _read_response(self, question: Question[Any], channel: AskChannel, response: Any) -> Any:
         if isinstance(question, AskConfirmation):
             await self._use_confirmation()
-        return answer_in(question, way, _RESPONSE.validate_python(response, by_name=False))
+        return answer_in(question, channel, _RESPONSE.validate_python(response, by_name=False))
 
     async def _use_confirmation(self) -> None:
         """Use the confirmation in this state; it is valid once.

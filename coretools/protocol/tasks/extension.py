@@ -31,7 +31,12 @@ from coretools.protocol.call_adapter import address_of, author_in, principal_of
 from coretools.protocol.extensions import declared_settings, has_capability, require_extension
 from coretools.protocol.live_questions import MAX_ATTEMPTS, answer_in, request_of
 from coretools.protocol.results import as_result
-from coretools.protocol.round_trip_questions import AnswerOrWay, QuestionFactory, RoundTripQuestions, as_input_required
+from coretools.protocol.round_trip_questions import (
+    AnswerOrChannel,
+    QuestionFactory,
+    RoundTripQuestions,
+    as_input_required,
+)
 from coretools.protocol.tasks.store import InputRequest, Task, TaskAnswer, TaskStore
 from coretools.questions.kinds import Question
 from coretools.questions.resolution import AskChannel, ResolvedAnswer
@@ -123,15 +128,21 @@ class TaskCall:
             raise self._client.questions.needed(questions, known)
         return await self._ask_in_task(questions, known)
 
-    async def _ask_in_task(self, questions: Sequence[Question[Any]], known: Sequence[AnswerOrWay]) -> tuple[Any, ...]:
+    async def _ask_in_task(
+        self, questions: Sequence[Question[Any]], known: Sequence[AnswerOrChannel]
+    ) -> tuple[Any, ...]:
         asked: list[InputRequest | None] = []
         try:
-            for question, (way, problem) in zip(questions, known, strict=True):
-                asked.append(None if isinstance(way, ResolvedAnswer) else self._request_input(question, way, problem))
+            for question, (channel, problem) in zip(questions, known, strict=True):
+                asked.append(
+                    None if isinstance(channel, ResolvedAnswer) else self._request_input(question, channel, problem)
+                )
             return tuple(
                 [
-                    way.answer if isinstance(way, ResolvedAnswer) else await self._answer(question, way, first)
-                    for question, (way, _), first in zip(questions, known, asked, strict=True)
+                    channel.answer
+                    if isinstance(channel, ResolvedAnswer)
+                    else await self._answer(question, channel, first)
+                    for question, (channel, _), first in zip(questions, known, asked, strict=True)
                 ]
             )
         finally:
@@ -139,13 +150,13 @@ class TaskCall:
                 if one is not None:
                     self._task.withdraw(one)
 
-    async def _answer(self, question: Question[Any], way: AskChannel, first: InputRequest | None) -> Any:
+    async def _answer(self, question: Question[Any], channel: AskChannel, first: InputRequest | None) -> Any:
         """Wait for the answer to a question; ask again if it is invalid."""
         asked, problem = first, ""
         for _ in range(MAX_ATTEMPTS):
-            asked = asked or self._request_input(question, way, problem)
+            asked = asked or self._request_input(question, channel, problem)
             try:
-                return question.accept(answer_in(question, way, await asked.wait()))
+                return question.accept(answer_in(question, channel, await asked.wait()))
             except InvalidArguments as error:
                 problem = str(error)
             finally:
@@ -153,8 +164,8 @@ class TaskCall:
             asked = None
         raise question.fault(f"no answer in {MAX_ATTEMPTS} attempts; the last: {problem}")
 
-    def _request_input(self, question: Question[Any], way: AskChannel, problem: str = "") -> InputRequest:
-        request = request_of(question, way, problem=problem, revision=self._client.revision)
+    def _request_input(self, question: Question[Any], channel: AskChannel, problem: str = "") -> InputRequest:
+        request = request_of(question, channel, problem=problem, revision=self._client.revision)
         request_json = request.model_dump(by_alias=True, mode="json", exclude_none=True)
         return self._task.request_input(
             question.key, request_json, lambda response: _parse_response(question, response)
