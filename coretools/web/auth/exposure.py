@@ -1,6 +1,6 @@
-"""What must hold before the server listens: nothing is reachable from other machines that should not be.
+"""Checks before the server listens that nothing is exposed to other machines by mistake.
 
-Everything that is wrong is said at once, so that an operator corrects his file once.
+All faults are reported at once, so an operator can correct them in one edit.
 """
 
 import ipaddress
@@ -17,19 +17,19 @@ from coretools.web.common.urls import DEFAULT_PORTS, LOOPBACK_NAME, is_loopback,
 _HOST = re.compile(
     r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?"
 )
-"""A value of the Host header, or one for any port. No other wildcard: a name that anybody can get is anybody's."""
+"""A value of the Host header, or `NAME:*` for any port. There is no other wildcard: anybody may own a matching name."""
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """RFC 6749, 3.3."""
 
 
 def require_safe(config: Config, *, has_auth: bool) -> None:
-    """Refuse a configuration that opens more than it says, or that can't be meant.
+    """Refuse a configuration that is unsafe or contradictory.
 
-    `has_auth` is whether tokens are asked for.
+    `has_auth` tells whether tokens are required.
 
     Raises:
-        BadSetting: says everything that is wrong.
+        BadSetting: names every fault.
     """
     wrong = [*_of_exposure(config, has_auth=has_auth), *_of_server(config.server), *_of_auth(config, has_auth=has_auth)]
     if wrong:
@@ -37,16 +37,16 @@ def require_safe(config: Config, *, has_auth: bool) -> None:
 
 
 def is_exposed(config: Config) -> bool:
-    """Whether other machines can reach what is served, directly or through a proxy."""
+    """Whether other machines can reach the server, directly or through a proxy."""
     return bool(config.server.proxies) or not _is_on_loopback(config.server.host)
 
 
 def allowed_hosts(config: Config, port: int) -> tuple[str, ...]:
-    """Values of the Host header that are served. On loopback, without a list, those of this machine with this port."""
+    """Return the accepted Host values; on loopback without a list, those of this machine with this port."""
     if config.server.hosts:
         return config.server.hosts
     here = tuple(f"{host}:{port}" for host in ("127.0.0.1", LOOPBACK_NAME, "[::1]"))
-    # A client leaves the port out where it is the scheme's own (RFC 9110, 7.2).
+    # Clients leave out the default port of the scheme (RFC 9110, 7.2).
     scheme = "https" if config.server.tls_certificate else "http"
     return here + tuple(one.rpartition(":")[0] for one in here if port == DEFAULT_PORTS[scheme])
 
@@ -110,7 +110,7 @@ def _of_tokens(jwt: JwtSection) -> Iterator[str]:
     if not jwt.algorithms:
         yield "auth.jwt.algorithms is empty: no token could be good"
     for algorithm in jwt.algorithms:
-        # With HS* whoever can check a token can make one; `none` is no signature.
+        # With HS* everyone who can verify a token can create one; `none` has no signature.
         if algorithm not in ASYMMETRIC:
             yield f"auth.jwt.algorithms: {algorithm[:200]}: there are {', '.join(sorted(ASYMMETRIC))}"
     if not jwt.token_types:
@@ -141,7 +141,7 @@ def is_host(text: str) -> bool:
 
 
 def is_origin(text: str) -> bool:
-    """Whether a text is an origin as browsers send it (RFC 6454, 6.2): scheme, host, and an unusual port."""
+    """Whether a text is an origin as browsers send it (RFC 6454, 6.2): scheme, host, and a non-default port."""
     scheme, _, rest = text.partition("://")
     found = _HOST.fullmatch(rest)
     if scheme not in DEFAULT_PORTS or found is None or not is_host(rest) or rest != rest.lower():
@@ -150,7 +150,7 @@ def is_origin(text: str) -> bool:
 
 
 def is_proxy(text: str) -> bool:
-    """Whether a text is an address or a network, and not one of everybody."""
+    """Whether a text is an address or a network, but not the whole address space."""
     try:
         return ipaddress.ip_network(text).prefixlen > 0
     except ValueError:
@@ -166,7 +166,7 @@ def _is_address(text: str) -> bool:
 
 
 def _is_on_loopback(host: str) -> bool:
-    """Whether all that a host name means is loopback; one that means nothing is not."""
+    """Whether a host name resolves to loopback addresses only; False if it does not resolve."""
     if not _is_address(host):
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)

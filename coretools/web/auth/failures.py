@@ -1,7 +1,7 @@
-"""How many wrong tokens came from an address within a minute, so that one who tries them out must wait.
+"""Limits the wrong tokens from one address within a minute, to slow down guessing.
 
-Only wrong tokens are counted and only they are made to wait (ADR 0021): a good one is verified first. A token counts
-once, however often it comes. What is kept is bounded, in addresses and for each of them.
+Only wrong tokens are counted and delayed (ADR 0021): a valid one is verified first. A token counts once.
+The number of addresses, and of tokens for each, is bounded.
 """
 
 import ipaddress
@@ -11,27 +11,27 @@ from collections.abc import Callable
 
 WINDOW_SECONDS = 60.0
 MOST_ADDRESSES = 2_048
-"""Of more, the one that failed longest ago is forgotten."""
+"""Addresses remembered; beyond it the one with the oldest failure is forgotten."""
 
 NETWORK_BITS = 64
-"""Of IPv6: everybody has as many addresses of his own (RFC 4291, 2.5.4)."""
+"""IPv6 addresses are grouped by this prefix: every subscriber has that many of them (RFC 4291, 2.5.4)."""
 
 
 class FailureLimiter:
-    """The wrong tokens of the last minute."""
+    """Counts the wrong tokens of the last minute, by address."""
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock
         self._seen: OrderedDict[str, dict[int, float]] = OrderedDict()
 
-    def noted(self, address: str, token: str) -> float:
-        """Count a wrong token, which is not kept. How long its address must wait; 0.0 when it need not."""
+    def record(self, address: str, token: str) -> float:
+        """Count a wrong token without keeping it; return the seconds that its address must wait."""
         group = address_group(address)
         seen = self._within(group)
         if len(seen) >= self._per_minute:
             return min(seen.values()) + WINDOW_SECONDS - self._clock()
-        # Hashes of text differ in each process and can't be foreseen (PYTHONHASHSEED).
+        # Hashes of strings differ in each process and are unpredictable (PYTHONHASHSEED).
         seen.setdefault(hash(token), self._clock())
         self._seen[group] = seen
         self._seen.move_to_end(group)
@@ -45,7 +45,7 @@ class FailureLimiter:
 
 
 def address_group(address: str) -> str:
-    """Which addresses are counted together: one of IPv4, a network of IPv6. What is no address stands for itself."""
+    """Return the group that an address is counted in: an IPv4 address, an IPv6 network, or the text itself."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
-"""The file of bearer tokens: a hash of each, whose it is, and until when. `coretools token` writes it.
+"""The token file: hash, owner and expiry of each bearer token. `coretools token` writes it.
 
-The tokens themselves are nowhere. They are 256 random bits, so a plain SHA-256 can't be reversed by guessing: a slow
-hash is for what people choose. Nothing here needs the protocol or a web framework.
+Tokens themselves are not stored. A token has 256 random bits, so a plain SHA-256 can't be reversed by guessing; slow
+hashes are for passwords that people choose. This module needs neither the protocol nor a web framework.
 """
 
 import fcntl
@@ -24,12 +24,12 @@ from coretools.operations.call import LOCAL
 from coretools.roots.file_version import Version, version_of
 
 PREFIX = "ct_"
-"""Of every token: tells it from those of others, for people and for scanners of secrets."""
+"""Prefix of every token, so that people and secret scanners recognize it."""
 
 TOKEN_BYTES = 32
 ID_BYTES = 4
 LONGEST = 1024 * 1024
-"""Bytes of the file: some four thousand tokens."""
+"""Largest token file accepted, in bytes: about four thousand tokens."""
 
 PRIVATE = 0o600
 WRITE_BY_OTHERS = 0o022
@@ -38,7 +38,7 @@ READ_BY_OTHERS = 0o044
 _ID = re.compile(r"[0-9a-f]{8}")
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
-"""Of a principal or a role. A principal of an authorization server has a `:` in its name, so the two never meet."""
+"""Name of a principal or a role. Principals of an authorization server have a `:`, so the two kinds never collide."""
 
 
 def _checked_author(text: str) -> str:
@@ -49,24 +49,24 @@ def _checked_author(text: str) -> str:
 
 
 class TokenRecord(BaseModel):
-    """One token."""
+    """The record of one token."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
-    """Names it in lists and logs; says nothing of the token."""
+    """Identifies the token in lists and logs; not derived from the token."""
     name: Name
-    """Of the principal; several tokens may be of one."""
+    """Name of the principal; it may have several tokens."""
     role: Name
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     created: AwareDatetime
     expires: AwareDatetime | None = None
     author: Annotated[str, AfterValidator(_checked_author)] | None = None
-    """As whom its owner commits, as git writes it."""
+    """Author of the owner's commits, as git writes it."""
 
     @property
     def commits_as(self) -> Author | None:
-        """The same, read."""
+        """The author, parsed."""
         return read_author(self.author, "author") if self.author else None
 
 
@@ -78,12 +78,12 @@ class _TokenFileContent(BaseModel):
 
 
 def token_digest(token: str) -> str:
-    """What stands in the file for a token."""
+    """Return the digest that the file stores for a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def find_record(entries: Sequence[TokenRecord], token: str) -> TokenRecord | None:
-    """The entry of a token. Every one is compared, whichever fits, and each in constant time."""
+    """Find the record of a token. Compares with every record, each in constant time."""
     digest = token_digest(token)
     found = None
     for entry in entries:
@@ -93,20 +93,20 @@ def find_record(entries: Sequence[TokenRecord], token: str) -> TokenRecord | Non
 
 
 def require_token_file(path: str) -> None:
-    """Refuse one that is not there, with what makes it.
+    """Refuse a missing token file and name the command that creates it.
 
     Raises:
-        BadSetting: nothing is at the path.
+        BadSetting: the file does not exist.
     """
     if not os.path.lexists(path):
         raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
 
 
 def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
-    """What a file holds, and which version of it that is.
+    """Read the records of a file and its version.
 
     Raises:
-        BadSetting: it can't be read, others could have written it, or it is no such file.
+        BadSetting: it can't be read, other users could have written it, or it is not a token file.
     """
     require_token_file(path)
     _require_own_directories(path)
@@ -122,10 +122,10 @@ def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
 def create_token(
     path: str, *, name: str, role: str, expires: datetime | None = None, author: Author | None = None
 ) -> tuple[TokenRecord, str]:
-    """Add a token for a principal to a file, which is made when it is missing. The token is given back here only.
+    """Add a token for a principal to a file, which is created if missing. Only this call returns the token.
 
     Raises:
-        BadSetting: the file can't be used. InvalidArguments: a name or a role that can't be one, or the
+        BadSetting: the file can't be used. InvalidArguments: an invalid name or role, or the
             principal has tokens of another role.
     """
     token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
@@ -148,10 +148,10 @@ def create_token(
 
 
 def revoke_tokens(path: str, which: str) -> tuple[TokenRecord, ...]:
-    """Take out the token of this id, or all of the principal of this name; those taken out.
+    """Remove the token with this id, or all tokens of the principal with this name; return the removed ones.
 
     Raises:
-        BadSetting: the file can't be used. NotFound: it holds none of these.
+        BadSetting: the file can't be used. NotFound: no token matches.
     """
     gone: list[TokenRecord] = []
 
@@ -171,10 +171,10 @@ def _ids() -> Iterator[str]:
 
 
 def _new_record(token: str, *, name: str, role: str, expires: datetime | None) -> TokenRecord:
-    """An entry, with any id.
+    """Create a record with a new id.
 
     Raises:
-        InvalidArguments: a name or a role that can't be one.
+        InvalidArguments: an invalid name or role.
     """
     if name == LOCAL:
         raise InvalidArguments(f"{LOCAL} is whoever is not asked for a token; take another name")
@@ -195,7 +195,7 @@ def _parsed(path: str, data: bytes) -> tuple[TokenRecord, ...]:
     if len(data) > LONGEST:
         raise BadSetting(f"{path}: over {LONGEST} bytes; that is no token file")
     if not data:
-        return ()  # just made, by who is about to write it
+        return ()  # just created by the writer
     try:
         entries = _TokenFileContent.model_validate_json(data).tokens
     except ValidationError as error:
@@ -218,7 +218,7 @@ def _require_unambiguous(path: str, entries: tuple[TokenRecord, ...]) -> None:
 
 
 def _change(path: str, change: Callable[[tuple[TokenRecord, ...]], tuple[TokenRecord, ...]], *, flags: int) -> None:
-    """Replace the content of a file. Whoever changes it meanwhile waits; whoever reads it sees all or nothing."""
+    """Replace the content of a file atomically; a lock makes concurrent writers wait."""
     path = os.path.realpath(path)
     _require_own_directories(path)
     try:
@@ -239,7 +239,7 @@ def _locked(path: str, flags: int) -> Iterator[int]:
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Who held the lock before has put another file in the place of the one that is locked here.
+            # The previous holder of the lock replaced the file, so this lock is on the old one.
             if _is_at(path, descriptor):
                 yield descriptor
                 return
@@ -255,7 +255,7 @@ def _is_at(path: str, descriptor: int) -> bool:
 
 
 def _replace(path: str, data: bytes, before: os.stat_result) -> None:
-    """Put a new file there, with the owner and the mode of the one before."""
+    """Replace the file by a new one with the same owner and mode."""
     new = f"{path}.{secrets.token_hex(8)}"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
     with ExitStack() as undo:
@@ -274,26 +274,26 @@ def _replace(path: str, data: bytes, before: os.stat_result) -> None:
 def _require_own(path: str, found: os.stat_result, *, is_editing: bool) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise BadSetting(f"{path}: the token file is no regular file")
-    # root edits the file of the user that the server runs as; a server as root does not believe that user.
+    # root may edit the file of the server's user; a server that runs as root does not trust that user's file.
     if found.st_uid not in (0, os.geteuid()) and not (is_editing and os.geteuid() == 0):
         raise BadSetting(f"{path}: the token file belongs to another user")
-    # How a container gets a secret is a file of root that the group of its user may read.
+    # Containers get secrets as files of root that the group of their user may read.
     readable = READ_BY_OTHERS & (0o007 if found.st_uid == 0 else 0o077)
     if found.st_mode & (WRITE_BY_OTHERS | readable):
         raise BadSetting(f"{path}: others may read or write the token file; run chmod 600 {path}")
 
 
 def _require_own_directories(path: str) -> None:
-    """Refuse a directory in which another user could put another file in the place of this one."""
+    """Refuse a directory in which another user could replace this file."""
     for directory in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
         try:
             found = os.stat(directory)
         except OSError as error:
             raise BadSetting(f"{path}: its directory can't be read: {error.strerror}") from error
-        is_sticky = bool(found.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
+        is_sticky = bool(found.st_mode & stat.S_ISVTX)  # sticky, like /tmp: only the owner may rename a file (inode(7))
         if found.st_mode & WRITE_BY_OTHERS and not is_sticky:
             raise BadSetting(f"{path}: others may change its directory; run chmod go-w {directory}")
 
 
 def _open_file(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO opens at once and is refused after
+    return os.open(path, flags | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO opens at once and is refused afterwards

@@ -1,6 +1,6 @@
-"""The public keys of an authorization server, kept and fetched again: when they are old, and when one is not known.
+"""The public keys of an authorization server: cached, and fetched again when they are old or a key is unknown.
 
-What a token says decides nothing here but which key is looked up: no address in it is ever asked.
+A token decides only which key is looked up; no URL from a token is ever requested.
 """
 
 import json
@@ -18,30 +18,28 @@ import jwt
 from coretools.errors import BadSetting, Unreachable
 from coretools.web.common.urls import is_loopback, parsed_url
 
-# Where an authorization server has its keys: its metadata (RFC 8414, OpenID Connect Discovery 1.0), and the fetching.
-#
-# What is fetched is JSON of a bounded size, over TLS except from this machine, from the place that was named and from
-# no other: a redirect is not followed. How long it may take is for the caller to say.
+# The URL of the keys comes from the issuer's metadata (RFC 8414, OpenID Connect Discovery 1.0). Fetched JSON is bounded
+# in size, comes over TLS except from this machine, and redirects are not followed. The caller sets the timeout.
 
 
 MOST_BYTES = 256 * 1024
-"""Of a key set or of metadata; a set of a hundred keys has some 60 KB."""
+"""Largest key set or metadata document, in bytes; a set of a hundred keys has about 60 KB."""
 
 NOT_THERE = (400, 404, 405, 410)
-"""How servers say that they have no document at an address."""
+"""Statuses that mean that there is no document at a URL."""
 
 OK = 200
 
 
 class KeysUnavailable(Unreachable):
-    """A document could not be fetched, or is none that can be used; the sentence is for the log."""
+    """A document could not be fetched or used; the text is for the log."""
 
 
 async def find_jwks_url(issuer: str) -> str:
-    """Where the keys of an issuer are, as its metadata say.
+    """Find the URL of an issuer's keys in its metadata.
 
     Raises:
-        NotFetched: there are no metadata, or they are of another issuer.
+        KeysUnavailable: there are no metadata, or they are of another issuer.
     """
     for url in metadata_urls(issuer):
         found = await fetch_json(url)
@@ -60,7 +58,7 @@ async def find_jwks_url(issuer: str) -> str:
 
 
 def metadata_urls(issuer: str) -> tuple[str, ...]:
-    """Where metadata of an issuer may be, in order: RFC 8414, part 3 and 5, then OpenID Connect's own place."""
+    """Return the possible metadata URLs of an issuer, in order: RFC 8414, 3 and 5, then OpenID Connect Discovery."""
     parts = parsed_url(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     places = [f"/.well-known/{name}{path}" for name in ("oauth-authorization-server", "openid-configuration")]
@@ -70,14 +68,14 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 
 
 async def fetch_json(url: str) -> dict[str, Any] | None:
-    """The JSON object at a URL; None where there is none.
+    """Fetch the JSON object at a URL; None if there is no document.
 
     Raises:
-        NotFetched: everything else that is no such object.
+        KeysUnavailable: anything else than a JSON object came back, or nothing did.
     """
     try:
         parts = parsed_url(url)
-        # A proxy of the environment is for other machines.
+        # Proxies of the environment do not apply to this machine.
         is_near = is_loopback(parts.hostname or "")
         async with httpx2.AsyncClient(trust_env=not is_near, verify=_tls_context()) as client:
             data = await _fetch(client, url)
@@ -95,12 +93,12 @@ async def fetch_json(url: str) -> dict[str, Any] | None:
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """Certificates that are believed. Reading them takes a tenth of a second, in which nothing else is served."""
+    """Return the TLS context with the trusted certificates. Loading them blocks for a tenth of a second."""
     return httpx2.create_ssl_context()
 
 
 async def _fetch(client: httpx2.AsyncClient, url: str) -> bytes | None:
-    # What is compressed could be any size when it is not any more.
+    # Compressed data could have any size once decompressed.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     async with client.stream("GET", url, headers=headers, follow_redirects=False) as response:
         if response.status_code in NOT_THERE:
@@ -125,33 +123,33 @@ def _host(url: str) -> str:
 
 
 ASYMMETRIC = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-"""Algorithms whose public key can't sign (RFC 7518, RFC 8037)."""
+"""Asymmetric algorithms, whose public key can't sign (RFC 7518, RFC 8037)."""
 
 FRESH_SECONDS = 600.0
-"""A key that was withdrawn is good for at most so long."""
+"""Longest time that a withdrawn key is still accepted."""
 
 AGAIN_SECONDS = 10.0
-"""Between two fetches, whatever tokens come: anybody can send one with a key that nobody knows."""
+"""Minimum time between fetches: anybody can send a token that names an unknown key."""
 
 FETCH_SECONDS = 5.0
-"""For the metadata and the keys together; a request waits for it."""
+"""Timeout for metadata and keys together; a request waits for it."""
 
 STALE_SECONDS = 24 * 3600.0
-"""Keys are used for so long after their server was last reached."""
+"""How long keys are used after their server was last reached."""
 
 _logger = logging.getLogger(__name__)
 
 Keys = dict[tuple[str, str], jwt.PyJWK]
-"""By id and algorithm. Each is bound to its algorithm: what a token says can't have it used for another."""
+"""Keys by id and algorithm. A key is bound to its algorithm: a token can't make it be used with another."""
 
 
 class IssuerKeys:
-    """The keys of one issuer, for the algorithms that the operator wants."""
+    """The keys of one issuer, for the configured algorithms."""
 
     def __init__(
         self, issuer: str, *, url: str = "", algorithms: Sequence[str], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Without a URL it is looked up in the metadata of the issuer, each time."""
+        """Without a URL, each fetch looks it up in the metadata of the issuer."""
         self._clock = clock
         self._issuer = issuer
         self._url = url
@@ -161,13 +159,13 @@ class IssuerKeys:
         self._tried_at = self._got_at = float("-inf")
 
     async def key(self, kid: str, algorithm: str) -> jwt.PyJWK | None:
-        """The key of this id, for this algorithm; None when the issuer has none.
+        """Return the key with this id for this algorithm; None if the issuer has none.
 
         Raises:
-            Unreachable: the keys of the issuer can't be fetched now, and this one is not known.
+            Unreachable: the keys can't be fetched now and this one is unknown.
         """
         wanted = (kid, algorithm)
-        # Nobody waits for fresh keys who can do without; for an unknown one everybody waits for the same fetch.
+        # A request with a known key does not wait for a refresh; requests with unknown keys share one fetch.
         if wanted not in self._keys or (self._needs_fetch(wanted) and not self._fetching.locked()):
             async with self._fetching:
                 if self._needs_fetch(wanted):
@@ -175,10 +173,10 @@ class IssuerKeys:
         return self._known(wanted)
 
     async def fetch_now(self) -> int:
-        """Fetch the keys, and say how many there are.
+        """Fetch the keys and return their number.
 
         Raises:
-            NotFetched: they can't be had; names the address.
+            KeysUnavailable: the keys can't be fetched; names the URL.
         """
         where = self._url or self._issuer
         try:
@@ -201,7 +199,7 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         self._tried_at = self._clock()
-        # Shielded: who sends a token and leaves must not be able to stop it.
+        # Shielded: a client that disconnects must not stop the fetch that others wait for.
         try:
             with anyio.fail_after(FETCH_SECONDS, shield=True):
                 keys = await self._read()
@@ -229,7 +227,7 @@ class IssuerKeys:
 
 
 def usable_key(found: Any, algorithm: str) -> jwt.PyJWK | None:
-    """A key of a key set (RFC 7517) for an algorithm; None where it is not for that, or for nobody to see."""
+    """Return a key of a key set (RFC 7517) for an algorithm; None if it is for another use or not a public key."""
     if not isinstance(found, dict) or not isinstance(found.get("kid"), str) or "d" in found:
         return None
     if found.get("use", "sig") != "sig" or found.get("alg", algorithm) != algorithm or algorithm not in ASYMMETRIC:

@@ -1,7 +1,7 @@
-"""Access tokens of an authorization server: JWTs, judged by its public keys (RFC 7519, RFC 9068, RFC 8725).
+"""Verifies JWT access tokens of an authorization server with its public keys (RFC 7519, RFC 9068, RFC 8725).
 
-PyJWT does the cryptography and the claims of time, issuer and audience. What is here is which tokens it gets to see,
-with which key, and whose a good one is.
+PyJWT verifies signature, times, issuer and audience. This module decides which tokens and keys it gets, and
+whose a valid token is.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from coretools.web.common.config import JwtSection
 from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal
 
 LONGEST_ID = 256
-"""Characters of a key's id, of a subject and of a client: OpenID Connect Core 1.0 has 255 for a subject."""
+"""Largest key id, subject and client id, in characters: OpenID Connect Core 1.0 allows 255 for a subject."""
 
 ID_TOKEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash", "s_hash"})
-"""Only ID tokens have these (OpenID Connect Core 1.0, 2 and 3.3.2.11). They are for the client and not for a server."""
+"""Claims that only ID tokens have (OpenID Connect Core 1.0, 2 and 3.3.2.11); those are for clients, not for servers."""
 
 MOST_KNOWN = 1_024
-"""Good tokens that are not judged again with each request: that takes a quarter of a millisecond."""
+"""Verified tokens remembered; verifying one takes a quarter of a millisecond."""
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "it is expired (auth.jwt.leeway_seconds allows for clocks that differ)"),
@@ -39,20 +39,19 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.InvalidSignatureError, "its signature is not by the key of the issuer that its kid names"),
     (jwt.DecodeError, "it is no JWT"),
 )
-"""Why a token is refused, for the operator's log. Fixed sentences: the text of an exception could hold what the token
-holds."""
+"""Reasons for the operator's log. Fixed texts: the text of an exception could contain parts of the token."""
 
 _logger = logging.getLogger(__name__)
 
 
 class TokenRejected(jwt.InvalidTokenError):
-    """A token that PyJWT would take. The text is a sentence of ours without anything from the token: it is logged."""
+    """A token that PyJWT would accept is refused here. The text is logged and has nothing from the token."""
 
 
 class AcceptedClaims:
-    """Claims of the newest token that was accepted for each principal and role.
+    """Claims of the newest accepted token of each principal and role.
 
-    They outlive a verifier: the one that takes its place judges by them who could not come back.
+    They outlive a verifier: its replacement decides with them who lost access.
     """
 
     def __init__(self, most: int = MOST_KNOWN) -> None:
@@ -60,7 +59,7 @@ class AcceptedClaims:
         self._claims: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
 
     def note(self, principal: Principal, claims: Mapping[str, Any]) -> None:
-        """A token with these claims was accepted."""
+        """Remember the claims of an accepted token."""
         key = (principal.name, principal.role)
         self._claims[key] = claims
         self._claims.move_to_end(key)
@@ -68,13 +67,13 @@ class AcceptedClaims:
             self._claims.popitem(last=False)
 
     def of(self, name: str, role: str) -> Mapping[str, Any] | None:
-        """The claims; None where none are remembered."""
+        """Return the remembered claims, or None."""
         return self._claims.get((name, role))
 
 
 @dataclass(frozen=True, slots=True)
 class _VerifiedToken:
-    """A token that was judged, by a key."""
+    """A verified token and its key."""
 
     principal: Principal
     until: float
@@ -83,7 +82,7 @@ class _VerifiedToken:
 
 
 class JwtVerifier:
-    """Tokens of one issuer for one audience."""
+    """Verifies the tokens of one issuer for one audience."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class JwtVerifier:
         most_known: int = MOST_KNOWN,
         accepted: AcceptedClaims | None = None,
     ) -> None:
-        """`roles` are those that there are; `audience` counts where the section names none."""
+        """`roles` are the configured ones; `audience` applies if the section names none."""
         self._accepted = accepted or AcceptedClaims()
         self._section = section
         self._audience = section.audience or audience
@@ -106,14 +105,14 @@ class JwtVerifier:
         self._keys = IssuerKeys(section.issuer, url=section.jwks_url, algorithms=section.algorithms, clock=clock)
 
     async def verify(self, token: str) -> Principal | None:
-        """The principal of a token.
+        """Return the principal of a token, or None if it is not valid.
 
         Raises:
-            Unreachable: its key is not known, and the keys can't be fetched. NotEntitled: a scope or a role is missing.
+            Unreachable: its key is unknown and the keys can't be fetched. NotEntitled: a scope or a role is missing.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         known = self._known.get(digest)
-        # Keys that are fetched again are other objects, also where nothing changed.
+        # A fetch creates new key objects even if no key changed.
         if known is not None and known.until > time.time() and known.key is await self._key_of(known):
             return known.principal
         try:
@@ -128,7 +127,7 @@ class JwtVerifier:
         return good.principal
 
     def admits(self, name: str, role: str) -> bool:
-        """Whether the claims that this principal was last accepted with would be accepted for the role now."""
+        """Whether the last accepted claims of this principal would still be accepted for the role."""
         if not name.startswith(f"{self._section.issuer}#"):
             return False
         claims = self._accepted.of(name, role)
@@ -175,7 +174,7 @@ class JwtVerifier:
             leeway=self._section.leeway_seconds,
             options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
         )
-        # `cnf` binds a token to a key of its owner (RFC 7800, 9449, 8705): whoever only has the token is not he.
+        # `cnf` binds a token to a key of its owner (RFC 7800, 9449, 8705): possession of the token is not enough.
         if "cnf" in claims:
             raise TokenRejected(
                 "it is bound to a key (cnf: DPoP or mutual TLS), which no setting takes; have the issuer give this "
@@ -193,7 +192,7 @@ class JwtVerifier:
         return f'{has}, and auth.jwt.token_types is {taken}; add "JWT" there if the issuer marks access tokens so'
 
     def _name(self, claims: Mapping[str, Any]) -> str:
-        """An issuer has no `#`, and a name of a token file neither that nor a `:`, so names of two kinds never meet."""
+        """Return the principal's name. It has `#` and `:`, which names in a token file never have."""
         kind, claim = ("sub", "sub") if claims.get("sub") is not None else ("client", "client_id")
         value = claims.get(claim)
         if isinstance(value, str) and value and value.isprintable() and len(value) <= LONGEST_ID:
@@ -201,7 +200,7 @@ class JwtVerifier:
         raise jwt.MissingRequiredClaimError(claim)
 
     def _author(self, claims: Mapping[str, Any]) -> Author | None:
-        """As whom the owner commits, where the operator names the claims that say it."""
+        """Return the commit author from the configured claims, if there are any."""
         if not self._section.name_claim:
             return None
         name, email = (claims.get(claim) for claim in (self._section.name_claim, self._section.email_claim))
@@ -217,7 +216,7 @@ class JwtVerifier:
             raise NotEntitled(f"the token lacks the scope {' '.join(missing)}", scopes=self._section.scopes)
 
     def _role(self, claims: Mapping[str, Any]) -> str:
-        """The first of the operator's roles that the claim has. Who has none may not call, which no scope changes."""
+        """Return the first configured role that the claim names. Without one the caller is refused."""
         claim, roles = self._section.role_claim, self._section.roles
         if claim:
             value = claims.get(claim)
@@ -239,12 +238,12 @@ def _reason(error: Exception) -> str:
 
 
 def type_of(typ: object) -> str:
-    """A `typ` as it is compared: a media type, `application/` left out (RFC 7515, 4.1.9)."""
+    """Normalize a `typ`: a media type without `application/` (RFC 7515, 4.1.9)."""
     return typ.lower().removeprefix("application/") if isinstance(typ, str) else ""
 
 
 def _words(value: object) -> Collection[str]:
-    """Scopes are words in a text (RFC 9068, 2.2.3); some servers write a list."""
+    """Split scopes: words in a string (RFC 9068, 2.2.3), or a list with some servers."""
     if isinstance(value, str):
         return value.split(" ")
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else ()

@@ -1,7 +1,6 @@
-"""Nobody gets to an endpoint without a good token: whatever the method, and before a byte of the body is read.
+"""Authentication: no request passes without a valid token, whatever its method, and before its body is read.
 
-The token comes in the Authorization header and nowhere else (RFC 6750, 2.1; an address is written to logs). It is
-never written anywhere.
+The token is accepted in the Authorization header only (RFC 6750, 2.1; URLs are written to logs). It is never logged.
 """
 
 import asyncio
@@ -27,13 +26,13 @@ from coretools.web.common.urls import parsed_url
 
 LONGEST_TOKEN = 8 * 1024
 RETRY_SECONDS = 5
-"""What a client is told to wait when a token can't be judged now."""
+"""Retry-After when tokens can't be verified now."""
 
 LOOK_SECONDS = 5.0
-"""Between two looks whether the token of whoever listens is still good."""
+"""Interval of checks whether the token of an open stream is still valid."""
 
-NOT_VALID = "the token is not valid here, or not any more"
-"""What clients are told of every wrong token. The log has the reason (`coretools.web.auth.jwt_tokens`)."""
+NOT_VALID = "the token is not valid here, or no longer valid"
+"""Sent for every wrong token. The log has the reason (`coretools.web.auth.jwt_tokens`)."""
 
 _BEARER = re.compile(r"bearer +(?P<token>[^ ].*)", re.IGNORECASE | re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -43,7 +42,7 @@ _LISTENING = b"subscriptions/listen"
 
 
 class AuthMiddleware:
-    """Puts the principal of a request into its scope, or refuses it."""
+    """Authenticates a request and puts its principal into the scope, or refuses it."""
 
     def __init__(
         self,
@@ -55,9 +54,9 @@ class AuthMiddleware:
         scopes: Sequence[str] = (),
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """Without a verifier everybody is let in, as one principal.
+        """Without a verifier every caller is the same local principal.
 
-        `metadata_url` says where tokens are to be had, and `scopes` what they must be for.
+        `metadata_url` and `scopes` go into the challenge: where to get tokens, and for which scopes.
         """
         self._app = app
         self._verifier = verifier
@@ -67,7 +66,7 @@ class AuthMiddleware:
         self._asked = f'scope="{" ".join(scopes)}"' if scopes else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it."""
+        """Serve or refuse one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
@@ -87,7 +86,7 @@ class AuthMiddleware:
                 await self._app(scope, receive, send)
 
     async def _judged(self, scope: Scope, verifier: Verifier) -> Principal | ASGIApp:
-        """Whose a request is, or the answer that refuses it."""
+        """Return the principal of a request, or the refusal."""
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(given) > 1:
             return error_response(400, "send one Authorization header", kind="invalid-request")
@@ -104,20 +103,20 @@ class AuthMiddleware:
             return self._forbidden(error)
         except Unreachable as error:
             return error_response(503, str(error), kind=error.kind, headers={"Retry-After": str(RETRY_SECONDS)})
-        # Counted after it was verified: who shares an address with others must not be locked out by them.
+        # Counted after verification: clients that share an address must not be locked out by others.
         return principal or self._counted(token, address)
 
     def _counted(self, token: str, address: str) -> ASGIApp:
-        """The answer to a wrong token, which is counted."""
-        seconds = self._failures.noted(address, token)
+        """Count a wrong token and return the refusal."""
+        seconds = self._failures.record(address, token)
         if seconds <= 0:
             return self._wrong()
         headers = {"Retry-After": str(math.ceil(seconds))}
-        reason = "this token is not valid here, and too many such came from your address; wait"
+        reason = "this token is not valid here, and your address sent too many such tokens; wait"
         return error_response(429, reason, kind="too-many-failures", headers=headers)
 
     def _wrong(self) -> ASGIApp:
-        # One sentence for all that can be wrong: which it is helps only who guesses.
+        # One text for every fault: the reason would only help an attacker.
         error = f'error="invalid_token", error_description="{NOT_VALID}"'
         return self._unauthorized(NOT_VALID, kind="invalid-token", error=error)
 
@@ -136,7 +135,7 @@ class AuthMiddleware:
     async def _while_good(
         self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve a stream, and end it when the token does, be it by its time or by being revoked."""
+        """Serve a stream until it ends or its token expires or is revoked."""
         answer = _ResponseState(send)
         with anyio.CancelScope() as limited:
             looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
@@ -150,13 +149,13 @@ class AuthMiddleware:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _look(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
-        """End what a token opened once it opens nothing any more, or another's."""
+        """Cancel the stream once its token is no longer valid, or belongs to another principal."""
         ends_at = math.inf if principal.expires_at is None else principal.expires_at
         while (left := ends_at - time.time()) > 0:
             await anyio.sleep(min(left, self._look_seconds))
             try:
                 found = await verifier.verify(token)
-            except CoreError:  # it can't be told: it may be that the token is revoked
+            except CoreError:  # unknown: the token may be revoked
                 break
             if found is None or (found.name, found.role) != (principal.name, principal.role):
                 break
@@ -164,7 +163,7 @@ class AuthMiddleware:
 
 
 class _ResponseState:
-    """How far an answer has come."""
+    """Tracks the progress of a response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -178,18 +177,18 @@ class _ResponseState:
 
 
 def _is_long_lived(scope: Scope) -> bool:
-    """Whether a request only listens. A call was allowed when it came, and has a deadline of its own."""
+    """Whether a request only listens. A call was authorized when it came and has its own deadline."""
     return scope["method"] == "GET" or (b"mcp-method", _LISTENING) in scope["headers"]
 
 
 def _token_in(scope: Scope) -> str:
-    """The token of a request that was let in."""
+    """Return the token of an authenticated request."""
     given = next(value for name, value in scope["headers"] if name == b"authorization")
     bearer = _BEARER.fullmatch(given.decode("latin-1"))
     return bearer["token"] if bearer else ""
 
 
-# Where a client learns which authorization server has tokens for this one (RFC 9728), without having one.
+# Protected resource metadata (RFC 9728) tells clients which authorization server issues tokens; it needs no token.
 
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -197,10 +196,10 @@ MAX_AGE_SECONDS = 3600
 
 
 def metadata_url(config: Config) -> str | None:
-    """Where the document is to be had; None where no authorization server is configured.
+    """Return the URL of the metadata; None if no authorization server is configured.
 
     Raises:
-        BadSetting: `public_url` is none.
+        BadSetting: `public_url` is not a URL.
     """
     if config.auth.jwt is None:
         return None
@@ -209,16 +208,16 @@ def metadata_url(config: Config) -> str | None:
 
 
 def metadata_routes(config: Config) -> list[Route]:
-    """Routes of the document: with the path of the endpoint, as RFC 9728 has it, and without, for older clients.
+    """Return the routes of the metadata: with the path of the endpoint (RFC 9728) and without, for older clients.
 
     Raises:
-        BadSetting: `public_url` is none.
+        BadSetting: `public_url` is not a URL.
     """
     jwt = config.auth.jwt
     if jwt is None:
         return []
     parts = parsed_url(config.server.public_url, is_plain_allowed=config.server.allow_plain_http)
-    # Written as configured: a client compares both addresses character by character.
+    # As configured: clients compare both URLs character by character.
     found = {
         "resource": config.server.public_url,
         "authorization_servers": [jwt.issuer],

@@ -1,4 +1,4 @@
-"""Which tokens the configuration lets in: those of a file, those of an authorization server, or both."""
+"""Verifiers of bearer tokens: from a token file, from an authorization server, or both."""
 
 import logging
 import os
@@ -12,22 +12,20 @@ from coretools.web.auth.jwt_tokens import AcceptedClaims, JwtVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal, Verifier
 
-# Bearer tokens from a file of hashes, as `coretools token` writes it: who is in it may call, from the next request on.
-#
-# The file is looked at with every request: that is one system call, and a token that was revoked is refused at once.
+# Every request checks whether the token file changed: one system call, and a revoked token is refused at once.
 
 
 _logger = logging.getLogger(__name__)
 
 
 class TokenFileVerifier:
-    """The tokens in one file.
+    """Verifies the tokens in one file, as `coretools token` writes it.
 
-    A file that can't be used any more lets nobody in until it can: what it was to say may be that a token is revoked.
+    While the file can't be used, nobody has access: its new content may revoke a token.
     """
 
     def __init__(self, path: str, *, roles: Collection[str] | None = None) -> None:
-        """`roles` are those that there are; None: the role of a token is not looked at.
+        """`roles` are the configured ones; None: the role of a token is ignored.
 
         Raises:
             BadSetting: the file can't be used.
@@ -35,22 +33,22 @@ class TokenFileVerifier:
         self._path = path
         self._roles = roles
         self._entries: tuple[TokenRecord, ...] | None
-        """None: the file can't be used."""
+        """None while the file can't be used."""
         self._entries, self._version = read_tokens(path)
         self._fault = ""
         if not self._entries:
-            _logger.warning("token file %s has no token: nobody can call; make one with coretools token create", path)
+            _logger.warning("token file %s has no token: nobody can call; create one with coretools token create", path)
         self._warn_of_roles()
 
     async def verify(self, token: str) -> Principal | None:
-        """The principal of a token.
+        """Return the principal of a token, or None.
 
         Raises:
-            Unreachable: the file can't be used. NotEntitled: there is no such role here.
+            Unreachable: the file can't be used. NotEntitled: its role is not configured.
         """
         self._look()
         if self._entries is None:
-            raise Unreachable("tokens can't be looked up now; try again later")
+            raise Unreachable("tokens can't be verified now; try again later")
         entry = find_record(self._entries, token)
         if entry is None:
             return None
@@ -62,19 +60,19 @@ class TokenFileVerifier:
         return Principal(name=entry.name, role=entry.role, author=entry.commits_as, expires_at=expires_at)
 
     def admits(self, name: str, role: str) -> bool:
-        """Whether a token of this principal and role is in the file; one whose time is over counts too.
+        """Whether a token of this principal and role is in the file, including expired ones.
 
         Raises:
             Unreachable: the file can't be used.
         """
         self._look()
         if self._entries is None:
-            raise Unreachable("tokens can't be looked up now; try again later")
+            raise Unreachable("tokens can't be verified now; try again later")
         has_role = self._roles is None or role in self._roles
         return has_role and any((entry.name, entry.role) == (name, role) for entry in self._entries)
 
     def _look(self) -> None:
-        """Read the file when it is another one than before; one that can't be used each time."""
+        """Read the file if it changed, and every time while it can't be used."""
         if self._entries is not None and self._is_as_read():
             return
         try:
@@ -83,7 +81,7 @@ class TokenFileVerifier:
             self._entries = None
             if self._fault != str(error):
                 self._fault = str(error)
-                _logger.error("nobody is let in by the token file: %s", error)  # noqa: TRY400  # foreseen
+                _logger.error("nobody has access by the token file: %s", error)  # noqa: TRY400  # foreseen
             return
         self._fault = ""
         _logger.info("token file read: %d tokens", len(self._entries))
@@ -104,63 +102,63 @@ class TokenFileVerifier:
 
 
 class CombinedVerifier:
-    """Tokens of ours are looked up in the file, all others are the authorization server's."""
+    """Verifies tokens with our prefix by the file and all others by the authorization server."""
 
     def __init__(self, ours: Verifier, others: Verifier) -> None:
         self._ours = ours
         self._others = others
 
     async def verify(self, token: str) -> Principal | None:
-        """The principal of a token.
+        """Return the principal of a token, or None.
 
         Raises:
-            Unreachable: it can't be told now. NotEntitled: it is somebody's who may not call here.
+            Unreachable: tokens can't be verified now. NotEntitled: its owner may not call here.
         """
         return await (self._ours if token.startswith(PREFIX) else self._others).verify(token)
 
     def admits(self, name: str, role: str) -> bool:
-        """Whether a principal could be let in again, by either kind of token.
+        """Whether a principal still has access, by either kind of token.
 
         Raises:
-            Unreachable: it can't be told now.
+            Unreachable: access can't be verified now.
         """
         return self._others.admits(name, role) or self._ours.admits(name, role)
 
 
 class ReplaceableVerifier:
-    """A verifier that another one can take the place of; streams that listen are judged by the new one too."""
+    """A verifier that a reload can replace; open streams are checked by the new one too."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
 
     async def verify(self, token: str) -> Principal | None:
-        """The principal of a token.
+        """Return the principal of a token, or None.
 
         Raises:
-            Unreachable: it can't be told now. NotEntitled: it is somebody's who may not call here.
+            Unreachable: tokens can't be verified now. NotEntitled: its owner may not call here.
         """
         return await self._verifier.verify(token)
 
     def admits(self, name: str, role: str) -> bool:
-        """Whether a principal could be let in again.
+        """Whether a principal still has access.
 
         Raises:
-            Unreachable: it can't be told now.
+            Unreachable: access can't be verified now.
         """
         return self._verifier.admits(name, role)
 
     def replace(self, verifier: Verifier) -> None:
-        """Judge by this one from now on."""
+        """Use this verifier from now on."""
         self._verifier = verifier
 
 
 def replaceable(verifier: Verifier | None) -> ReplaceableVerifier | None:
-    """A verifier as one that a reload can replace; None where everybody is let in."""
+    """Wrap a verifier for replacement; None if no tokens are required."""
     return None if verifier is None else ReplaceableVerifier(verifier)
 
 
 def create_verifier(config: Config, accepted: AcceptedClaims | None = None) -> Verifier | None:
-    """What judges tokens; None where everybody is let in. `accepted` is what the verifier before has accepted.
+    """Create the configured verifier; None if no tokens are required. `accepted` are claims from the previous verifier.
 
     Raises:
         BadSetting: the token file can't be used.

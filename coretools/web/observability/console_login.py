@@ -118,7 +118,7 @@ class OperatorSessions:
         # Verified before anything is counted: who shares an address with others must not be locked out by them.
         if await self._verified(token):
             return True
-        seconds = self._failures.noted(address, token)
+        seconds = self._failures.record(address, token)
         if seconds > 0:
             raise TooManyFailures(seconds)
         return False

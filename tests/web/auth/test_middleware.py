@@ -155,7 +155,7 @@ async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None
         without = await client.post("/mcp")
         assert without.headers["www-authenticate"] == f'Bearer resource_metadata="{METADATA}"'
         wrong = await client.post("/mcp", headers=bearing("ct_wrong"))
-        described = 'error_description="the token is not valid here, or not any more"'
+        described = 'error_description="the token is not valid here, or no longer valid"'
         challenge = f'Bearer error="invalid_token", {described}, resource_metadata="{METADATA}"'
         assert wrong.headers["www-authenticate"] == challenge
         error = wrong.json()["error"]
@@ -292,17 +292,17 @@ def test_failures_are_counted_by_address_and_forgotten_after_a_minute() -> None:
     """auth-24: one address waits, others do not; a network of IPv6 is one."""
     clock = Clock()
     failures = FailureLimiter(2, clock=clock)
-    assert failures.noted("10.0.0.1", "a") == 0.0
+    assert failures.record("10.0.0.1", "a") == 0.0
     clock.now += 10
-    assert failures.noted("::ffff:10.0.0.1", "b") == 0.0
-    assert failures.noted("10.0.0.1", "c") == pytest.approx(50)
-    assert failures.noted("10.0.0.2", "c") == 0.0
+    assert failures.record("::ffff:10.0.0.1", "b") == 0.0
+    assert failures.record("10.0.0.1", "c") == pytest.approx(50)
+    assert failures.record("10.0.0.2", "c") == 0.0
     clock.now += 51
-    assert failures.noted("10.0.0.1", "c") == 0.0
+    assert failures.record("10.0.0.1", "c") == 0.0
     for number in range(2):
-        failures.noted(f"2001:db8::{number}", f"{number}")
-    assert failures.noted("2001:db8::ffff", "c") > 0
-    assert failures.noted("2001:db8:0:1::1", "c") == 0.0
+        failures.record(f"2001:db8::{number}", f"{number}")
+    assert failures.record("2001:db8::ffff", "c") > 0
+    assert failures.record("2001:db8:0:1::1", "c") == 0.0
     assert address_group("fe80::1%eth0") == "fe80::/64"
     assert address_group("") == ""
 
@@ -312,11 +312,11 @@ def test_what_is_remembered_of_failures_is_bounded() -> None:
     failures = FailureLimiter(2, clock=Clock())
     for number in range(MOST_ADDRESSES):
         for token in ("a", "b", "c", "d"):
-            failures.noted(f"10.{number >> 8}.{number & 255}.1", token)
-    assert failures.noted("10.0.0.1", "e") > 0
-    failures.noted("192.0.2.1", "a")
-    assert failures.noted("10.0.1.1", "e") > 0
-    assert failures.noted("10.0.0.1", "e") == 0.0
+            failures.record(f"10.{number >> 8}.{number & 255}.1", token)
+    assert failures.record("10.0.0.1", "e") > 0
+    failures.record("192.0.2.1", "a")
+    assert failures.record("10.0.1.1", "e") > 0
+    assert failures.record("10.0.0.1", "e") == 0.0
 
 
 class Brief:
@@ -437,5 +437,5 @@ async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCa
 def test_a_client_without_an_address_is_counted_too() -> None:
     """auth-24: all on a Unix socket are one."""
     failures = FailureLimiter(1)
-    failures.noted("", "a")
-    assert failures.noted("", "b") > 0
+    failures.record("", "a")
+    assert failures.record("", "b") > 0

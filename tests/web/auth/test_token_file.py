@@ -94,7 +94,7 @@ def test_a_file_that_is_not_there_and_one_without_tokens_are_told_of(
     assert "nobody can call" not in caplog.text
     revoke_tokens(str(file), "ci")
     TokenFileVerifier(str(file))
-    assert "has no token: nobody can call; make one with coretools token create" in caplog.text
+    assert "has no token: nobody can call; create one with coretools token create" in caplog.text
 
 
 async def test_several_tokens_are_of_one_principal(file: Path) -> None:
@@ -303,7 +303,7 @@ async def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(
         with pytest.raises(Unreachable) as refused:
             await tokens.verify(token)
         assert str(file.parent) not in str(refused.value)
-    assert caplog.text.count("nobody is let in by the token file") == 1
+    assert caplog.text.count("nobody has access by the token file") == 1
     mend(file, good)
     assert await tokens.verify(token) is not None
 
